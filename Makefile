@@ -1,0 +1,42 @@
+PYTHON3 ?= python3
+BIN := .venv/bin
+LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-version 3.11 --no-header --quiet
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make the Python environment, or find it up to date
+	@$(PYTHON3) scripts/setup.py
+
+demo: setup ## run the whole of it against a simulated source
+	@$(BIN)/mistnet demo $(ARGS)
+
+test: check ## everything a release needs (ARGS=... goes to pytest)
+	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+
+check: setup ## style, types and the import contract
+	@failed=; \
+	for tool in "ruff check" "ruff format --check" mypy lint-imports; do \
+		echo "$$tool"; $(BIN)/$$tool || failed="$$failed, $$tool"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "check failed:$${failed#,}" >&2; exit 1; fi
+
+format: setup ## let ruff write what it can
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench: setup ## measure (ARGS=... goes to bench/run.py)
+	@$(PYTHON3) scripts/setup.py --env .venv-bench --lock bench/requirements.lock
+	.venv-bench/bin/python bench/run.py $(ARGS)
+
+lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
+	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
+	$(LOCK) $(ARGS) --group dev pyproject.toml -o requirements.lock
+	$(LOCK) $(ARGS) --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+
+clean: ## remove what the tools made; the environments too
+	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

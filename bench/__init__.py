@@ -1,0 +1,1 @@
+"""Measurements of mistnet beside its peers and beside the bare database."""

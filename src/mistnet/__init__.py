@@ -1,0 +1,3 @@
+"""mistnet collects social accounts durably."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The admin API, webhooks, health, metrics and dashboard."""

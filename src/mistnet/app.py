@@ -1,0 +1,172 @@
+"""The composition root: the only module that knows every part."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets as random_names
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from mistnet import __version__
+from mistnet.domain.errors import BadPlugin
+from mistnet.domain.jobs import Enqueued, KindName, NewJob, WorkerName, Write
+from mistnet.domain.ports import Clock, WorkerCard
+from mistnet.engine.kinds import Kind, Kinds
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+from mistnet.engine.worker import Tools, Worker
+from mistnet.settings import KindSettings, Settings
+from mistnet.store.bells import DatabaseBell
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.inspect import Inspector
+from mistnet.store.operations import Operations
+from mistnet.store.queue import JobQueue
+from mistnet.store.schema import migrate, require_current, schema_state
+from mistnet.store.upkeep import StoreUpkeep
+from mistnet.store.writes import Writer, Writers
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin brings: kinds of jobs, and writers for the values their handlers return."""
+
+    kinds: Sequence[Kind] = ()
+    writers: Sequence[Writer[Any]] = ()
+
+
+class App:
+    """All parts, put together for one process."""
+
+    def __init__(self, settings: Settings, *, plugins: Sequence[Plugin] = (), clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.database = Database(settings.database_url.get_secret_value(), clock=clock)
+        brought = [*plugins, *(load_plugin(name) for name in settings.plugins)]
+        self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
+        self._require_known_kinds()
+        self.metrics = EngineMetrics()
+        self.job_writer = JobWriter(self.kinds.rules)
+        jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
+        writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs]
+        self.queue = JobQueue(self.database, self.job_writer, Writers(writers))
+        self.upkeep = StoreUpkeep(self.database)
+        self.inspector = Inspector(self.database)
+        self.operations = Operations(self.database)
+
+    def _require_known_kinds(self) -> None:
+        for name in self.settings.kinds:
+            self.kinds[KindName(name)]
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Enqueued:
+        return await self.queue.enqueue(jobs, now=self.database.clock.now())
+
+    @asynccontextmanager
+    async def worker(
+        self, *, concurrency: int | None = None, lanes: Sequence[str] | None = None, until_idle: bool = False
+    ) -> AsyncIterator[Worker]:
+        """A worker with its bell; run it inside the block."""
+        width = concurrency or self.settings.concurrency
+        card = WorkerCard(
+            name=worker_name(self.settings),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            concurrency=width,
+            lanes=lanes if lanes is not None else self.kinds.lanes,
+            version=__version__,
+        )
+        async with DatabaseBell(self.database) as bell:
+            tools = Tools(
+                queue=self.queue,
+                upkeep=self.upkeep,
+                bell=bell,
+                clock=self.database.clock,
+                kinds=self.kinds,
+                policy=policy_of(self.settings),
+                metrics=self.metrics,
+                secrets=self.secrets,
+            )
+            yield Worker(tools, card, lanes=lanes, until_idle=until_idle)
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        return [self.database.url.password] if self.database.url.password else []
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True
+) -> AsyncIterator[App]:
+    """The app on a database that is ready for it. A fresh SQLite file is set up on the way."""
+    app = App(settings, plugins=plugins)
+    try:
+        if checked:
+            await ready(app.database)
+        yield app
+    finally:
+        await app.database.close()
+
+
+async def ready(database: Database) -> None:
+    """Makes sure the tables are there. Only a fresh file of our own is migrated without being asked."""
+    if database.dialect == "sqlite" and (await schema_state(database)).verdict == "empty":
+        await migrate(database)
+    await require_current(database)
+    await database.correct_clock()
+
+
+def policy_of(settings: Settings) -> Policy:
+    return Policy(
+        lease=timedelta(seconds=settings.lease_seconds),
+        heartbeat=timedelta(seconds=settings.heartbeat_seconds),
+        reclaim=timedelta(seconds=settings.reclaim_seconds),
+        idle_poll=timedelta(seconds=settings.idle_poll_seconds),
+        backoff_base=timedelta(seconds=settings.backoff_base_seconds),
+        job_timeout=timedelta(seconds=settings.job_timeout_seconds),
+        grace=timedelta(seconds=settings.grace_seconds),
+        retention=timedelta(days=settings.history_days),
+        aging=timedelta(minutes=settings.aging_minutes) if settings.aging_minutes else None,
+        lane_caps=settings.lane_caps,
+    )
+
+
+def tuned(kind: Kind, settings: Settings) -> Kind:
+    """A kind as its author made it, with what the settings say of it on top."""
+    own = settings.kinds.get(kind.name, KindSettings())
+    rules = msgspec.structs.replace(
+        kind.rules,
+        batch=own.batch or kind.rules.batch,
+        max_attempts=own.max_attempts or settings.max_attempts,
+        running_cap=own.running_cap or kind.rules.running_cap,
+        live_cap=own.live_cap or kind.rules.live_cap,
+    )
+    timeout = timedelta(seconds=own.timeout_seconds) if own.timeout_seconds else kind.timeout
+    return msgspec.structs.replace(kind, rules=rules, timeout=timeout)
+
+
+def load_plugin(name: str) -> Plugin:
+    """Calls the function a setting names; it must answer with a Plugin."""
+    module_name, _, function_name = name.partition(":")
+    if not function_name:
+        raise BadPlugin(name, "write it as module:function")
+    try:
+        make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise BadPlugin(name, str(error)) from error
+    made = make()
+    if not isinstance(made, Plugin):
+        raise BadPlugin(name, f"it returned {type(made).__name__}, not a Plugin")
+    return made
+
+
+def worker_name(settings: Settings) -> WorkerName:
+    if settings.worker_id:
+        return WorkerName(f"{settings.worker_id}.{os.getpid()}")
+    return WorkerName(f"{socket.gethostname()}.{os.getpid()}.{random_names.token_hex(2)}")
+
+
+__all__ = ["App", "Plugin", "Write", "load_plugin", "open_app", "policy_of", "ready"]

@@ -1,0 +1,1 @@
+"""RabbitMQ behind a port."""

@@ -1,0 +1,1 @@
+"""The commands: parse, make one call into the app, print."""

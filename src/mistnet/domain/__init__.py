@@ -1,0 +1,1 @@
+"""Values, errors and ports. No input or output: the standard library and msgspec only."""

@@ -1,0 +1,183 @@
+"""Every error mistnet raises on purpose.
+
+    MistnetError
+    ├── UsageError                 somebody asked for something that cannot be; exit code 2
+    │   ├── SettingsError
+    │   ├── UnknownKind
+    │   ├── BadArgs
+    │   ├── JobNotFound
+    │   ├── JobNotAllowed
+    │   └── BadPlugin
+    ├── DatabaseError              exit code 1
+    │   ├── DatabaseUnreachable
+    │   ├── DatabaseBusy
+    │   ├── DatabaseNotMigrated
+    │   ├── DatabaseTooNew
+    │   ├── DatabaseForeign
+    │   └── WriteRefused
+    └── WorkError                  raised by handlers; the executor turns each into an outcome
+        ├── Temporary              -> Retry
+        │   └── TookTooLong
+        ├── Permanent              -> Fail
+        └── NotNow                 -> Snooze
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+
+from mistnet.domain.jobs import JobId, JobState
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+class MistnetError(Exception):
+    """The root: whatever mistnet says about a fault it foresaw."""
+
+
+class UsageError(MistnetError):
+    """Somebody asked for something that cannot be."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown or has a value that cannot be used."""
+
+    def __init__(self, setting: str, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {setting}: {problem}")
+        self.setting, self.where, self.problem = setting, where, problem
+
+
+class UnknownKind(UsageError):
+    """No handler is known for this kind of job."""
+
+    def __init__(self, kind: str, known: Sequence[str]) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"there is no job kind {kind!r}.{did_you_mean(kind, known)} Known kinds: {listed}. "
+            f"A kind of your own comes from a plugin: see the setting 'plugins'."
+        )
+        self.kind, self.known = kind, tuple(known)
+
+
+class BadArgs(UsageError):
+    """A job's args do not fit its kind."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(f"the args do not fit the kind {kind!r}: {problem}")
+        self.kind, self.problem = kind, problem
+
+
+class JobNotFound(UsageError):
+    """No live or finished job has this id."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"there is no job {job_id}; `mistnet jobs list` shows the live ones")
+        self.job_id = JobId(job_id)
+
+
+class JobNotAllowed(UsageError):
+    """The job's state does not allow what was asked."""
+
+    def __init__(self, job_id: int, state: JobState, wanted: str, why: str) -> None:
+        super().__init__(f"job {job_id} is {state} and cannot be {wanted}: {why}")
+        self.job_id, self.state, self.wanted, self.why = JobId(job_id), state, wanted, why
+
+
+class BadPlugin(UsageError):
+    """A plugin named in the settings cannot be used."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"plugin {name!r} cannot be used: {problem}")
+        self.name, self.problem = name, problem
+
+
+class DatabaseError(MistnetError):
+    """The database, or what we asked of it, is at fault."""
+
+
+class DatabaseUnreachable(DatabaseError):
+    """The database does not answer."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            f"the database {url} does not answer: {problem}. "
+            f"Check MISTNET_DATABASE_URL and that the server is up; nothing was lost."
+        )
+        self.url, self.problem = url, problem
+
+
+class DatabaseBusy(DatabaseError):
+    """Somebody else holds what we need; trying again is safe and likely to work."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the database is busy: {problem}")
+        self.problem = problem
+
+
+class DatabaseNotMigrated(DatabaseError):
+    """The database lacks tables this version needs."""
+
+    def __init__(self, url: str, found: str | None, wanted: str) -> None:
+        at = f"is at revision {found}" if found else "has no mistnet tables yet"
+        super().__init__(f"the database {url} {at}, this version needs {wanted}: run `mistnet db migrate`")
+        self.url, self.found, self.wanted = url, found, wanted
+
+
+class DatabaseTooNew(DatabaseError):
+    """A newer mistnet has migrated this database."""
+
+    def __init__(self, url: str, found: str) -> None:
+        super().__init__(
+            f"the database {url} is at revision {found}, which this version does not know: "
+            f"upgrade mistnet on this machine"
+        )
+        self.url, self.found = url, found
+
+
+class DatabaseForeign(DatabaseError):
+    """The file or URL names something that is not a mistnet database."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(f"{url} is not a database mistnet can use: {problem}")
+        self.url, self.problem = url, problem
+
+
+class WriteRefused(DatabaseError):
+    """The database refused what a job wanted to write."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the database refused the write: {problem}")
+        self.problem = problem
+
+
+class WorkError(MistnetError):
+    """Raised inside a handler; the executor turns it into an outcome."""
+
+
+class Temporary(WorkError):
+    """Something that may be over at the next try."""
+
+
+class TookTooLong(Temporary):
+    """The handler did not finish within its time limit."""
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(f"the handler did not finish within {limit.total_seconds():g} s")
+        self.limit = limit
+
+
+class Permanent(WorkError):
+    """Something no retry will mend."""
+
+
+class NotNow(WorkError):
+    """The work has to wait until a known time, through no fault of its own."""
+
+    def __init__(self, until: datetime, reason: str) -> None:
+        super().__init__(f"wait until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}")
+        self.until, self.reason = until, reason

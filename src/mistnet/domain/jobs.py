@@ -1,0 +1,190 @@
+"""What a job is, and what a handler may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Generic, NewType, TypeAlias, TypeVar
+
+import msgspec
+
+JobId = NewType("JobId", int)
+KindName = NewType("KindName", str)
+Lane = NewType("Lane", str)
+WorkerName = NewType("WorkerName", str)
+
+
+class JobState(StrEnum):
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYABLE = "retryable"
+    FAILED = "failed"
+    DEAD = "dead"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+
+
+LIVE_STATES = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING, JobState.RETRYABLE)
+"""Work still to be done. A job in any of these holds its unique key."""
+
+GAP_STATES = (JobState.FAILED, JobState.DEAD)
+"""Work that ended without its result: kept, shown, never retried by itself."""
+
+
+class JobClass(IntEnum):
+    """The strict order of work: a lower class goes first whenever it has anything due."""
+
+    SWEEP = 1
+    WALK = 2
+    HYDRATION = 3
+    SUGGESTION = 4
+
+
+class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job is about. Each kind has its own subclass; an unknown field is refused."""
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """A value the store knows how to write. Each subclass has its writer."""
+
+
+class NewJob(Write, frozen=True, kw_only=True):
+    """A job somebody wants done. A key makes it unique among the live jobs of its kind."""
+
+    kind: KindName
+    args: Args
+    key: str | None = None
+    lane: Lane | None = None
+    run_at: datetime | None = None
+
+
+A = TypeVar("A", bound=Args)
+
+
+class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+    """What a handler gets to see of the job it works on."""
+
+    id: JobId
+    kind: KindName
+    key: str | None
+    lane: Lane
+    args: A
+    attempt: int
+    run_at: datetime
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's time-limited right to one job, as claimed. The fence makes late writes void."""
+
+    id: JobId
+    fence: int
+    worker: WorkerName
+    kind: KindName
+    key: str | None
+    lane: Lane
+    args: bytes
+    attempts: int
+    max_attempts: int
+    run_at: datetime
+    created_at: datetime
+    alone: bool
+    lost_by: WorkerName | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Finished: the job leaves the live table for the history."""
+
+    writes: Sequence[Write] = ()
+
+
+class Continue(msgspec.Struct, frozen=True):
+    """One step made: the same job goes to the back of its class."""
+
+    writes: Sequence[Write] = ()
+    args: Args | None = None
+    run_at: datetime | None = None
+    reason: str | None = None
+
+
+class Snooze(msgspec.Struct, frozen=True):
+    """Not now. No attempt is spent; the reason is shown to whoever asks why it waits."""
+
+    until: datetime
+    reason: str
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """A transient fault: an attempt is spent, and the job waits longer each time.
+
+    `alone` keeps the job out of batches from now on, so that it cannot spoil them.
+    """
+
+    error: str
+    alone: bool = False
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """A permanent fault: the job stays, with its error, and is never retried by itself."""
+
+    error: str
+
+
+Outcome: TypeAlias = Done | Continue | Snooze | Retry | Fail
+
+
+class KindRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs of one kind are treated, whatever their handler does."""
+
+    name: KindName
+    job_class: JobClass
+    lanes: Sequence[Lane]
+    batch: int = 1
+    max_attempts: int = 5
+    running_cap: int | None = None
+    live_cap: int | None = None
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of jobs that were handed in. Parked ones are among the created."""
+
+    created: int = 0
+    duplicates: int = 0
+    parked: int = 0
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one leased job: its next state, and the writes that land with it."""
+
+    lease: Lease
+    state: JobState
+    run_at: datetime
+    attempts: int
+    args: bytes | None = None
+    error: str | None = None
+    reason: str | None = None
+    alone: bool = False
+    writes: Sequence[Write] = ()
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind on one lane that a worker may claim from, and how much of it."""
+
+    kind: KindName
+    lane: Lane
+    job_class: int
+    take: int
+    kind_cap: int | None = None
+    lane_cap: int | None = None
+
+
+class LostLease(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease that ran out: who held it, and what became of the job."""
+
+    id: JobId
+    kind: KindName
+    lane: Lane
+    attempts: int
+    lost_by: WorkerName
+    state: JobState

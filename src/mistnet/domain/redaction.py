@@ -1,0 +1,39 @@
+"""Keeps secrets and endless texts out of logs, errors and the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MASK = "***"
+
+_SHAPES = (
+    (re.compile(r"(?i)([a-z][a-z0-9+.\-]*://[^\s:/@]*):[^\s/@]+@"), r"\1:" + MASK + "@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/\-]{6,}=*"), r"\1 " + MASK),
+    (
+        re.compile(
+            r"(?i)([\"']?\b(?:x-)?(?:api[-_]?key|access[-_]?token|auth[-_]?token|token|secret|password|passwd|pwd"
+            r"|authorization)[\"']?\s*[=:]\s*[\"']?)(?!\s)(?:bearer\s+|basic\s+)?[^\s\"'&,;}\])]{3,}"
+        ),
+        r"\1" + MASK,
+    ),
+)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Masks the given secrets wherever they stand, and whatever looks like one by its place."""
+    for secret in sorted({s for s in secrets if len(s) >= 4}, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    for shape, replacement in _SHAPES:
+        text = shape.sub(replacement, text)
+    return text
+
+
+def shorten(text: str, limit: int) -> str:
+    """Keeps the head and, more of it, the tail: that is where a traceback says what happened."""
+    if len(text) <= limit:
+        return text
+    note = f"\n[... {len(text) - limit} characters cut ...]\n"
+    head = limit // 4
+    tail = limit - head - len(note)
+    return text[:head] + note + text[-tail:]

@@ -1,0 +1,92 @@
+"""Does the chores any worker may do for all: reclaim, unpark, prune, tidy, sign in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from mistnet.domain.errors import DatabaseError
+from mistnet.domain.jobs import LostLease
+from mistnet.domain.ports import Clock, Upkeep, WorkerCard
+from mistnet.engine.kinds import Kinds
+from mistnet.engine.policy import Policy
+
+_SLICE: Final = 1_000
+_TIDY_AFTER: Final = 20_000
+_TIDY_LOOK_SECONDS: Final = 1.0
+
+
+class ChoreWitness(Protocol):
+    """Told of what the chores found."""
+
+    def reclaimed(self, jobs: Sequence[LostLease]) -> None: ...
+
+    def chore_failed(self, error: DatabaseError) -> None: ...
+
+    def clock_corrected(self, drift_seconds: float) -> None: ...
+
+
+class Caretaker:
+    """One per worker. A chore that fails is tried again at its next time."""
+
+    def __init__(
+        self,
+        *,
+        upkeep: Upkeep,
+        clock: Clock,
+        policy: Policy,
+        kinds: Kinds,
+        card: Callable[[], WorkerCard],
+        witness: ChoreWitness,
+        wake: Callable[[], None],
+    ) -> None:
+        self._upkeep = upkeep
+        self._clock = clock
+        self._policy = policy
+        self._kinds = kinds
+        self._card = card
+        self._witness = witness
+        self._wake = wake
+        self._settled_since = 0
+
+    def count_settled(self) -> None:
+        self._settled_since += 1
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as chores:
+            chores.create_task(self._every(self._policy.heartbeat.total_seconds(), self.sign_in))
+            chores.create_task(self._every(self._policy.reclaim.total_seconds(), self.look_after))
+            chores.create_task(self._every(_TIDY_LOOK_SECONDS, self._tidy))
+
+    async def _every(self, seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await chore()
+            except DatabaseError as error:
+                self._witness.chore_failed(error)
+            await asyncio.sleep(seconds)
+
+    async def sign_in(self) -> None:
+        await self._upkeep.sign_in(self._card(), now=self._clock.now())
+
+    async def look_after(self) -> None:
+        """The reclaimer's look: the clock, silent workers, parked work, old history."""
+        self._witness.clock_corrected((await self._upkeep.correct_clock()).total_seconds())
+        now = self._clock.now()
+        while lost := await self._upkeep.reclaim(now=now, limit=_SLICE):
+            self._witness.reclaimed(lost)
+            self._wake()
+        if await self.unpark():
+            self._wake()
+        while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
+            pass
+
+    async def unpark(self) -> int:
+        caps = self._kinds.live_caps
+        return await self._upkeep.unpark(caps, now=self._clock.now()) if caps else 0
+
+    async def _tidy(self) -> None:
+        if self._settled_since >= _TIDY_AFTER:
+            self._settled_since = 0
+            await self._upkeep.tidy()

@@ -1,0 +1,101 @@
+"""The one place the engine logs and counts: from what was settled, lost or reclaimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from loguru import logger
+
+from mistnet.domain.errors import DatabaseError
+from mistnet.domain.jobs import JobState, Lease, LostLease, Settlement, WorkerName
+from mistnet.engine.metrics import EngineMetrics
+
+_LEVELS: Final = {JobState.RETRYABLE: "WARNING", JobState.FAILED: "ERROR", JobState.DEAD: "ERROR"}
+_LINE: Final = "job {job_id} {kind} {state} in {latency_ms:.1f} ms (attempt {attempt}, lane {lane}){note}"
+
+
+class Journal:
+    """Writes one line per settled job and moves the meters."""
+
+    def __init__(
+        self, *, worker: WorkerName, metrics: EngineMetrics, on_end: Callable[[Lease], None]
+    ) -> None:
+        self._worker = worker
+        self._metrics = metrics
+        self._on_end = on_end
+        self.settled_count = 0
+
+    def settled(self, settlement: Settlement, seconds: float) -> None:
+        lease, state = settlement.lease, settlement.state
+        self._on_end(lease)
+        self.settled_count += 1
+        self._metrics.settled.labels(lease.kind, state).inc()
+        if state is JobState.RETRYABLE:
+            self._metrics.retries.labels(lease.kind).inc()
+        elif state is JobState.DEAD:
+            self._metrics.dead.labels(lease.kind).inc()
+        why = settlement.error or settlement.reason
+        logger.log(
+            _LEVELS.get(state, "INFO"),
+            _LINE,
+            job_id=lease.id,
+            kind=lease.kind,
+            worker=self._worker,
+            attempt=lease.attempts + 1,
+            lane=lease.lane,
+            state=str(state),
+            latency_ms=seconds * 1000,
+            note=f": {last_line(why)}" if why else "",
+        )
+
+    def lost(self, lease: Lease) -> None:
+        self._on_end(lease)
+        self._metrics.lease_losses.labels(lease.kind).inc()
+        logger.warning(
+            "job {job_id} {kind} lost its lease (fence {fence}): its writes are void, whoever holds it now goes on",
+            job_id=lease.id,
+            kind=lease.kind,
+            worker=self._worker,
+            fence=lease.fence,
+            lane=lease.lane,
+        )
+
+    def taken_over(self, lease: Lease) -> None:
+        self._metrics.reclaimed.labels(lease.kind).inc()
+        logger.warning(
+            "job {job_id} {kind} taken over from {lost_by}, whose lease ran out (attempt {attempt})",
+            job_id=lease.id,
+            kind=lease.kind,
+            worker=self._worker,
+            lost_by=lease.lost_by,
+            attempt=lease.attempts + 1,
+            lane=lease.lane,
+        )
+
+    def reclaimed(self, jobs: Sequence[LostLease]) -> None:
+        for job in jobs:
+            self._metrics.reclaimed.labels(job.kind).inc()
+            if job.state is JobState.DEAD:
+                self._metrics.dead.labels(job.kind).inc()
+            logger.warning(
+                "job {job_id} {kind} reclaimed from {lost_by}, whose lease ran out: now {state} (attempt {attempt})",
+                job_id=job.id,
+                kind=job.kind,
+                worker=self._worker,
+                lost_by=job.lost_by,
+                attempt=job.attempts,
+                lane=job.lane,
+                state=str(job.state),
+            )
+
+    def chore_failed(self, error: DatabaseError) -> None:
+        logger.warning("a chore has to wait: {problem}", problem=str(error), worker=self._worker)
+
+    def clock_corrected(self, drift_seconds: float) -> None:
+        self._metrics.clock_drift.set(drift_seconds)
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:300] if lines else ""

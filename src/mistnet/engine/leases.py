@@ -1,0 +1,58 @@
+"""Keeps the leases of a worker's jobs alive while they are worked on, and notices when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+from mistnet.domain.errors import DatabaseError
+from mistnet.domain.jobs import JobId, Lease
+from mistnet.domain.ports import Clock, Queue
+from mistnet.engine.policy import Policy
+
+
+class LeaseKeeper:
+    """Every lease from claim to settlement. A beat lengthens them all in one statement."""
+
+    def __init__(
+        self, *, queue: Queue, clock: Clock, policy: Policy, on_lost: Callable[[Collection[Lease]], None]
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._policy = policy
+        self._on_lost = on_lost
+        self._held: dict[JobId, Lease] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def held(self) -> list[Lease]:
+        return list(self._held.values())
+
+    def take(self, leases: Iterable[Lease]) -> None:
+        self._held.update((lease.id, lease) for lease in leases)
+
+    def drop(self, lease: Lease) -> None:
+        if self._held.get(lease.id) is lease:
+            del self._held[lease.id]
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._policy.heartbeat.total_seconds())
+            await self.beat()
+
+    async def beat(self) -> None:
+        """One heartbeat. A database that does not answer is no loss yet: the next beat may reach it."""
+        leases = self.held
+        if not leases:
+            return
+        try:
+            ours = await self._queue.extend(leases, until=self._clock.now() + self._policy.lease)
+        except DatabaseError:
+            return
+        lost = [lease for lease in leases if lease.id not in ours and self._held.get(lease.id) is lease]
+        if lost:
+            for lease in lost:
+                self.drop(lease)
+            self._on_lost(lost)

@@ -1,0 +1,26 @@
+"""How patient the engine is: leases, beats, waits and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Every number of the engine that somebody may want to set."""
+
+    lease: timedelta = timedelta(seconds=300)
+    heartbeat: timedelta = timedelta(seconds=20)
+    reclaim: timedelta = timedelta(seconds=60)
+    idle_poll: timedelta = timedelta(seconds=60)
+    backoff_base: timedelta = timedelta(seconds=60)
+    backoff_cap: timedelta = timedelta(hours=24)
+    job_timeout: timedelta = timedelta(seconds=600)
+    grace: timedelta = timedelta(seconds=30)
+    retention: timedelta = timedelta(days=30)
+    aging: timedelta | None = None
+    lane_caps: Mapping[str, int] = {}
+    settle_group: int = 500
+    error_limit: int = 8_000

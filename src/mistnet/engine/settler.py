@@ -1,0 +1,118 @@
+"""Settles finished jobs, many in one transaction, each all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.jobs import Lease, Outcome, Retry, Settlement
+from mistnet.domain.ports import Clock, Queue
+from mistnet.domain.redaction import shorten
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+from mistnet.engine.settlement import settlement
+
+_FIRST_WAIT: Final = 0.05
+_LONGEST_WAIT: Final = 5.0
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A job whose handler has answered, and how long that took."""
+
+    lease: Lease
+    outcome: Outcome
+    seconds: float
+
+
+class Witness(Protocol):
+    """Told of every job that was settled, or that could not be because its lease was gone."""
+
+    def settled(self, settlement: Settlement, seconds: float) -> None: ...
+
+    def lost(self, lease: Lease) -> None: ...
+
+
+class Settler:
+    """Takes whatever has finished since the last settling and settles it together."""
+
+    def __init__(
+        self, *, queue: Queue, clock: Clock, policy: Policy, witness: Witness, metrics: EngineMetrics, chance: random.Random
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._policy = policy
+        self._witness = witness
+        self._metrics = metrics
+        self._chance = chance
+        self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+        self._unsettled = 0
+        self._settled = asyncio.Condition()
+
+    def put(self, finished: Sequence[Finished]) -> None:
+        self._unsettled += len(finished)
+        for each in finished:
+            self._waiting.put_nowait(each)
+
+    async def until_below(self, count: int) -> None:
+        """Waits until fewer than `count` finished jobs are unsettled."""
+        async with self._settled:
+            await self._settled.wait_for(lambda: self._unsettled < count)
+
+    async def run(self) -> None:
+        while True:
+            group = [await self._waiting.get()]
+            while len(group) < self._policy.settle_group and not self._waiting.empty():
+                group.append(self._waiting.get_nowait())
+            await self._settle(group)
+            async with self._settled:
+                self._unsettled -= len(group)
+                self._settled.notify_all()
+
+    async def _settle(self, group: Sequence[Finished]) -> None:
+        try:
+            await self._persist(group)
+        except DatabaseError as error:
+            if len(group) == 1:
+                await self._refused(group[0], error)
+                return
+            for each in group:
+                await self._settle([each])
+
+    async def _refused(self, finished: Finished, error: DatabaseError) -> None:
+        """The writes of this one job cannot be stored: that is a failed attempt, kept with its reason."""
+        outcome = Retry(shorten(str(error), self._policy.error_limit))
+        try:
+            await self._persist([Finished(finished.lease, outcome, finished.seconds)])
+        except DatabaseError:
+            self._witness.lost(finished.lease)  # its lease runs out, which counts as an attempt
+
+    async def _persist(self, group: Sequence[Finished]) -> None:
+        """Tries until the database answers: the work is done and paid for, and the fence decides if it counts."""
+        wait = _FIRST_WAIT
+        while True:
+            now = self._clock.now()
+            settlements = [self._settlement(each, now) for each in group]
+            try:
+                begun = time.perf_counter()
+                won = await self._queue.settle(settlements, now=now)
+                self._metrics.settle_seconds.observe(time.perf_counter() - begun)
+                break
+            except (DatabaseBusy, DatabaseUnreachable):
+                await asyncio.sleep(wait * (0.5 + self._chance.random()))
+                wait = min(wait * 2, _LONGEST_WAIT)
+        for settled, each in zip(settlements, group, strict=True):
+            if settled.lease.id in won:
+                self._witness.settled(settled, each.seconds)
+            else:
+                self._witness.lost(settled.lease)
+
+    def _settlement(self, finished: Finished, now: datetime) -> Settlement:
+        chance = self._chance.random()
+        return settlement(finished.lease, finished.outcome, now=now, policy=self._policy, chance=chance)

@@ -1,0 +1,273 @@
+"""The worker: claim, look, fetch, write, repeat, with many jobs at once in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from loguru import logger
+
+from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.jobs import Lane, Lease, WorkerName
+from mistnet.domain.ports import Bell, Clock, Queue, Upkeep, WorkerCard
+from mistnet.engine.caretaker import Caretaker
+from mistnet.engine.executor import Executor
+from mistnet.engine.journal import Journal
+from mistnet.engine.kinds import Kind, Kinds
+from mistnet.engine.leases import LeaseKeeper
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+from mistnet.engine.settler import Finished, Settler
+
+_CONTENDED_SECONDS: Final = 0.05
+_CAPPED_SECONDS: Final = 1.0
+_OUTAGE_SECONDS: Final = 2.0
+_LAST_LOOK_SECONDS: Final = 0.5
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker works with; the composition root chooses each."""
+
+    queue: Queue
+    upkeep: Upkeep
+    bell: Bell
+    clock: Clock
+    kinds: Kinds
+    policy: Policy
+    metrics: EngineMetrics
+    secrets: Sequence[str] = ()
+    chance: random.Random = msgspec.field(default_factory=random.Random)
+
+
+class Worker:
+    """One worker in one event loop. Any number of them share a database."""
+
+    def __init__(
+        self, tools: Tools, card: WorkerCard, *, lanes: Sequence[Lane] | None = None, until_idle: bool = False
+    ) -> None:
+        self._tools = tools
+        self._policy = tools.policy
+        self._card = card
+        self._lanes = lanes
+        self._until_idle = until_idle
+        self._draining = asyncio.Event()
+        self._slot_freed = asyncio.Event()
+        self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
+        self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended)
+        self._leases = LeaseKeeper(
+            queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon
+        )
+        self._settler = Settler(
+            queue=tools.queue,
+            clock=tools.clock,
+            policy=self._policy,
+            witness=self._journal,
+            metrics=tools.metrics,
+            chance=tools.chance,
+        )
+        self._caretaker = Caretaker(
+            upkeep=tools.upkeep,
+            clock=tools.clock,
+            policy=self._policy,
+            kinds=tools.kinds,
+            card=self._current_card,
+            witness=self._journal,
+            wake=tools.bell.ring,
+        )
+        self._executor = Executor(
+            timeout=self._policy.job_timeout, error_limit=self._policy.error_limit, secrets=tools.secrets
+        )
+
+    @property
+    def name(self) -> WorkerName:
+        return self._card.name
+
+    @property
+    def settled_count(self) -> int:
+        return self._journal.settled_count
+
+    def drain(self) -> None:
+        """No new claims; what runs may finish within the grace time, then leases are handed back."""
+        self._draining.set()
+        self._slot_freed.set()
+        self._tools.bell.ring()
+
+    async def run(self) -> None:
+        """Works until drained, or until nothing is left if that was asked for."""
+        await self._tools.upkeep.correct_clock()
+        async with contextlib.AsyncExitStack() as cleanup:
+            background = [
+                asyncio.create_task(part, name=name)
+                for name, part in (
+                    ("settler", self._settler.run()),
+                    ("leases", self._leases.run()),
+                    ("caretaker", self._caretaker.run()),
+                )
+            ]
+            cleanup.push_async_callback(_stop, background)
+            loop = asyncio.create_task(self._work(), name="work")
+            cleanup.push_async_callback(_stop, [loop])
+            await asyncio.wait([loop, *background], return_when=asyncio.FIRST_COMPLETED)
+            for part in (loop, *background):
+                if part.done():
+                    part.result()  # a part that broke takes the worker down with it, leases and all
+            await self._finish()
+
+    async def _work(self) -> None:
+        while not self._draining.is_set():
+            await self._room()
+            leases = await self._claim()
+            if leases:
+                self._start(leases)
+            elif await self._nothing_left():
+                return
+            else:
+                await self._wait_for_work()
+
+    async def _room(self) -> None:
+        """Waits for a free slot, and for the settler not to fall behind."""
+        await self._settler.until_below(4 * self._policy.settle_group)
+        while len(self._running) >= self._card.concurrency and not self._draining.is_set():
+            self._slot_freed.clear()
+            await self._slot_freed.wait()
+
+    async def _claim(self) -> Sequence[Lease]:
+        slots = self._card.concurrency - len(self._running)
+        if slots <= 0 or self._draining.is_set():
+            return []
+        now = self._tools.clock.now()
+        begun = time.perf_counter()
+        try:
+            leases = await self._tools.queue.claim(
+                worker=self.name,
+                targets=self._tools.kinds.targets(slots=slots, lanes=self._lanes, lane_caps=self._policy.lane_caps),
+                room=slots,
+                lease=self._policy.lease,
+                now=now,
+                aged_before=now - self._policy.aging if self._policy.aging else None,
+            )
+        except (DatabaseBusy, DatabaseUnreachable) as error:
+            logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self.name)
+            await asyncio.sleep(_CONTENDED_SECONDS if isinstance(error, DatabaseBusy) else _OUTAGE_SECONDS)
+            return []
+        self._tools.metrics.claim_seconds.observe(time.perf_counter() - begun)
+        for lease in leases:
+            self._tools.metrics.wait_seconds.labels(lease.kind).observe(max((now - lease.run_at).total_seconds(), 0))
+            if lease.lost_by:
+                self._journal.taken_over(lease)
+        return leases
+
+    def _start(self, leases: Sequence[Lease]) -> None:
+        self._leases.take(leases)
+        for kind, batch in _batches(self._tools.kinds, leases):
+            task = asyncio.create_task(self._execute(kind, batch), name=f"job {batch[0].id}")
+            self._running[task] = batch
+            task.add_done_callback(self._stopped)
+        self._tools.metrics.running.set(len(self._leases))
+
+    async def _execute(self, kind: Kind, batch: Sequence[Lease]) -> None:
+        begun = time.perf_counter()
+        outcomes = await self._executor.run(kind, batch)
+        seconds = time.perf_counter() - begun
+        self._tools.metrics.run_seconds.labels(kind.name).observe(seconds)
+        self._settler.put(
+            [Finished(lease, outcome, seconds) for lease, outcome in zip(batch, outcomes, strict=True)]
+        )
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._slot_freed.set()
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+    def _ended(self, lease: Lease) -> None:
+        """A settlement was written or refused: the lease is over, and its class may have work again."""
+        self._leases.drop(lease)
+        self._caretaker.count_settled()
+        self._tools.bell.ring()
+
+    def _abandon(self, lost: Collection[Lease]) -> None:
+        """Stops working on jobs that somebody else holds now."""
+        gone = {lease.id for lease in lost}
+        for task, batch in list(self._running.items()):
+            if all(lease.id in gone for lease in batch):
+                task.cancel()
+        for lease in lost:
+            self._journal.lost(lease)
+
+    async def _wait_for_work(self) -> None:
+        """Until the bell rings, the next job falls due, or it is time for a look anyway."""
+        if self._draining.is_set():
+            return
+        try:
+            if await self._caretaker.unpark():
+                return
+            ahead = await self._tools.queue.outlook(
+                self._tools.kinds.targets(slots=1, lanes=self._lanes, lane_caps=self._policy.lane_caps),
+                now=self._tools.clock.now(),
+            )
+        except DatabaseError:
+            await asyncio.sleep(_OUTAGE_SECONDS)
+            return
+        wait = self._policy.idle_poll.total_seconds()
+        if self._until_idle:
+            wait = min(wait, _LAST_LOOK_SECONDS)
+        if ahead.capped:
+            wait = min(wait, _CAPPED_SECONDS)
+        if ahead.next_due_at is not None:
+            due_in = (ahead.next_due_at - self._tools.clock.now()).total_seconds()
+            wait = min(wait, max(due_in, _CONTENDED_SECONDS))
+        await self._tools.bell.wait(wait)
+
+    async def _nothing_left(self) -> bool:
+        if not self._until_idle or self._running or len(self._leases):
+            return False
+        try:
+            return not await self._tools.upkeep.work_left(list(self._tools.kinds), now=self._tools.clock.now())
+        except DatabaseError:
+            return False
+
+    async def _finish(self) -> None:
+        """Lets running jobs end within the grace time, then hands back what is unfinished."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._policy.grace.total_seconds()):
+                while self._running:
+                    await asyncio.wait(list(self._running))
+                await self._settler.until_below(1)
+        unfinished = list(self._running)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        with contextlib.suppress(TimeoutError, DatabaseError):
+            async with asyncio.timeout(self._policy.grace.total_seconds()):
+                await self._tools.queue.release(self._leases.held)
+                await self._tools.upkeep.sign_out(self.name)
+
+    def _current_card(self) -> WorkerCard:
+        return msgspec.structs.replace(
+            self._card, running=len(self._leases), draining=self._draining.is_set()
+        )
+
+
+def _batches(kinds: Kinds, leases: Sequence[Lease]) -> Iterator[tuple[Kind, Sequence[Lease]]]:
+    """Leases grouped for their handlers. A job that once spoilt a batch runs alone."""
+    for name in dict.fromkeys(lease.kind for lease in leases):
+        kind = kinds[name]
+        together = [lease for lease in leases if lease.kind == name and not lease.alone]
+        size = kind.rules.batch
+        for start in range(0, len(together), size):
+            yield kind, together[start : start + size]
+        for lease in leases:
+            if lease.kind == name and lease.alone:
+                yield kind, [lease]
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""From text to URLs to canonical product names. Pure."""

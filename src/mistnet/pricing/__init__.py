@@ -1,0 +1,1 @@
+"""From price text and pages to offers and valuations. Pure."""

@@ -1,0 +1,1 @@
+"""Segment rules and set algebra. Pure."""

@@ -1,0 +1,143 @@
+"""Settings: flag over environment over mistnet.toml over default."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from mistnet.domain.errors import SettingsError, did_you_mean
+
+PREFIX = "MISTNET_"
+FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
+"""Environment variables that only the tests and benchmarks read."""
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class KindSettings(BaseModel):
+    """What may be set for one job kind, in a `[kinds.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    batch: Count | None = Field(None, description="How many jobs its handler gets at once.")
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Tries before a job is dead.")
+    running_cap: Count | None = Field(None, description="How many may run at once, over all workers.")
+    live_cap: Count | None = Field(None, description="How many may be alive; more are parked and let in by and by.")
+    timeout_seconds: Seconds | None = Field(None, description="How long its handler may take.")
+
+
+class Settings(BaseSettings):
+    """All settings. The name in the environment is MISTNET_ and the name here in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, populate_by_name=True
+    )
+
+    database_url: SecretStr = Field(
+        SecretStr("sqlite:///mistnet.db"), description="Where everything is kept: sqlite:///FILE or postgresql://…"
+    )
+    worker_id: str | None = Field(
+        None,
+        validation_alias=AliasChoices("worker_id", "MISTNET_WORKER_ID", "WORKER_ID"),
+        description="This worker's name; by default made of host, process id and a random part.",
+    )
+    concurrency: Count = Field(20, description="How many handlers a worker runs at once.")
+    lease_seconds: Seconds = Field(
+        300.0,
+        validation_alias=AliasChoices("lease_seconds", "MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
+        description="How long a worker holds a job without a heartbeat.",
+    )
+    heartbeat_seconds: Seconds = Field(20.0, description="How often a worker lengthens its leases.")
+    reclaim_seconds: Seconds = Field(60.0, description="How often a worker looks for leases that ran out.")
+    idle_poll_seconds: Seconds = Field(60.0, description="How long an idle worker waits before it looks unasked.")
+    backoff_base_seconds: Seconds = Field(60.0, description="The first wait after a failure; it doubles each time.")
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Tries before a job is dead.")
+    job_timeout_seconds: Seconds = Field(600.0, description="How long a handler may take, if its kind does not say.")
+    grace_seconds: Annotated[float, Field(ge=0)] = Field(
+        30.0, description="How long running jobs may go on after SIGTERM before their leases are handed back."
+    )
+    aging_minutes: Seconds | None = Field(
+        None, description="A job due for longer than this goes before all classes. Unset: classes are strict."
+    )
+    history_days: Seconds = Field(30.0, description="How long finished jobs are remembered.")
+    lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
+    kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
+    plugins: list[str] = Field([], description="Your own job kinds: a list of module:function.")
+    log_format: Literal["text", "json"] = Field("text", description="How log lines look.")
+    log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="The least important log line that is written."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file())
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return timedelta(seconds=self.heartbeat_seconds)
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Reads all sources; a typo or a bad value is one clear error that names its place."""
+    _refuse_unknown_variables(os.environ)
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        settings = Settings(**given)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError("file", str(_file()), f"not valid TOML: {error}") from None
+    except ValidationError as error:
+        raise _explained(error) from None
+    if settings.heartbeat_seconds >= settings.lease_seconds:
+        raise SettingsError(
+            "heartbeat_seconds", "settings", f"must be shorter than lease_seconds ({settings.lease_seconds:g})"
+        )
+    return settings
+
+
+def _file() -> Path:
+    return Path(os.environ.get("MISTNET_CONFIG", "mistnet.toml"))
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | {"MISTNET_CONFIG"}
+    for name in environment:
+        if name.startswith(PREFIX) and not name.startswith(FREE_PREFIXES) and name.split("__")[0] not in known:
+            raise SettingsError(name, "environment", f"there is no such setting.{did_you_mean(name, known)}")
+
+
+def _explained(error: ValidationError) -> SettingsError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = KindSettings.model_fields if place.startswith("kinds.") else Settings.model_fields
+        problem = f"there is no such setting.{did_you_mean(str(first['loc'][-1]), known)}"
+    else:
+        problem = first["msg"][:1].lower() + first["msg"][1:]
+    return SettingsError(place, _where(place), problem)
+
+
+def _where(place: str) -> str:
+    top = place.split(".")[0]
+    variable = top if top.isupper() else f"{PREFIX}{top.upper()}"
+    if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
+        return f"environment ({variable})"
+    try:
+        in_file = top in tomllib.loads(_file().read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        in_file = False
+    return str(_file()) if in_file else "flag"

@@ -1,0 +1,1 @@
+"""The platforms in a box: a deterministic world, with faults on demand."""

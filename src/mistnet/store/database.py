@@ -1,0 +1,170 @@
+"""The way to the database: connections, transactions, its clock, its errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from mistnet.domain.errors import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseForeign,
+    DatabaseNotMigrated,
+    DatabaseUnreachable,
+    SettingsError,
+    WriteRefused,
+)
+from mistnet.domain.ports import Clock
+from mistnet.store.clock import ServerClock, SystemClock
+
+_DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
+_GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
+_CONNECT_SECONDS: Final = 10
+
+
+class Database:
+    """One database, reached through a pool. `read` is autocommit, `write` is one transaction."""
+
+    def __init__(self, url: str, *, sqlite_busy_seconds: float = 5.0, clock: Clock | None = None) -> None:
+        parsed = parse_url(url)
+        self.shown_url = parsed.render_as_string(hide_password=True).replace("+aiosqlite", "").replace("+asyncpg", "")
+        self.dialect: Final[str] = parsed.get_backend_name()
+        self.url = parsed
+        self.engine = _engine(parsed, sqlite_busy_seconds)
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._server_clock = ServerClock() if self.dialect == "postgresql" and clock is None else None
+        self.clock: Clock = clock or self._server_clock or SystemClock()
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection without a transaction: each statement stands for itself."""
+        with self._translated():
+            async with self._autocommit.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed at the end of the block, rolled back on any error."""
+        with self._translated():
+            if self._one_writer is None:
+                async with self.engine.begin() as connection:
+                    yield connection
+            else:
+                async with self._one_writer, self.engine.begin() as connection:
+                    yield connection
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncConnection]:
+        """For one single writing statement: where the server can, without the cost of BEGIN and COMMIT."""
+        async with self.write() if self.dialect == "sqlite" else self.read() as connection:
+            yield connection
+
+    async def correct_clock(self) -> timedelta:
+        """Learns the server's time anew; returns how far ours had drifted."""
+        if self._server_clock is None:
+            return timedelta()
+        async with self.read() as connection:
+            asked = time.monotonic()
+            server_time = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+            return self._server_clock.learn(server_time, asked=asked, answered=time.monotonic())
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError) as error:
+            raise translate(error, self.shown_url) from error
+
+
+def parse_url(url: str) -> URL:
+    """Accepts the plain schemes people know and names the driver that serves them."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise SettingsError(
+            "database_url", "settings", "not a URL; use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        ) from None
+    driver = _DRIVERS.get(parsed.drivername.split("+")[0])
+    if driver is None:
+        raise SettingsError(
+            "database_url",
+            "settings",
+            f"there is no driver for {parsed.drivername!r}; use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+        )
+    query = dict(parsed.query)
+    if driver.startswith("postgresql") and "sslmode" in query:
+        query["ssl"] = query.pop("sslmode")
+    return parsed.set(drivername=driver, query=query)
+
+
+def _engine(url: URL, busy_seconds: float) -> AsyncEngine:
+    if url.get_backend_name() == "postgresql":
+        return create_async_engine(
+            url,
+            pool_size=8,
+            max_overflow=16,
+            connect_args={"timeout": _CONNECT_SECONDS, "server_settings": {"application_name": "mistnet", "jit": "off"}},
+        )
+    engine = create_async_engine(url, connect_args={"timeout": busy_seconds})
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves; the driver's guesses would not be IMMEDIATE
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "cache_size = -65536",
+        "wal_autocheckpoint = 8000",
+        "temp_store = MEMORY",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def translate(error: SQLAlchemyError | OSError, url: str) -> DatabaseError:
+    """Names a driver's error for what it means to us."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    problem = _first_line(origin or error)
+    if isinstance(origin, OSError):  # includes time-outs
+        return DatabaseUnreachable(url, problem or type(origin).__name__)
+    code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
+    if code in _BUSY_STATES or "database is locked" in problem or "database table is locked" in problem:
+        return DatabaseBusy(problem)
+    if code == "42P01" or "no such table" in problem:
+        return DatabaseNotMigrated(url, None, "its tables")
+    if "not a database" in problem or "malformed" in problem:
+        return DatabaseForeign(url, problem)
+    gone = isinstance(error, DBAPIError) and error.connection_invalidated
+    if gone or code.startswith(_GONE_STATES) or "unable to open database" in problem or "connection is closed" in problem:
+        return DatabaseUnreachable(url, problem)
+    return WriteRefused(problem)
+
+
+def _first_line(error: BaseException) -> str:
+    text_ = str(error).strip()
+    line = text_.splitlines()[0] if text_ else type(error).__name__
+    return line.split(">: ", 1)[1] if line.startswith("<class") and ">: " in line else line

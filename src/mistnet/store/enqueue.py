@@ -1,0 +1,95 @@
+"""Puts new jobs into the queue, in a transaction of its own or in the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.errors import BadArgs, UnknownKind
+from mistnet.domain.jobs import Enqueued, KindName, KindRules, NewJob
+from mistnet.store.statements import command, statement
+
+CHANNEL = "mistnet_jobs"
+_encode = msgspec.json.Encoder().encode
+
+
+class JobWriter:
+    """Knows the rules of every kind, and so the class, lane and limits of a new job."""
+
+    def __init__(self, rules: Mapping[KindName, KindRules]) -> None:
+        self._rules = rules
+
+    async def write(self, connection: AsyncConnection, new_jobs: Sequence[NewJob], now: datetime) -> Enqueued:
+        """Adds what is not alive already. Commit or roll back as you like: the jobs share your transaction."""
+        wanted = _distinct(new_jobs)
+        parked = await self._parked(connection, wanted)
+        rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]
+        created = await _insert(connection, rows, now)
+        if connection.dialect.name == "postgresql" and any(row["run_at"] <= now for row in rows):
+            await connection.execute(text(f"NOTIFY {CHANNEL}"))
+        return Enqueued(created=created, duplicates=len(new_jobs) - created, parked=min(len(parked), created))
+
+    def _row(self, job: NewJob, now: datetime, *, parked: bool) -> dict[str, Any]:
+        rules = self._rules_of(job.kind)
+        lane = job.lane or rules.lanes[0]
+        if lane not in rules.lanes:
+            raise BadArgs(job.kind, f"it has no lane {lane!r}, only {', '.join(rules.lanes)}")
+        return {
+            "kind": job.kind,
+            "key": job.key,
+            "lane": lane,
+            "class": int(rules.job_class),
+            "args": _encode(job.args).decode(),
+            "max_attempts": rules.max_attempts,
+            "run_at": job.run_at or now,
+            "parked": parked,
+        }
+
+    def _rules_of(self, kind: KindName) -> KindRules:
+        try:
+            return self._rules[kind]
+        except KeyError:
+            raise UnknownKind(kind, sorted(self._rules)) from None
+
+    async def _parked(self, connection: AsyncConnection, jobs: Sequence[NewJob]) -> set[int]:
+        """Which of these would exceed their kind's cap on live jobs. The cap is soft under concurrency."""
+        parked: set[int] = set()
+        for kind in {job.kind for job in jobs}:
+            cap = self._rules_of(kind).live_cap
+            if cap is not None:
+                count = statement("live_count", connection.dialect.name)
+                live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
+                places = [index for index, job in enumerate(jobs) if job.kind == kind]
+                parked.update(places[max(cap - live, 0) :])
+        return parked
+
+
+def _distinct(jobs: Iterable[NewJob]) -> list[NewJob]:
+    """One job per key, in an order all writers share, so that two of them cannot wait for each other."""
+    keyed = {(job.kind, job.key): job for job in reversed(list(jobs)) if job.key is not None}
+    return [job for job in jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]
+
+
+async def _insert(connection: AsyncConnection, rows: Sequence[dict[str, Any]], now: datetime) -> int:
+    dialect = connection.dialect.name
+    if dialect != "postgresql":
+        result = await connection.execute(command("enqueue", dialect), [{**row, "now": now} for row in rows])
+        return result.rowcount
+    columns = {
+        "kinds": "kind",
+        "keys": "key",
+        "lanes": "lane",
+        "classes": "class",
+        "args_list": "args",
+        "max_attempts_list": "max_attempts",
+        "run_ats": "run_at",
+        "parkeds": "parked",
+    }
+    binds: dict[str, Any] = {bind: [row[column] for row in rows] for bind, column in columns.items()}
+    result = await connection.execute(command("enqueue", dialect), {**binds, "now": now})
+    return result.rowcount

@@ -1,0 +1,158 @@
+"""What an operator may do to jobs and kinds. Each change is guarded, and says whether it won."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+from sqlalchemy import delete, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.errors import DatabaseBusy, WriteRefused
+from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName
+from mistnet.store import tables
+from mistnet.store.database import Database
+from mistnet.store.enqueue import CHANNEL
+from mistnet.store.statements import command, statement
+
+T = TypeVar("T")
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.1
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one job somebody wanted changed. State None: there is no such live job."""
+
+    id: JobId
+    changed: bool
+    state: JobState | None
+    why: str | None = None
+
+
+class Requeued(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of gaps that were to be tried anew. A held one's key is alive in another job."""
+
+    requeued: Sequence[JobId]
+    held: Sequence[JobId]
+
+
+class Operations:
+    """Writes. Nothing here can take a job from a worker without the worker's lease being void."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def retry(self, ids: Collection[JobId], *, now: datetime) -> Sequence[Change]:
+        """Makes jobs due now that wait, or that ended without their result; the latter start anew."""
+
+        async def change(connection: AsyncConnection) -> Sequence[Change]:
+            won = await self._revive(connection, ids, now)
+            states = await self._states(connection, ids)
+            return [_retried(job_id, states.get(job_id), won=job_id in won) for job_id in ids]
+
+        return await self._tried(change)
+
+    async def requeue(
+        self, *, now: datetime, kind: KindName | None = None, ids: Collection[JobId] | None = None
+    ) -> Requeued:
+        """Tries gaps anew: all, those of one kind, or those with these ids."""
+
+        async def change(connection: AsyncConnection) -> Requeued:
+            jobs = tables.jobs.c
+            wanted = select(jobs.id).where(jobs.state.in_(GAP_STATES)).order_by(jobs.id)
+            if kind is not None:
+                wanted = wanted.where(jobs.kind == kind)
+            if ids is not None:
+                wanted = wanted.where(jobs.id.in_(ids))
+            gaps = [JobId(each) for each in (await connection.execute(wanted)).scalars()]
+            won = await self._revive(connection, gaps, now)
+            return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])
+
+        return await self._tried(change)
+
+    async def cancel(self, ids: Collection[JobId], *, now: datetime) -> Sequence[Change]:
+        """Ends live jobs for good, running ones too: their workers find their leases gone."""
+
+        async def change(connection: AsyncConnection) -> Sequence[Change]:
+            won = await self._cancel(connection, ids, now)
+            return [
+                Change(id=each, changed=True, state=JobState.CANCELLED)
+                if each in won
+                else Change(id=each, changed=False, state=None)
+                for each in ids
+            ]
+
+        return await self._tried(change)
+
+    async def pause(self, kind: KindName, reason: str, *, now: datetime) -> bool:
+        """No worker claims this kind until it is resumed. Says whether it was not paused before."""
+        paused = tables.paused_kinds
+        insert = postgresql.insert if self._dialect == "postgresql" else sqlite.insert
+        new = insert(paused).values(kind=kind, reason=reason, paused_at=now).on_conflict_do_nothing()
+        async with self._database.write() as connection:
+            won = (await connection.execute(new.returning(paused.c.kind))).first() is not None
+            if not won:
+                await connection.execute(update(paused).where(paused.c.kind == kind).values(reason=reason))
+        return won
+
+    async def resume(self, kind: KindName) -> bool:
+        """Lets workers claim this kind again. Says whether it was paused."""
+        paused = tables.paused_kinds.c.kind
+        resumed = delete(tables.paused_kinds).where(paused == kind).returning(paused)
+        async with self._database.write() as connection:
+            won = (await connection.execute(resumed)).first() is not None
+            if won:
+                await self._ring(connection)
+        return won
+
+    async def _revive(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
+        rows = await connection.execute(statement("revive", self._dialect), {"ids": list(ids), "now": now})
+        won = set(rows.scalars())
+        if won:
+            await self._ring(connection)
+        return won
+
+    async def _cancel(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
+        if self._dialect == "postgresql":
+            binds = {"ids": list(ids), "now": now}
+            return set((await connection.execute(statement("cancel", self._dialect), binds)).scalars())
+        present = list(await self._states(connection, ids))
+        binds = {"ids": present, "now": now, "state": JobState.CANCELLED}
+        await connection.execute(command("history", self._dialect), binds)
+        await connection.execute(command("forget", self._dialect), {"ids": present})
+        return set(present)
+
+    async def _states(self, connection: AsyncConnection, ids: Collection[JobId]) -> dict[JobId, JobState]:
+        jobs = tables.jobs.c
+        rows = await connection.execute(select(jobs.id, jobs.state).where(jobs.id.in_(ids)))
+        return {JobId(row.id): JobState(row.state) for row in rows}
+
+    async def _ring(self, connection: AsyncConnection) -> None:
+        if self._dialect == "postgresql":
+            await connection.execute(text(f"NOTIFY {CHANNEL}"))
+
+    async def _tried(self, change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Again when workers were in the way: a lock they held, or a key they took in the same moment."""
+        for _ in range(_TRIES - 1):
+            try:
+                async with self._database.write() as connection:
+                    return await change(connection)
+            except (DatabaseBusy, WriteRefused):
+                await asyncio.sleep(_PAUSE_SECONDS)
+        async with self._database.write() as connection:
+            return await change(connection)
+
+
+def _retried(job_id: JobId, state: JobState | None, *, won: bool) -> Change:
+    if won or state is None:
+        return Change(id=job_id, changed=won, state=state)
+    if state in GAP_STATES:
+        why = "another live job holds its key"
+    elif state is JobState.RUNNING:
+        why = "a worker is on it"
+    else:
+        why = "it is due already, or held back by the cap on live jobs"
+    return Change(id=job_id, changed=False, state=state, why=why)

@@ -1,0 +1,249 @@
+"""The queue port on a database: claim, settle, extend, release, look ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.jobs import Enqueued, JobId, JobState, Lease, NewJob, Settlement, Target, WorkerName
+from mistnet.domain.ports import Outlook
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.statements import command, statement
+from mistnet.store.writes import Writers
+
+LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+CAP_LOCK = 0x6D697374  # any number all mistnet workers share: claims under a cap go one at a time
+
+
+class JobQueue:
+    """Leases jobs to workers and settles what they return, each in one transaction."""
+
+    def __init__(self, database: Database, job_writer: JobWriter, writers: Writers) -> None:
+        self._database = database
+        self._job_writer = job_writer
+        self._writers = writers
+        self._dialect = database.dialect
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime) -> Enqueued:
+        if not jobs:
+            return Enqueued()
+        async with self._database.write() as connection:
+            return await self._job_writer.write(connection, jobs, now)
+
+    async def claim(
+        self,
+        *,
+        worker: WorkerName,
+        targets: Sequence[Target],
+        room: int,
+        lease: timedelta,
+        now: datetime,
+        aged_before: datetime | None,
+    ) -> Sequence[Lease]:
+        """Leases due jobs of the most urgent target, or jobs whose lease ran out, to one worker."""
+        if not targets or room <= 0:
+            return []
+        binds = {
+            "worker": worker,
+            "room": room,
+            "now": now,
+            "lease_until": now + lease,
+            "aged_before": aged_before or LONG_AGO,
+        }
+        claim = self._claim_sqlite if self._dialect == "sqlite" else self._claim_postgresql
+        leases = await claim(targets, binds)
+        return sorted(leases, key=lambda lease: (lease.run_at, lease.id))
+
+    async def _claim_postgresql(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
+        capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
+        opened = self._database.write() if capped else self._database.statement()
+        async with opened as connection:
+            if capped:
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
+            rows = await connection.execute(statement("claim", self._dialect), {**binds, **_columns(targets)})
+            return [_lease(row) for row in rows.mappings()]
+
+    async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
+        listed = msgspec.json.encode(targets).decode()
+        now: datetime = binds["now"]
+        ahead = await self.outlook(targets, now=now)
+        if ahead.next_due_at is None or ahead.next_due_at > now:
+            return []  # looked without taking the one write lock there is
+        async with self._database.write() as connection:
+            expired = await connection.execute(statement("expired", self._dialect), {**binds, "targets": listed})
+            lost_by = {row.job_id: row.worker for row in expired}
+            if lost_by:
+                taken = {**binds, "ids": list(lost_by)}
+                rows = await connection.execute(statement("claim_expired", self._dialect), taken)
+                return [_lease(row, lost_by[row["id"]]) for row in rows.mappings()]
+            urgent = await connection.execute(statement("urgent", self._dialect), {**binds, "targets": listed})
+            head = urgent.first()
+            if head is None:
+                return []
+            taken = {**binds, "kind": head.kind, "lane": head.lane, "take": head.take}
+            rows = await connection.execute(statement("claim", self._dialect), taken)
+            return [_lease(row) for row in rows.mappings()]
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[JobId]:
+        """Applies outcomes in one transaction; returns the jobs whose lease still held. The rest is void."""
+        done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
+        back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
+        plain = not back and not any(s.writes for s in settlements)
+        async with self._database.statement() if plain else self._database.write() as connection:
+            won = await self._finish(connection, done, now) if done else set()
+            won |= await self._put_back(connection, back, now) if back else set()
+            writes = [write for s in settlements if s.lease.id in won for write in s.writes]
+            if writes:
+                await self._writers.write(connection, writes, now)
+        return won
+
+    async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[JobId]:
+        if self._dialect == "postgresql":
+            rows = await connection.execute(statement("finish", self._dialect), {**_held(leases), "now": now})
+            return set(rows.scalars())
+        won = await self._still_held(connection, leases)
+        binds = {"ids": sorted(won), "now": now, "state": JobState.SUCCEEDED}
+        await connection.execute(command("history", self._dialect), binds)
+        await connection.execute(command("forget", self._dialect), {"ids": sorted(won)})
+        return won
+
+    async def _put_back(
+        self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
+    ) -> set[JobId]:
+        if self._dialect == "postgresql":
+            rows = await connection.execute(statement("put_back", self._dialect), _next_states(settlements))
+            won = set(rows.scalars())
+        else:
+            won = await self._still_held(connection, [s.lease for s in settlements])
+            kept = [_next_state(s) for s in settlements if s.lease.id in won]
+            if kept:
+                await connection.execute(command("put_back", self._dialect), kept)
+        await self._note_errors(connection, [s for s in settlements if s.error and s.lease.id in won], now)
+        return won
+
+    async def _note_errors(
+        self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
+    ) -> None:
+        if not settlements:
+            return
+        notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements]
+        binds: dict[str, Any] = {"now": now, "worker": settlements[0].lease.worker}
+        if self._dialect == "postgresql":
+            ids, fences, errors = zip(*notes, strict=True)
+            binds |= {"ids": ids, "fences": fences, "errors": errors}
+        else:
+            binds |= {"notes": msgspec.json.encode(notes).decode()}
+        await connection.execute(command("note_errors", self._dialect), binds)
+
+    async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[JobId]:
+        """Lengthens leases; returns the jobs that are still ours, whether or not lengthened this time."""
+        if self._dialect == "postgresql":
+            async with self._database.statement() as connection:
+                await connection.execute(command("extend", self._dialect), {**_held(leases), "until": until})
+                rows = await connection.execute(statement("still_held", self._dialect), _held(leases))
+                return set(rows.scalars())
+        async with self._database.write() as connection:
+            await connection.execute(command("extend", self._dialect), {"held": _pairs(leases), "until": until})
+            return await self._still_held(connection, leases)
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """Hands leases back: the jobs are due again at once, and no attempt is spent."""
+        if not leases:
+            return
+        async with self._database.write() as connection:
+            if self._dialect == "postgresql":
+                await connection.execute(command("release", self._dialect), _held(leases))
+                await connection.execute(text("NOTIFY mistnet_jobs"))
+            else:
+                each = [{"id": lease.id, "fence": lease.fence} for lease in leases]
+                await connection.execute(command("release", self._dialect), each)
+
+    async def outlook(self, targets: Sequence[Target], *, now: datetime) -> Outlook:
+        binds: dict[str, Any] = {"now": now}
+        if self._dialect == "postgresql":
+            columns = _columns(targets)
+            binds |= {name: columns[name] for name in ("kinds", "lanes", "kind_caps", "lane_caps")}
+        else:
+            binds |= {"targets": msgspec.json.encode(targets).decode()}
+        async with self._database.read() as connection:
+            row = (await connection.execute(statement("outlook", self._dialect), binds)).one()
+        return Outlook(next_due_at=row.next_due_at, capped=bool(row.capped))
+
+    async def _still_held(self, connection: AsyncConnection, leases: Sequence[Lease]) -> set[JobId]:
+        rows = await connection.execute(statement("still_held", self._dialect), {"held": _pairs(leases)})
+        return set(rows.scalars())
+
+
+def _lease(row: Mapping[Any, Any], lost_by: str | None = None) -> Lease:
+    args = row["args"]
+    lost = row.get("lost_by", lost_by)
+    return Lease(
+        id=row["id"],
+        fence=row["fence"],
+        worker=row["worker"],
+        kind=row["kind"],
+        key=row["key"],
+        lane=row["lane"],
+        args=args if isinstance(args, bytes) else str(args).encode(),
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        run_at=row["run_at"],
+        created_at=row["created_at"],
+        alone=bool(row["alone"]),
+        lost_by=WorkerName(lost) if lost else None,
+    )
+
+
+def _held(leases: Sequence[Lease]) -> dict[str, Any]:
+    return {"ids": [lease.id for lease in leases], "fences": [lease.fence for lease in leases]}
+
+
+def _pairs(leases: Sequence[Lease]) -> str:
+    return msgspec.json.encode([(lease.id, lease.fence) for lease in leases]).decode()
+
+
+def _columns(targets: Sequence[Target]) -> dict[str, Any]:
+    return {
+        "kinds": [target.kind for target in targets],
+        "lanes": [target.lane for target in targets],
+        "classes": [target.job_class for target in targets],
+        "takes": [target.take for target in targets],
+        "kind_caps": [target.kind_cap for target in targets],
+        "lane_caps": [target.lane_cap for target in targets],
+    }
+
+
+def _next_state(settlement: Settlement) -> dict[str, Any]:
+    return {
+        "id": settlement.lease.id,
+        "fence": settlement.lease.fence,
+        "state": settlement.state,
+        "run_at": settlement.run_at,
+        "attempts": settlement.attempts,
+        "args": settlement.args.decode() if settlement.args is not None else None,
+        "alone": settlement.alone,
+        "reason": settlement.reason,
+        "error": settlement.error,
+    }
+
+
+def _next_states(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    rows = [_next_state(settlement) for settlement in settlements]
+    names = {
+        "ids": "id",
+        "fences": "fence",
+        "states": "state",
+        "run_ats": "run_at",
+        "attempts_list": "attempts",
+        "args_list": "args",
+        "alones": "alone",
+        "reasons": "reason",
+        "errors": "error",
+    }
+    return {bind: [row[name] for row in rows] for bind, name in names.items()}

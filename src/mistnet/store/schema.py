@@ -1,0 +1,88 @@
+"""Brings a database's tables up to this version, and tells whether they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.store.database import Database
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a database stands against this version of mistnet."""
+
+    found: str | None
+    wanted: str
+    verdict: Literal["current", "empty", "behind", "too new"]
+
+
+async def schema_state(database: Database) -> SchemaState:
+    async with database.read() as connection:
+        return await connection.run_sync(_state)
+
+
+async def require_current(database: Database) -> None:
+    """Raises unless the tables are exactly those of this version."""
+    state = await schema_state(database)
+    match state.verdict:
+        case "current":
+            return
+        case "too new":
+            raise DatabaseTooNew(database.shown_url, str(state.found))
+        case "empty" | "behind":
+            raise DatabaseNotMigrated(database.shown_url, state.found, state.wanted)
+
+
+async def migrate(database: Database) -> SchemaState:
+    """Goes forward to this version; says where the database stood before."""
+    before = await schema_state(database)
+    if before.verdict == "too new":
+        raise DatabaseTooNew(database.shown_url, str(before.found))
+    if before.verdict != "current":
+        async with database.write() as connection:
+            await connection.run_sync(_refuse_foreign, database.shown_url)
+            await connection.run_sync(_upgrade)
+    return before
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _state(connection: Connection) -> SchemaState:
+    scripts = ScriptDirectory.from_config(_config())
+    wanted = str(scripts.get_current_head())
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in scripts.walk_revisions()}
+    verdict: Literal["current", "empty", "behind", "too new"]
+    if found is None:
+        verdict = "empty"
+    elif found not in known:
+        verdict = "too new"
+    else:
+        verdict = "current" if found == wanted else "behind"
+    return SchemaState(found=found, wanted=wanted, verdict=verdict)
+
+
+def _refuse_foreign(connection: Connection, url: str) -> None:
+    """Another program's tables must not be mixed with ours."""
+    present = set(inspect(connection).get_table_names())
+    if "alembic_version" not in present and "jobs" in present:
+        raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
+
+
+def _upgrade(connection: Connection) -> None:
+    command.upgrade(_config(connection), "head")

@@ -1,0 +1,7 @@
+-- How many errors are kept of jobs that nobody knows any more, counted no further than :limit.
+SELECT count(*) FROM (
+    SELECT 1 FROM job_errors e
+    WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = e.job_id)
+        AND NOT EXISTS (SELECT 1 FROM job_history h WHERE h.id = e.job_id)
+    LIMIT :limit
+) AS counted

@@ -1,0 +1,3 @@
+-- Forget finished jobs older than the retention, a slice at a time.
+DELETE FROM job_history
+WHERE id IN (SELECT h.id FROM job_history h WHERE h.finished_at < :before LIMIT :limit)

@@ -1,0 +1,10 @@
+-- Let parked jobs of one kind in, oldest first, as far as its cap on live jobs has room.
+UPDATE jobs
+SET parked = FALSE, wait_reason = NULL
+WHERE parked AND id IN (
+    SELECT p.id FROM jobs p
+    WHERE p.parked AND p.kind = :kind
+    ORDER BY p.id
+    LIMIT :limit
+)
+RETURNING id

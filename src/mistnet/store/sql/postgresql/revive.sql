@@ -1,0 +1,22 @@
+-- Make jobs due now: one that ended without its result starts anew, one that waits stops waiting.
+-- A job whose kind and key are alive in another one is left; of several gaps with one key the newest goes.
+WITH able AS MATERIALIZED (
+    SELECT j.id, j.key, row_number() OVER (PARTITION BY j.kind, j.key ORDER BY j.id DESC) AS place
+    FROM jobs j
+    WHERE j.id = ANY (CAST(:ids AS bigint[]))
+        AND (j.state IN ('retryable', 'failed', 'dead')
+            OR (j.state = 'pending' AND NOT j.parked AND j.run_at > :now))
+        AND NOT EXISTS (
+            SELECT 1 FROM jobs other
+            WHERE other.kind = j.kind AND other.key = j.key AND other.id <> j.id
+                AND other.state IN ('pending', 'queued', 'running', 'retryable'))
+)
+UPDATE jobs
+SET state = 'pending',
+    attempts = CASE WHEN jobs.state IN ('failed', 'dead') THEN 0 ELSE jobs.attempts END,
+    run_at = :now,
+    wait_reason = NULL
+WHERE jobs.id = ANY (ARRAY(SELECT a.id FROM able a WHERE a.key IS NULL OR a.place = 1))
+    AND (jobs.state IN ('retryable', 'failed', 'dead')
+        OR (jobs.state = 'pending' AND NOT jobs.parked AND jobs.run_at > :now))
+RETURNING jobs.id

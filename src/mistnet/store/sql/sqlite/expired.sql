@@ -1,0 +1,12 @@
+-- Note the leases that ran out and whose job may be tried again; the claim that follows takes them.
+INSERT INTO job_errors (job_id, fence, at, worker, error)
+SELECT j.id, j.fence, :now, j.worker, 'the lease ran out: the worker died or lost its way'
+FROM jobs j
+WHERE j.state = 'running' AND j.lease_until <= :now AND j.attempts + 1 < j.max_attempts
+    AND NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = j.kind)
+    AND EXISTS (
+        SELECT 1 FROM json_each(:targets) t
+        WHERE json_extract(t.value, '$.kind') = j.kind AND json_extract(t.value, '$.lane') = j.lane)
+ORDER BY j.lease_until
+LIMIT :room
+RETURNING job_id, worker

@@ -1,0 +1,11 @@
+-- Take jobs back from workers whose lease ran out: due again with the attempt counted, or dead if it was the last.
+UPDATE jobs
+SET state = CASE WHEN attempts + 1 >= max_attempts THEN 'dead' ELSE 'retryable' END,
+    attempts = attempts + 1,
+    run_at = :now,
+    last_error = 'the lease of ' || worker || ' ran out: the worker died or lost its way',
+    worker = NULL,
+    lease_until = NULL,
+    wait_reason = NULL
+WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, kind, lane, attempts, state

@@ -1,0 +1,97 @@
+"""Finds the SQL files: a dialect's own text where there is one, else the common text."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from sqlalchemy import BigInteger, Boolean, Integer, SmallInteger, Text, TextClause, bindparam, text
+from sqlalchemy.sql.elements import BindParameter
+from sqlalchemy.sql.selectable import TextualSelect
+from sqlalchemy.types import TypeEngine
+
+from mistnet.store import types
+
+_BIND = re.compile(r"(?<![:\w]):([a-z_]+)")
+_COMMENT = re.compile(r"--[^\n]*")
+
+_BINDS: dict[str, TypeEngine[object]] = {
+    "ids": types.IDS,
+    "fences": types.IDS,
+    "kinds": types.TEXTS,
+    "keys": types.TEXTS,
+    "lanes": types.TEXTS,
+    "states": types.TEXTS,
+    "args_list": types.TEXTS,
+    "errors": types.TEXTS,
+    "reasons": types.TEXTS,
+    "workers": types.TEXTS,
+    "classes": types.SMALL_NUMBERS,
+    "attempts_list": types.SMALL_NUMBERS,
+    "max_attempts_list": types.SMALL_NUMBERS,
+    "takes": types.NUMBERS,
+    "kind_caps": types.NUMBERS,
+    "lane_caps": types.NUMBERS,
+    "run_ats": types.TIMES,
+    "alones": types.FLAGS,
+    "parkeds": types.FLAGS,
+    "now": types.UtcTime(),
+    "until": types.UtcTime(),
+    "before": types.UtcTime(),
+    "aged_before": types.UtcTime(),
+    "lease_until": types.UtcTime(),
+    "run_at": types.UtcTime(),
+    "id": BigInteger(),
+    "fence": BigInteger(),
+    "class": SmallInteger(),
+    "attempts": SmallInteger(),
+    "max_attempts": SmallInteger(),
+    "alone": Boolean(),
+    "parked": Boolean(),
+    "limit": Integer(),
+    "room": Integer(),
+    "take": Integer(),
+    "cap": Integer(),
+}
+_LISTS = {"known", "wanted_states", "wanted_kinds"}
+_RESULTS: dict[str, TypeEngine[object]] = {
+    name: types.UtcTime()
+    for name in (
+        "run_at",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "lease_until",
+        "next_due_at",
+        "oldest_due_at",
+        "oldest_at",
+        "at",
+        "seen_at",
+    )
+}
+
+
+@cache
+def statement(name: str, dialect: str) -> TextualSelect:
+    """The statement of that name for a dialect, with its binds and results typed."""
+    return command(name, dialect).columns(**_RESULTS)
+
+
+@cache
+def command(name: str, dialect: str) -> TextClause:
+    """A statement that returns no rows, such as one made for many sets of values at once."""
+    sql = _COMMENT.sub("", _read(name, dialect)).strip()
+    return text(sql).bindparams(*(_bind(bind) for bind in sorted(set(_BIND.findall(sql)))))
+
+
+def _read(name: str, dialect: str) -> str:
+    folder = files("mistnet.store") / "sql"
+    own = folder / dialect / f"{name}.sql"
+    return (own if own.is_file() else folder / "common" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _bind(name: str) -> BindParameter[object]:
+    if name in _LISTS:
+        return bindparam(name, type_=Text(), expanding=True)
+    return bindparam(name, type_=_BINDS.get(name, Text()))

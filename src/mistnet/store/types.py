@@ -1,0 +1,69 @@
+"""Column and bind types that mean the same on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, SmallInteger, String, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+"""A 64-bit id. On SQLite it must be INTEGER to be the table's own row id."""
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An instant. PostgreSQL: timestamptz. SQLite: text in UTC that sorts as time does."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(String(26))
+        return dialect.type_descriptor(DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None or dialect.name != "sqlite":
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return datetime.fromisoformat(value).replace(tzinfo=UTC)
+        assert isinstance(value, datetime)
+        return value.astimezone(UTC)
+
+
+class Values(TypeDecorator[Sequence[Any]]):
+    """Many values in one bind: an array on PostgreSQL, JSON for json_each elsewhere."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, item: TypeEngine[Any]) -> None:
+        super().__init__()
+        self.item = item
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(ARRAY(self.item))
+        return dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> Any:
+        if value is None or dialect.name == "postgresql":
+            return value
+        return msgspec.json.encode(value).decode()
+
+
+IDS = Values(BigInteger())
+NUMBERS = Values(Integer())
+SMALL_NUMBERS = Values(SmallInteger())
+TEXTS = Values(Text())
+TIMES = Values(DateTime(timezone=True))
+FLAGS = Values(Boolean())

@@ -1,0 +1,102 @@
+"""The chores around the queue that any worker does for all: reclaim, unpark, prune, sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mistnet.domain.jobs import JobState, KindName, LostLease, WorkerName
+from mistnet.domain.ports import WorkerCard
+from mistnet.store import tables
+from mistnet.store.database import Database
+from mistnet.store.statements import command, statement
+
+
+class StoreUpkeep:
+    """Keeps the queue's tables in order. Every chore may run anywhere, any number of times."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def correct_clock(self) -> timedelta:
+        return await self._database.correct_clock()
+
+    async def reclaim(self, *, now: datetime, limit: int) -> Sequence[LostLease]:
+        """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
+        binds = {"now": now, "limit": limit}
+        if self._dialect == "postgresql":
+            async with self._database.statement() as connection:
+                rows = (await connection.execute(statement("reclaim", self._dialect), binds)).mappings().all()
+                return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
+        async with self._database.write() as connection:
+            noted = await connection.execute(statement("note_reclaimed", self._dialect), binds)
+            lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
+            taken = {"now": now, "ids": list(lost_by)}
+            rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
+            return [
+                LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows
+            ]
+
+    async def unpark(self, caps: Mapping[KindName, int], *, now: datetime) -> int:
+        """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
+        let_in = 0
+        for kind, cap in caps.items():
+            async with self._database.write() as connection:
+                count = statement("live_count", self._dialect)
+                live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
+                if live < cap:
+                    binds = {"kind": kind, "limit": cap - live}
+                    rows = await connection.execute(statement("unpark", self._dialect), binds)
+                    let_in += len(rows.all())
+        return let_in
+
+    async def work_left(self, kinds: Collection[KindName], *, now: datetime) -> bool:
+        """Whether workers of these kinds still have something to do, now or after a wait."""
+        async with self._database.read() as connection:
+            binds = {"known": sorted(kinds), "now": now}
+            return bool((await connection.execute(statement("work_left", self._dialect), binds)).scalar_one())
+
+    async def prune(self, *, before: datetime, limit: int) -> int:
+        """Forgets what finished before then, a slice per call, so that no lock is held for long."""
+        binds = {"before": before, "limit": limit}
+        async with self._database.write() as connection:
+            forgotten = await connection.execute(command("prune_history", self._dialect), binds)
+            await connection.execute(command("prune_errors", self._dialect), binds)
+            await connection.execute(delete(tables.workers).where(tables.workers.c.seen_at < before))
+            return forgotten.rowcount
+
+    async def tidy(self) -> None:
+        """Clears away dead rows sooner than the server would by itself, so that claims stay fast."""
+        if self._dialect == "postgresql":
+            async with self._database.read() as connection:
+                await connection.execute(text("VACUUM (SKIP_LOCKED, TRUNCATE FALSE, PARALLEL 0) jobs"))
+
+    async def sign_in(self, card: WorkerCard, *, now: datetime) -> None:
+        """Says that a worker is there, and how busy it is."""
+        row = {
+            "name": card.name,
+            "host": card.host,
+            "pid": card.pid,
+            "version": card.version,
+            "lanes": ", ".join(card.lanes),
+            "concurrency": card.concurrency,
+            "running": card.running,
+            "draining": card.draining,
+            "started_at": now,
+            "seen_at": now,
+        }
+        insert = postgresql.insert if self._dialect == "postgresql" else sqlite.insert
+        changes = {name: value for name, value in row.items() if name not in ("name", "started_at")}
+        upsert = insert(tables.workers).values(row).on_conflict_do_update(index_elements=["name"], set_=changes)
+        async with self._database.statement() as connection:
+            await connection.execute(upsert)
+
+    async def sign_out(self, worker: WorkerName) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(delete(tables.workers).where(tables.workers.c.name == worker))
+
+

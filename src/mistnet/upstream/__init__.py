@@ -1,0 +1,1 @@
+"""One client per source: HTTP in, domain values out."""

@@ -1,0 +1,100 @@
+"""Real services for the tests, and a loud word on those that are missing."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
+from tests.databases import Templates, drop_database
+from tests.services.postgres import PostgresCluster, PostgresStartError
+
+POSTGRES_DSN = "MISTNET_TEST_POSTGRES_DSN"
+POSTGRES_UNAVAILABLE = "MISTNET_TEST_POSTGRES_UNAVAILABLE"
+CLUSTER = pytest.StashKey[PostgresCluster]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One server for all: the workers that come later inherit its address."""
+    only_asking = config.option.help or config.option.version or config.option.collectonly
+    if hasattr(config, "workerinput") or only_asking or os.environ.get(POSTGRES_DSN):
+        return
+    cluster = PostgresCluster(fast=True)
+    try:
+        cluster.start()
+    except PostgresStartError as error:
+        os.environ[POSTGRES_UNAVAILABLE] = str(error)
+        return
+    os.environ[POSTGRES_DSN] = cluster.dsn()
+    config.stash[CLUSTER] = cluster
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if cluster := config.stash.get(CLUSTER, None):
+        del os.environ[POSTGRES_DSN]
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> str:
+    dsn = os.environ.get(POSTGRES_DSN)
+    return dsn or unavailable("postgresql", os.environ.get(POSTGRES_UNAVAILABLE, "no server was started"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test may be a coroutine: it gets an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    return Templates(tmp_path_factory.mktemp("databases"))
+
+
+@pytest.fixture
+def sqlite_url(templates: Templates) -> str:
+    """A fresh, migrated SQLite database."""
+    return templates.sqlite()
+
+
+@pytest.fixture
+def postgresql_url(templates: Templates, postgres_dsn: str) -> Iterator[str]:
+    """A fresh, migrated PostgreSQL database."""
+    url = templates.postgresql(postgres_dsn)
+    yield url
+    asyncio.run(drop_database(postgres_dsn, url.rsplit("/", 1)[1]))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A fresh, migrated database of each kind in turn: every contract holds on all of them."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if in_ci() and exitstatus == pytest.ExitCode.OK and forbidden_in_ci(_skips(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reasons = _skips(config)
+    for missing in missing_services(reasons):
+        title, _, details = str(missing).partition("\n")
+        terminalreporter.section(title, sep="!", red=True, bold=True)
+        terminalreporter.line(details)
+    if in_ci() and (forbidden := forbidden_in_ci(reasons)):
+        terminalreporter.section("skipped tests fail the run in CI", sep="!", red=True, bold=True)
+        for reason in sorted(set(forbidden)):
+            terminalreporter.line(f"{forbidden.count(reason)} skipped: {reason}")
+
+
+def _skips(config: pytest.Config) -> list[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return skip_reasons(reporter.stats.get("skipped", [])) if reporter else []

@@ -1,0 +1,133 @@
+"""Settling: all or nothing, and only for the holder of the lease."""
+
+from datetime import timedelta
+
+import pytest
+
+from mistnet.domain.errors import WriteRefused
+from mistnet.domain.jobs import Continue, Done, Fail, Job, Outcome, Retry, Snooze
+from tests.support import START, Effect, Number, kind, new, open_shop, run_until
+
+
+async def test_a_done_job_moves_to_the_history_with_its_writes(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new(key="a", n=3))
+        (lease,) = await shop.claim("ann")
+        shop.clock.turn(seconds=2)
+        assert await shop.settle(lease, Done([Effect(job_id=lease.id), new(key="child")]))
+        assert await shop.effects() == [lease.id]
+        assert await shop.one("SELECT key FROM jobs") == "child"
+        row = await shop.one("SELECT id, key, state, worker, fence, attempts FROM job_history")
+        assert tuple(row) == (lease.id, "a", "succeeded", "ann", 1, 0)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Done([Effect(job_id=1)]),
+        Continue([Effect(job_id=1)], args=Number(n=9)),
+        Snooze(START + timedelta(days=1), "no"),
+        Retry("no"),
+        Fail("no"),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+async def test_a_lost_lease_cannot_write(url: str, outcome: Outcome) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new(n=1))
+        (late,) = await shop.claim("ann")
+        shop.clock.turn(seconds=301)
+        (lease,) = await shop.claim("bob")
+        before = await shop.rows("SELECT * FROM jobs")
+        assert not await shop.settle(late, outcome)
+        assert await shop.rows("SELECT * FROM jobs") == before
+        assert await shop.effects() == []
+        assert await shop.settle(lease, Done([Effect(job_id=lease.id)]))
+        assert not await shop.settle(late, outcome)
+        assert await shop.effects() == [lease.id]
+
+
+async def test_a_settlement_cannot_be_written_twice(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new())
+        (lease,) = await shop.claim()
+        assert await shop.settle(lease, Continue([Effect(job_id=1)]))
+        assert not await shop.settle(lease, Continue([Effect(job_id=1)]))
+        assert await shop.effects() == [1]
+
+
+async def test_the_holder_may_settle_late_if_nobody_took_over(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new())
+        (lease,) = await shop.claim()
+        shop.clock.turn(hours=2)
+        assert await shop.settle(lease, Done([Effect(job_id=lease.id)]))
+
+
+async def test_continue_sends_the_job_to_the_back_with_new_args_and_fresh_attempts(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new(key="a"))
+        (lease,) = await shop.claim()
+        await shop.settle(lease, Retry("hiccup"))
+        shop.clock.turn(hours=1)
+        await shop.add(new(key="b"))
+        shop.clock.turn(seconds=1)
+        (lease,) = await shop.claim()
+        assert (lease.key, lease.attempts) == ("a", 1)
+        await shop.settle(lease, Continue(args=Number(n=41)))
+        first, second = [*await shop.claim(), *await shop.claim()]
+        assert (first.key, second.key, second.args, second.attempts) == ("b", "a", b'{"n":41}', 0)
+
+
+async def test_one_group_settles_winners_and_leaves_losers_alone(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(*(new(key=str(n)) for n in range(6)))
+        held = list(await shop.claim("ann", slots=6))
+        shop.clock.turn(seconds=301)
+        (taken,) = await shop.claim("bob")
+        outcomes: list[Outcome] = [Done([Effect(job_id=lease.id)]) for lease in held[:4]]
+        outcomes += [Retry("x"), Snooze(START + timedelta(days=1), "y")]
+        settlements = [shop.settlement(lease, outcome) for lease, outcome in zip(held, outcomes, strict=True)]
+        won = await shop.queue.settle(settlements, now=shop.now)
+        assert set(won) == {lease.id for lease in held} - {taken.id}
+        assert await shop.effects() == sorted(lease.id for lease in held[:4] if lease.id != taken.id)
+
+
+async def test_a_refused_write_rolls_back_the_whole_settlement(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new())
+        (lease,) = await shop.claim()
+        bad = Effect(job_id=None)  # type: ignore[arg-type]  # the database must refuse it
+        with pytest.raises(WriteRefused):
+            await shop.settle(lease, Done([new(key="child"), bad]))
+        assert await shop.one("SELECT count(*) FROM jobs WHERE state = 'running'") == 1
+        assert await shop.one("SELECT count(*) FROM jobs") == 1
+
+
+async def test_a_worker_settles_a_group_alone_when_one_member_is_refused(url: str) -> None:
+    async def handler(job: Job[Number]) -> Outcome:
+        return Done([Effect(job_id=None if job.args.n == 3 else job.args.n)])  # type: ignore[arg-type]
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        jobs = [new(key=str(n), n=n) for n in range(8)]
+        await shop.queue.enqueue(jobs, now=shop.database.clock.now())
+        worker = shop.worker(until_idle=False)
+        await run_until(worker, lambda: worker.settled_count >= 8)
+        assert await shop.effects() == [0, 1, 2, 4, 5, 6, 7]
+        row = await shop.one("SELECT state, attempts, last_error FROM jobs")
+        assert (row.state, row.attempts) == ("retryable", 1)
+        assert "refused the write" in row.last_error
+
+
+async def test_a_value_without_a_writer_is_a_failed_attempt_that_says_so(url: str) -> None:
+    class Stray(Effect, frozen=True, kw_only=True):
+        pass
+
+    async def handler(_job: Job[Number]) -> Outcome:
+        return Done([Stray(job_id=1)])
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await shop.queue.enqueue([new()], now=shop.database.clock.now())
+        worker = shop.worker(until_idle=False)
+        await run_until(worker, lambda: worker.settled_count >= 1)
+        assert "no writer is known for Stray" in await shop.one("SELECT last_error FROM jobs")
