@@ -147,7 +147,7 @@ class Shop:
         return settlement(lease, outcome, now=self.now, policy=self.policy, chance=0.5)
 
     async def settle(self, lease: Lease, outcome: Outcome) -> bool:
-        return lease.id in await self.queue.settle([self.settlement(lease, outcome)], now=self.now)
+        return lease.claim in await self.queue.settle([self.settlement(lease, outcome)], now=self.now)
 
     async def database_write(self, sql: str) -> None:
         async with self.database.write() as connection:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import SettingsError as UnreadableSetting
 
 from mistnet.domain.errors import SettingsError, did_you_mean
 
@@ -98,8 +99,10 @@ def load_settings(**flags: Any) -> Settings:
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         settings = Settings(**given)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError("file", str(_file()), f"not valid TOML: {error}") from None
+    except UnreadableSetting as error:
+        raise _not_json(error) from None
     except ValidationError as error:
         raise _explained(error) from None
     if settings.heartbeat_seconds >= settings.lease_seconds:
@@ -129,6 +132,12 @@ def _explained(error: ValidationError) -> SettingsError:
     else:
         problem = first["msg"][:1].lower() + first["msg"][1:]
     return SettingsError(place, _where(place), problem)
+
+
+def _not_json(error: UnreadableSetting) -> SettingsError:
+    """A list or table in the environment that is not JSON; the message names its field in quotes."""
+    name = str(error).partition('"')[2].partition('"')[0]
+    return SettingsError(name, _where(name), 'write it as JSON, for example ["one", "two"] or {"name": 1}')
 
 
 def _where(place: str) -> str:

@@ -16,7 +16,7 @@ async def test_a_due_job_is_leased_to_the_one_who_claims_it(url: str) -> None:
         (lease,) = await shop.claim("ann")
         row = await shop.one("SELECT state, worker, fence FROM jobs")
         assert (row.state, row.worker, row.fence) == ("running", "ann", 1)
-        assert (lease.kind, lease.key, lease.lane, lease.fence, lease.args) == ("step", "a", "x", 1, b'{"n":7}')
+        assert (lease.kind, lease.key, lease.lane, lease.fence, lease.args) == ("step", "a", "x", 1, '{"n":7}')
         assert lease.run_at == START
         assert await shop.claim("bob") == []
 

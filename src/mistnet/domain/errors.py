@@ -4,6 +4,7 @@
     ├── UsageError                 somebody asked for something that cannot be; exit code 2
     │   ├── SettingsError
     │   ├── UnknownKind
+    │   ├── NoKinds
     │   ├── BadArgs
     │   ├── JobNotFound
     │   ├── JobNotAllowed
@@ -62,6 +63,16 @@ class UnknownKind(UsageError):
             f"A kind of your own comes from a plugin: see the setting 'plugins'."
         )
         self.kind, self.known = kind, tuple(known)
+
+
+class NoKinds(UsageError):
+    """This installation has no job kinds at all."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is nothing to work on: no job kinds are known. Name a plugin that brings some in the setting "
+            "'plugins', for example MISTNET_PLUGINS='[\"my_module:plugin\"]'"
+        )
 
 
 class BadArgs(UsageError):

@@ -62,6 +62,9 @@ class NewJob(Write, frozen=True, kw_only=True):
 
 A = TypeVar("A", bound=Args)
 
+Claim: TypeAlias = tuple[JobId, int]
+"""A job's id and the fence of one claim on it."""
+
 
 class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     """What a handler gets to see of the job it works on."""
@@ -75,7 +78,7 @@ class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     run_at: datetime
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True):
     """A worker's time-limited right to one job, as claimed. The fence makes late writes void."""
 
     id: JobId
@@ -84,13 +87,18 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     kind: KindName
     key: str | None
     lane: Lane
-    args: bytes
+    args: str
     attempts: int
     max_attempts: int
     run_at: datetime
     created_at: datetime
     alone: bool
     lost_by: WorkerName | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """Names this lease among all that its job ever had."""
+        return self.id, self.fence
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -161,7 +169,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     run_at: datetime
     attempts: int
-    args: bytes | None = None
+    args: str | None = None
     error: str | None = None
     reason: str | None = None
     alone: bool = False

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from mistnet.domain.jobs import JobId, KindName, Lease, LostLease, Settlement, Target, WorkerName
+from mistnet.domain.jobs import Claim, KindName, Lease, LostLease, Settlement, Target, WorkerName
 
 
 class Clock(Protocol):
@@ -51,9 +51,9 @@ class Queue(Protocol):
         aged_before: datetime | None,
     ) -> Sequence[Lease]: ...
 
-    async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[JobId]: ...
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]: ...
 
-    async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[JobId]: ...
+    async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[Claim]: ...
 
     async def release(self, leases: Sequence[Lease]) -> None: ...
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 MASK = "***"
 
 _SHAPES = (
-    (re.compile(r"(?i)([a-z][a-z0-9+.\-]*://[^\s:/@]*):[^\s/@]+@"), r"\1:" + MASK + "@"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/\-]{6,}=*"), r"\1 " + MASK),
+    (re.compile(r"(?i)(\b[a-z][a-z0-9+]{1,30}://[^\s:/@]{0,200}):[^\s/@]{1,500}@"), r"\1:" + MASK + "@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s{1,4}[a-z0-9._~+/\-]{6,}=*"), r"\1 " + MASK),
     (
         re.compile(
             r"(?i)([\"']?\b(?:x-)?(?:api[-_]?key|access[-_]?token|auth[-_]?token|token|secret|password|passwd|pwd"
-            r"|authorization)[\"']?\s*[=:]\s*[\"']?)(?!\s)(?:bearer\s+|basic\s+)?[^\s\"'&,;}\])]{3,}"
+            r"|authorization)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?:bearer\s{1,4}|basic\s{1,4})?[^\s\"'&,;}\])]{3,}"
         ),
         r"\1" + MASK,
     ),

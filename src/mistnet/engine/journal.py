@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 from loguru import logger
@@ -26,15 +28,34 @@ class Journal:
         self._on_end = on_end
         self.settled_count = 0
 
-    def settled(self, settlement: Settlement, seconds: float) -> None:
+    def claimed(self, leases: Sequence[Lease], now: datetime) -> None:
+        for kind in {lease.kind for lease in leases}:
+            waited = self._metrics.wait_seconds.labels(kind)
+            for lease in leases:
+                if lease.kind == kind:
+                    waited.observe(max((now - lease.run_at).total_seconds(), 0))
+        for lease in leases:
+            if lease.lost_by:
+                self._taken_over(lease)
+
+    def settled(self, settled: Sequence[tuple[Settlement, float]]) -> None:
+        self.settled_count += len(settled)
+        self._count([settlement for settlement, _ in settled])
+        for settlement, seconds in settled:
+            self._on_end(settlement.lease)
+            self._write(settlement, seconds)
+
+    def _count(self, settlements: Sequence[Settlement]) -> None:
+        tally = Counter((settlement.lease.kind, settlement.state) for settlement in settlements)
+        for (kind, state), number in tally.items():
+            self._metrics.settled.labels(kind, state).inc(number)
+            if state is JobState.RETRYABLE:
+                self._metrics.retries.labels(kind).inc(number)
+            elif state is JobState.DEAD:
+                self._metrics.dead.labels(kind).inc(number)
+
+    def _write(self, settlement: Settlement, seconds: float) -> None:
         lease, state = settlement.lease, settlement.state
-        self._on_end(lease)
-        self.settled_count += 1
-        self._metrics.settled.labels(lease.kind, state).inc()
-        if state is JobState.RETRYABLE:
-            self._metrics.retries.labels(lease.kind).inc()
-        elif state is JobState.DEAD:
-            self._metrics.dead.labels(lease.kind).inc()
         why = settlement.error or settlement.reason
         logger.log(
             _LEVELS.get(state, "INFO"),
@@ -61,7 +82,7 @@ class Journal:
             lane=lease.lane,
         )
 
-    def taken_over(self, lease: Lease) -> None:
+    def _taken_over(self, lease: Lease) -> None:
         self._metrics.reclaimed.labels(lease.kind).inc()
         logger.warning(
             "job {job_id} {kind} taken over from {lost_by}, whose lease ran out (attempt {attempt})",

@@ -51,7 +51,7 @@ class LeaseKeeper:
             ours = await self._queue.extend(leases, until=self._clock.now() + self._policy.lease)
         except DatabaseError:
             return
-        lost = [lease for lease in leases if lease.id not in ours and self._held.get(lease.id) is lease]
+        lost = [lease for lease in leases if lease.claim not in ours and self._held.get(lease.id) is lease]
         if lost:
             for lease in lost:
                 self.drop(lease)

@@ -30,7 +30,7 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
                 state=JobState.PENDING,
                 run_at=run_at or now,
                 attempts=0,
-                args=msgspec.json.encode(args) if args is not None else None,
+                args=msgspec.json.encode(args).decode() if args is not None else None,
                 reason=reason or "takes turns with the other jobs of its class",
                 writes=writes,
             )

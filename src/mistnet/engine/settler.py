@@ -34,7 +34,7 @@ class Finished(msgspec.Struct, frozen=True):
 class Witness(Protocol):
     """Told of every job that was settled, or that could not be because its lease was gone."""
 
-    def settled(self, settlement: Settlement, seconds: float) -> None: ...
+    def settled(self, settled: Sequence[tuple[Settlement, float]]) -> None: ...
 
     def lost(self, lease: Lease) -> None: ...
 
@@ -51,29 +51,32 @@ class Settler:
         self._witness = witness
         self._metrics = metrics
         self._chance = chance
-        self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+        self._waiting: list[Finished] = []
         self._unsettled = 0
-        self._settled = asyncio.Condition()
+        self._arrived = asyncio.Event()
+        self._settled = asyncio.Event()
 
     def put(self, finished: Sequence[Finished]) -> None:
         self._unsettled += len(finished)
-        for each in finished:
-            self._waiting.put_nowait(each)
+        self._waiting += finished
+        self._arrived.set()
 
     async def until_below(self, count: int) -> None:
         """Waits until fewer than `count` finished jobs are unsettled."""
-        async with self._settled:
-            await self._settled.wait_for(lambda: self._unsettled < count)
+        while self._unsettled >= count:
+            self._settled.clear()
+            await self._settled.wait()
 
     async def run(self) -> None:
         while True:
-            group = [await self._waiting.get()]
-            while len(group) < self._policy.settle_group and not self._waiting.empty():
-                group.append(self._waiting.get_nowait())
+            if not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            size = self._policy.settle_group
+            group, self._waiting = self._waiting[:size], self._waiting[size:]
             await self._settle(group)
-            async with self._settled:
-                self._unsettled -= len(group)
-                self._settled.notify_all()
+            self._unsettled -= len(group)
+            self._settled.set()
 
     async def _settle(self, group: Sequence[Finished]) -> None:
         try:
@@ -107,10 +110,10 @@ class Settler:
             except (DatabaseBusy, DatabaseUnreachable):
                 await asyncio.sleep(wait * (0.5 + self._chance.random()))
                 wait = min(wait * 2, _LONGEST_WAIT)
-        for settled, each in zip(settlements, group, strict=True):
-            if settled.lease.id in won:
-                self._witness.settled(settled, each.seconds)
-            else:
+        pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
+        self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won])
+        for settled, _seconds in pairs:
+            if settled.lease.claim not in won:
                 self._witness.lost(settled.lease)
 
     def _settlement(self, finished: Finished, now: datetime) -> Settlement:

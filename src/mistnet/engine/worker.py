@@ -56,6 +56,7 @@ class Worker:
         self._lanes = lanes
         self._until_idle = until_idle
         self._draining = asyncio.Event()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended)
@@ -112,10 +113,11 @@ class Worker:
             cleanup.push_async_callback(_stop, background)
             loop = asyncio.create_task(self._work(), name="work")
             cleanup.push_async_callback(_stop, [loop])
-            await asyncio.wait([loop, *background], return_when=asyncio.FIRST_COMPLETED)
-            for part in (loop, *background):
+            parts = [loop, self._broken, *background]
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in parts:
                 if part.done():
-                    part.result()  # a part that broke takes the worker down with it, leases and all
+                    part.result()  # a part that broke takes the worker down; its leases run out
             await self._finish()
 
     async def _work(self) -> None:
@@ -156,10 +158,7 @@ class Worker:
             await asyncio.sleep(_CONTENDED_SECONDS if isinstance(error, DatabaseBusy) else _OUTAGE_SECONDS)
             return []
         self._tools.metrics.claim_seconds.observe(time.perf_counter() - begun)
-        for lease in leases:
-            self._tools.metrics.wait_seconds.labels(lease.kind).observe(max((now - lease.run_at).total_seconds(), 0))
-            if lease.lost_by:
-                self._journal.taken_over(lease)
+        self._journal.claimed(leases, now)
         return leases
 
     def _start(self, leases: Sequence[Lease]) -> None:
@@ -182,8 +181,8 @@ class Worker:
     def _stopped(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         self._slot_freed.set()
-        if not task.cancelled() and (error := task.exception()):
-            raise error
+        if not task.cancelled() and (error := task.exception()) and not self._broken.done():
+            self._broken.set_exception(error)
 
     def _ended(self, lease: Lease) -> None:
         """A settlement was written or refused: the lease is over, and its class may have work again."""

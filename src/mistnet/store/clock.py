@@ -24,11 +24,15 @@ class ServerClock:
         self._learned = 0.0
 
     def learn(self, server_time: datetime, *, asked: float, answered: float) -> timedelta:
-        """Takes the server's time as of the middle of the round trip; returns how far we had drifted."""
+        """Takes the server's time as of the middle of the round trip; returns how far we had drifted.
+
+        What the round trip's own length could explain is no drift: time must not jump for nothing, least of all back.
+        """
         middle = (asked + answered) / 2
-        drift = server_time - self._at(middle) if self._server_at else timedelta()
-        self._server_at, self._learned = server_time, middle
-        return drift
+        drift = server_time - self._at(middle) if self._server_at else None
+        if drift is None or abs(drift) > timedelta(seconds=(answered - asked) / 2):
+            self._server_at, self._learned = server_time, middle
+        return drift or timedelta()
 
     def now(self) -> datetime:
         return self._at(time.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -30,25 +30,48 @@ _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+async
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _CONNECT_SECONDS: Final = 10
+_BUSY_SECONDS: Final = 5
+
+# The queue's tables go from empty to millions of rows and back faster than statistics follow.
+# Its statements are all made for their indexes, so the planner is told to stay with those.
+_STEADY_PLANS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_sort": "off",
+}
+_FREE_PLANS: Final[Mapping[str, str]] = {}
 
 
 class Database:
     """One database, reached through a pool. `read` is autocommit, `write` is one transaction."""
 
-    def __init__(self, url: str, *, sqlite_busy_seconds: float = 5.0, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None
+    ) -> None:
         parsed = parse_url(url)
         self.shown_url = parsed.render_as_string(hide_password=True).replace("+aiosqlite", "").replace("+asyncpg", "")
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
-        self.engine = _engine(parsed, sqlite_busy_seconds)
+        self.engine = _engine(parsed, _STEADY_PLANS, connect_args or {})
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._reading = _engine(parsed, _FREE_PLANS, connect_args or {}).execution_options(isolation_level="AUTOCOMMIT")
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
         self._server_clock = ServerClock() if self.dialect == "postgresql" and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection without a transaction: each statement stands for itself."""
+        """A connection without a transaction, for any question: each statement stands for itself."""
+        with self._translated():
+            async with self._reading.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def glance(self) -> AsyncIterator[AsyncConnection]:
+        """Like `read`, for the queue's own questions, whose plans must not change with its size."""
         with self._translated():
             async with self._autocommit.connect() as connection:
                 yield connection
@@ -67,7 +90,7 @@ class Database:
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[AsyncConnection]:
         """For one single writing statement: where the server can, without the cost of BEGIN and COMMIT."""
-        async with self.write() if self.dialect == "sqlite" else self.read() as connection:
+        async with self.write() if self.dialect == "sqlite" else self.glance() as connection:
             yield connection
 
     async def correct_clock(self) -> timedelta:
@@ -81,6 +104,7 @@ class Database:
 
     async def close(self) -> None:
         await self.engine.dispose()
+        await self._reading.dispose()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -111,15 +135,16 @@ def parse_url(url: str) -> URL:
     return parsed.set(drivername=driver, query=query)
 
 
-def _engine(url: URL, busy_seconds: float) -> AsyncEngine:
+def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any]) -> AsyncEngine:
     if url.get_backend_name() == "postgresql":
+        server_settings = {"application_name": "mistnet", "jit": "off", **plans}
         return create_async_engine(
             url,
             pool_size=8,
             max_overflow=16,
-            connect_args={"timeout": _CONNECT_SECONDS, "server_settings": {"application_name": "mistnet", "jit": "off"}},
+            connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
-    engine = create_async_engine(url, connect_args={"timeout": busy_seconds})
+    engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS, **connect_args})
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine

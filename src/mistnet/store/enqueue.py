@@ -59,7 +59,7 @@ class JobWriter:
     async def _parked(self, connection: AsyncConnection, jobs: Sequence[NewJob]) -> set[int]:
         """Which of these would exceed their kind's cap on live jobs. The cap is soft under concurrency."""
         parked: set[int] = set()
-        for kind in {job.kind for job in jobs}:
+        for kind in dict.fromkeys(job.kind for job in jobs):
             cap = self._rules_of(kind).live_cap
             if cap is not None:
                 count = statement("live_count", connection.dialect.name)

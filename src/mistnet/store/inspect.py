@@ -13,7 +13,8 @@ from mistnet.store.database import Database
 from mistnet.store.statements import statement
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
-_COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker", "run_at", "created_at", "started_at")
+_COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker")
+_TIMES = ("run_at", "created_at", "started_at")
 _LIVE_ONLY = ("max_attempts", "lease_until", "parked", "alone", "wait_reason", "last_error")
 
 
@@ -194,7 +195,7 @@ def _history() -> Select[Any]:
 
 def _common(table: Any) -> list[Any]:
     raw_args = cast(table.c.args, Text).label("args")
-    return [*(table.c[name] for name in _COMMON), table.c["class"].label("job_class"), raw_args]
+    return [*(table.c[name] for name in (*_COMMON, *_TIMES)), table.c["class"].label("job_class"), raw_args]
 
 
 def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any]:

@@ -45,28 +45,33 @@ class Operations:
         self._database = database
         self._dialect = database.dialect
 
-    async def retry(self, ids: Collection[JobId], *, now: datetime) -> Sequence[Change]:
+    async def retry(
+        self, ids: Collection[JobId], *, now: datetime, gaps_only: bool = False
+    ) -> Sequence[Change]:
         """Makes jobs due now that wait, or that ended without their result; the latter start anew."""
 
         async def change(connection: AsyncConnection) -> Sequence[Change]:
-            won = await self._revive(connection, ids, now)
+            before = await self._states(connection, ids)
+            wanted = [each for each in ids if not gaps_only or before.get(each) in GAP_STATES]
+            won = await self._revive(connection, wanted, now)
             states = await self._states(connection, ids)
-            return [_retried(job_id, states.get(job_id), won=job_id in won) for job_id in ids]
+            return [
+                _refused(each, states.get(each), gaps_only=gaps_only)
+                if each not in won
+                else Change(id=each, changed=True, state=JobState.PENDING)
+                for each in ids
+            ]
 
         return await self._tried(change)
 
-    async def requeue(
-        self, *, now: datetime, kind: KindName | None = None, ids: Collection[JobId] | None = None
-    ) -> Requeued:
-        """Tries gaps anew: all, those of one kind, or those with these ids."""
+    async def requeue(self, *, now: datetime, kind: KindName | None = None) -> Requeued:
+        """Tries gaps anew: all, or those of one kind."""
 
         async def change(connection: AsyncConnection) -> Requeued:
             jobs = tables.jobs.c
             wanted = select(jobs.id).where(jobs.state.in_(GAP_STATES)).order_by(jobs.id)
             if kind is not None:
                 wanted = wanted.where(jobs.kind == kind)
-            if ids is not None:
-                wanted = wanted.where(jobs.id.in_(ids))
             gaps = [JobId(each) for each in (await connection.execute(wanted)).scalars()]
             won = await self._revive(connection, gaps, now)
             return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])
@@ -146,11 +151,13 @@ class Operations:
             return await change(connection)
 
 
-def _retried(job_id: JobId, state: JobState | None, *, won: bool) -> Change:
-    if won or state is None:
-        return Change(id=job_id, changed=won, state=state)
-    if state in GAP_STATES:
+def _refused(job_id: JobId, state: JobState | None, *, gaps_only: bool) -> Change:
+    if state is None:
+        why = None
+    elif state in GAP_STATES:
         why = "another live job holds its key"
+    elif gaps_only:
+        why = "only dead and failed jobs are"
     elif state is JobState.RUNNING:
         why = "a worker is on it"
     else:

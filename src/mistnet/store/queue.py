@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import Enqueued, JobId, JobState, Lease, NewJob, Settlement, Target, WorkerName
+from mistnet.domain.jobs import Claim, Enqueued, JobState, Lease, NewJob, Settlement, Target, WorkerName
 from mistnet.domain.ports import Outlook
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
@@ -67,7 +67,7 @@ class JobQueue:
             if capped:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
             rows = await connection.execute(statement("claim", self._dialect), {**binds, **_columns(targets)})
-            return [_lease(row) for row in rows.mappings()]
+            return [Lease(*row) for row in rows]
 
     async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
         listed = msgspec.json.encode(targets).decode()
@@ -81,50 +81,51 @@ class JobQueue:
             if lost_by:
                 taken = {**binds, "ids": list(lost_by)}
                 rows = await connection.execute(statement("claim_expired", self._dialect), taken)
-                return [_lease(row, lost_by[row["id"]]) for row in rows.mappings()]
+                return [Lease(*row, lost_by=lost_by[row[0]]) for row in rows]
             urgent = await connection.execute(statement("urgent", self._dialect), {**binds, "targets": listed})
             head = urgent.first()
             if head is None:
                 return []
             taken = {**binds, "kind": head.kind, "lane": head.lane, "take": head.take}
             rows = await connection.execute(statement("claim", self._dialect), taken)
-            return [_lease(row) for row in rows.mappings()]
+            return [Lease(*row) for row in rows]
 
-    async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[JobId]:
-        """Applies outcomes in one transaction; returns the jobs whose lease still held. The rest is void."""
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]:
+        """Applies outcomes in one transaction; returns the claims that still held. The rest is void."""
         done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
         back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
         plain = not back and not any(s.writes for s in settlements)
         async with self._database.statement() if plain else self._database.write() as connection:
             won = await self._finish(connection, done, now) if done else set()
             won |= await self._put_back(connection, back, now) if back else set()
-            writes = [write for s in settlements if s.lease.id in won for write in s.writes]
+            writes = [write for s in settlements if s.lease.claim in won for write in s.writes]
             if writes:
                 await self._writers.write(connection, writes, now)
         return won
 
-    async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[JobId]:
+    async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:
         if self._dialect == "postgresql":
             rows = await connection.execute(statement("finish", self._dialect), {**_held(leases), "now": now})
-            return set(rows.scalars())
+            return _claims(rows)
         won = await self._still_held(connection, leases)
-        binds = {"ids": sorted(won), "now": now, "state": JobState.SUCCEEDED}
+        ids = sorted(job_id for job_id, _fence in won)
+        binds = {"ids": ids, "now": now, "state": JobState.SUCCEEDED}
         await connection.execute(command("history", self._dialect), binds)
-        await connection.execute(command("forget", self._dialect), {"ids": sorted(won)})
+        await connection.execute(command("forget", self._dialect), {"ids": ids})
         return won
 
     async def _put_back(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
-    ) -> set[JobId]:
+    ) -> set[Claim]:
         if self._dialect == "postgresql":
             rows = await connection.execute(statement("put_back", self._dialect), _next_states(settlements))
-            won = set(rows.scalars())
+            won = _claims(rows)
         else:
             won = await self._still_held(connection, [s.lease for s in settlements])
-            kept = [_next_state(s) for s in settlements if s.lease.id in won]
+            kept = [_next_state(s) for s in settlements if s.lease.claim in won]
             if kept:
                 await connection.execute(command("put_back", self._dialect), kept)
-        await self._note_errors(connection, [s for s in settlements if s.error and s.lease.id in won], now)
+        await self._note_errors(connection, [s for s in settlements if s.error and s.lease.claim in won], now)
         return won
 
     async def _note_errors(
@@ -141,13 +142,13 @@ class JobQueue:
             binds |= {"notes": msgspec.json.encode(notes).decode()}
         await connection.execute(command("note_errors", self._dialect), binds)
 
-    async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[JobId]:
-        """Lengthens leases; returns the jobs that are still ours, whether or not lengthened this time."""
+    async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[Claim]:
+        """Lengthens leases; returns the claims that are still ours, whether or not lengthened this time."""
         if self._dialect == "postgresql":
             async with self._database.statement() as connection:
                 await connection.execute(command("extend", self._dialect), {**_held(leases), "until": until})
                 rows = await connection.execute(statement("still_held", self._dialect), _held(leases))
-                return set(rows.scalars())
+                return _claims(rows)
         async with self._database.write() as connection:
             await connection.execute(command("extend", self._dialect), {"held": _pairs(leases), "until": until})
             return await self._still_held(connection, leases)
@@ -171,33 +172,17 @@ class JobQueue:
             binds |= {name: columns[name] for name in ("kinds", "lanes", "kind_caps", "lane_caps")}
         else:
             binds |= {"targets": msgspec.json.encode(targets).decode()}
-        async with self._database.read() as connection:
+        async with self._database.glance() as connection:
             row = (await connection.execute(statement("outlook", self._dialect), binds)).one()
         return Outlook(next_due_at=row.next_due_at, capped=bool(row.capped))
 
-    async def _still_held(self, connection: AsyncConnection, leases: Sequence[Lease]) -> set[JobId]:
+    async def _still_held(self, connection: AsyncConnection, leases: Sequence[Lease]) -> set[Claim]:
         rows = await connection.execute(statement("still_held", self._dialect), {"held": _pairs(leases)})
-        return set(rows.scalars())
+        return _claims(rows)
 
 
-def _lease(row: Mapping[Any, Any], lost_by: str | None = None) -> Lease:
-    args = row["args"]
-    lost = row.get("lost_by", lost_by)
-    return Lease(
-        id=row["id"],
-        fence=row["fence"],
-        worker=row["worker"],
-        kind=row["kind"],
-        key=row["key"],
-        lane=row["lane"],
-        args=args if isinstance(args, bytes) else str(args).encode(),
-        attempts=row["attempts"],
-        max_attempts=row["max_attempts"],
-        run_at=row["run_at"],
-        created_at=row["created_at"],
-        alone=bool(row["alone"]),
-        lost_by=WorkerName(lost) if lost else None,
-    )
+def _claims(rows: CursorResult[Any]) -> set[Claim]:
+    return {(job_id, fence) for job_id, fence in rows}
 
 
 def _held(leases: Sequence[Lease]) -> dict[str, Any]:
@@ -226,7 +211,7 @@ def _next_state(settlement: Settlement) -> dict[str, Any]:
         "state": settlement.state,
         "run_at": settlement.run_at,
         "attempts": settlement.attempts,
-        "args": settlement.args.decode() if settlement.args is not None else None,
+        "args": settlement.args,
         "alone": settlement.alone,
         "reason": settlement.reason,
         "error": settlement.error,

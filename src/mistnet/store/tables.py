@@ -28,7 +28,7 @@ metadata = MetaData(
     }
 )
 
-LIVE = "state IN ('pending', 'queued', 'running', 'retryable')"
+LIVE_KEY = "key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable')"
 WAITING = "state IN ('pending', 'retryable') AND NOT parked"
 LEASED = "state = 'running'"
 GAP = "state IN ('failed', 'dead')"
@@ -73,7 +73,7 @@ jobs = Table(
     CheckConstraint("attempts >= 0 AND attempts <= max_attempts", name="attempts_within_limit"),
     CheckConstraint("NOT parked OR state = 'pending'", name="only_pending_jobs_are_parked"),
     CheckConstraint("class BETWEEN 1 AND 9", name="class_is_known"),
-    Index("jobs_live_key", "kind", "key", unique=True, postgresql_where=text(LIVE), sqlite_where=text(LIVE)),
+    Index("jobs_live_key", "kind", "key", unique=True, postgresql_where=text(LIVE_KEY), sqlite_where=text(LIVE_KEY)),
     Index(
         "jobs_due",
         "kind",
@@ -84,7 +84,7 @@ jobs = Table(
         sqlite_where=text(WAITING),
     ),
     Index("jobs_leased", "lease_until", postgresql_where=text(LEASED), sqlite_where=text(LEASED)),
-    Index("jobs_parked", "kind", "id", postgresql_where=text("parked"), sqlite_where=text("parked")),
+    Index("jobs_parked", "kind", "run_at", "id", postgresql_where=text("parked"), sqlite_where=text("parked")),
     Index("jobs_gaps", "kind", "id", postgresql_where=text(GAP), sqlite_where=text(GAP)),
     sqlite_autoincrement=True,
     postgresql_with=BUSY_TABLE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,12 +32,11 @@ class UtcTime(TypeDecorator[datetime]):
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if isinstance(value, str):
-            return datetime.fromisoformat(value).replace(tzinfo=UTC)
-        assert isinstance(value, datetime)
-        return value.astimezone(UTC)
+        return None if value is None else datetime.fromisoformat(value).replace(tzinfo=UTC)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        """PostgreSQL's driver answers in UTC already: nothing to do, and nothing done, per value."""
+        return super().result_processor(dialect, coltype) if dialect.name == "sqlite" else None
 
 
 class Values(TypeDecorator[Sequence[Any]]):

@@ -10,7 +10,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-LIVE = sa.text("state IN ('pending', 'queued', 'running', 'retryable')")
+LIVE_KEY = sa.text("key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable')")
 WAITING = sa.text("state IN ('pending', 'retryable') AND NOT parked")
 LEASED = sa.text("state = 'running'")
 PARKED = sa.text("parked")
@@ -90,13 +90,13 @@ def _jobs() -> None:
         },
     )
     op.create_index(
-        "jobs_live_key", "jobs", ["kind", "key"], unique=True, postgresql_where=LIVE, sqlite_where=LIVE
+        "jobs_live_key", "jobs", ["kind", "key"], unique=True, postgresql_where=LIVE_KEY, sqlite_where=LIVE_KEY
     )
     op.create_index(
         "jobs_due", "jobs", ["kind", "lane", "run_at", "id"], postgresql_where=WAITING, sqlite_where=WAITING
     )
     op.create_index("jobs_leased", "jobs", ["lease_until"], postgresql_where=LEASED, sqlite_where=LEASED)
-    op.create_index("jobs_parked", "jobs", ["kind", "id"], postgresql_where=PARKED, sqlite_where=PARKED)
+    op.create_index("jobs_parked", "jobs", ["kind", "run_at", "id"], postgresql_where=PARKED, sqlite_where=PARKED)
     op.create_index("jobs_gaps", "jobs", ["kind", "id"], postgresql_where=GAP, sqlite_where=GAP)
 
 

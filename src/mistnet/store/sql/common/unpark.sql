@@ -4,7 +4,7 @@ SET parked = FALSE, wait_reason = NULL
 WHERE parked AND id IN (
     SELECT p.id FROM jobs p
     WHERE p.parked AND p.kind = :kind
-    ORDER BY p.id
+    ORDER BY p.run_at, p.id
     LIMIT :limit
 )
 RETURNING id

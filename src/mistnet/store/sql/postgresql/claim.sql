@@ -64,6 +64,6 @@ SET state = 'running',
     started_at = :now,
     wait_reason = NULL
 WHERE jobs.id = ANY (ARRAY(SELECT d.id FROM due d UNION ALL SELECT e.id FROM expired e))
-RETURNING jobs.id, jobs.fence, jobs.kind, jobs.key, jobs.lane, CAST(jobs.args AS text) AS args, jobs.attempts,
-    jobs.max_attempts, jobs.run_at, jobs.created_at, jobs.alone, jobs.worker,
+RETURNING jobs.id, jobs.fence, jobs.worker, jobs.kind, jobs.key, jobs.lane, CAST(jobs.args AS text) AS args,
+    jobs.attempts, jobs.max_attempts, jobs.run_at, jobs.created_at, jobs.alone,
     (SELECT e.worker FROM expired e WHERE e.id = jobs.id) AS lost_by

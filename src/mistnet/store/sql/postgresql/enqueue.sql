@@ -6,4 +6,4 @@ FROM unnest(
     CAST(:args_list AS text[]), CAST(:max_attempts_list AS smallint[]), CAST(:run_ats AS timestamptz[]),
     CAST(:parkeds AS boolean[])
 ) AS n (kind, key, lane, class, args, max_attempts, run_at, parked)
-ON CONFLICT (kind, key) WHERE state IN ('pending', 'queued', 'running', 'retryable') DO NOTHING
+ON CONFLICT (kind, key) WHERE key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable') DO NOTHING

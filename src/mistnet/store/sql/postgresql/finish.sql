@@ -11,4 +11,4 @@ INSERT INTO job_history (id, kind, key, lane, class, state, args, attempts, fenc
 SELECT f.id, f.kind, f.key, f.lane, f.class, 'succeeded', f.args, f.attempts, f.fence, f.run_at, f.created_at,
     f.started_at, :now, f.worker
 FROM finished f
-RETURNING id
+RETURNING id, fence

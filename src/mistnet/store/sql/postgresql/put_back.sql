@@ -15,4 +15,4 @@ FROM unnest(
     CAST(:reasons AS text[]), CAST(:errors AS text[])
 ) AS next (id, fence, state, run_at, attempts, args, alone, reason, error)
 WHERE jobs.id = next.id AND jobs.fence = next.fence AND jobs.state = 'running'
-RETURNING jobs.id
+RETURNING jobs.id, jobs.fence

@@ -13,4 +13,4 @@ WHERE id IN (
     ORDER BY j.run_at, j.id
     LIMIT :take
 )
-RETURNING id, fence, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone, worker
+RETURNING id, fence, worker, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone

@@ -6,4 +6,4 @@ SET fence = fence + 1,
     lease_until = :lease_until,
     started_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
-RETURNING id, fence, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone, worker
+RETURNING id, fence, worker, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone

@@ -1,0 +1,55 @@
+"""Commands for the database itself: migrate, check."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import typer
+
+from mistnet.cli.output import document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.settings import Settings
+from mistnet.store.database import Database
+from mistnet.store.schema import migrate as bring_forward
+from mistnet.store.schema import require_current, schema_state
+
+commands = typer.Typer(help="Bring the database's tables up to this version, or look whether they are.")
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Database]:
+    """The database alone, whatever state it is in."""
+    database = Database(settings.database_url.get_secret_value())
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@commands.command("migrate")
+@shared_options
+async def migrate(invocation: Invocation) -> None:
+    """Create the tables, or bring them up to this version. Safe to run again."""
+    async with opened(invocation.settings) as database:
+        before = await bring_forward(database)
+        url = database.shown_url
+    changed = before.found != before.wanted
+    said = (
+        f"{url} went from {before.found or 'empty'} to {before.wanted}" if changed else f"{url} is up to date"
+    )
+    invocation.out.show(document(found=before.found, now=before.wanted, changed=changed), said)
+
+
+@commands.command("check")
+@shared_options
+async def check(invocation: Invocation) -> int:
+    """Say whether the tables are those of this version; exit code 1 if they are not."""
+    async with opened(invocation.settings) as database:
+        state = await schema_state(database)
+        if invocation.out.as_json:
+            invocation.out.show(state)
+            return 0 if state.verdict == "current" else 1
+        await require_current(database)
+        invocation.out.show(
+            state, f"{database.shown_url} is at revision {state.found}, as this version needs"
+        )
+    return 0

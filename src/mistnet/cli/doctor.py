@@ -1,0 +1,59 @@
+"""The doctor: looks everything over, says what to do, and mends what is safe to mend."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.output import Grid, document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.store.checkup import Checkup, Expectations
+from mistnet.store.findings import Finding
+
+
+@shared_options
+async def doctor(
+    invocation: Invocation,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what is safe to mend. Never deletes a job.")
+    ] = False,
+) -> int:
+    """Look over database, leases, workers and queue. Exit code 1 if something is badly wrong."""
+    async with open_app(invocation.settings, checked=False) as app:
+        checkup = Checkup(app.database, expectations(app))
+        found = await checkup.run()
+        repaired: Sequence[str] = ()
+        if fix and any(each.fixable for each in found):
+            repaired = await checkup.repair()
+            found = await checkup.run()
+    healthy = not any(each.level == "fail" for each in found)
+    shown = document(healthy=healthy, findings=found, repaired=repaired)
+    invocation.out.show(shown, _grid(found), *_said(found, repaired))
+    return 0 if healthy else 1
+
+
+def expectations(app: App) -> Expectations:
+    return Expectations(
+        kinds=list(app.kinds),
+        live_caps=app.kinds.live_caps,
+        heartbeat=app.settings.heartbeat,
+        reclaim=timedelta(seconds=app.settings.reclaim_seconds),
+    )
+
+
+def _grid(found: Sequence[Finding]) -> Grid:
+    return Grid(
+        columns=("", "what", "found", "what to do"),
+        rows=[(each.level, each.name, each.found, each.advice or "") for each in found],
+    )
+
+
+def _said(found: Sequence[Finding], repaired: Sequence[str]) -> list[str]:
+    said = [f"mended: {', '.join(repaired)}"] if repaired else []
+    worst = [each for each in found if each.level != "ok"]
+    if not worst:
+        return [*said, "all is well"]
+    hint = "; --fix mends some of it" if any(each.fixable for each in worst) else ""
+    return [*said, f"{len(worst)} of {len(found)} want attention{hint}"]

@@ -1,0 +1,76 @@
+"""Sets up the log: short lines for people or one JSON object per line, never with a secret in it."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TextIO
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from loguru import logger
+
+from mistnet.cli.output import printable
+from mistnet.domain.redaction import redact
+from mistnet.settings import Settings
+
+if TYPE_CHECKING:
+    from loguru import Message, Record
+
+_TEXT = "<dim>{time:HH:mm:ss.SSS}</dim> <level>{level: <7}</level> {message}\n{exception}"
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def set_up(
+    *, style: Literal["text", "json"], level: str, secrets: Sequence[str] = (), stream: TextIO | None = None
+) -> None:
+    """One sink on stderr, in place of whatever was there."""
+    out = stream or sys.stderr
+
+    def write_text(message: "Message") -> None:
+        out.write(redact(message, secrets))
+
+    def write_json(message: "Message") -> None:
+        out.write(json_line(message.record, secrets) + "\n")
+
+    logger.remove()
+    logger.add(
+        write_json if style == "json" else write_text,
+        level=level,
+        format="{message}" if style == "json" else _text_format,
+        colorize=style == "text" and out.isatty(),
+        backtrace=False,
+        diagnose=False,
+    )
+
+
+def json_line(record: "Record", secrets: Sequence[str]) -> str:
+    """Time, level, message, and every fact the log line was made with."""
+    facts = {
+        name: redact(value, secrets) if isinstance(value, str) else value
+        for name, value in record["extra"].items()
+    }
+    if isinstance(facts.get("job_id"), int):
+        facts["job_id"] = str(facts["job_id"])
+    entry = {
+        **facts,
+        "time": datetime.fromtimestamp(record["time"].timestamp(), UTC),
+        "level": record["level"].name,
+        "message": redact(record["message"], secrets),
+    }
+    if record["exception"] and record["exception"].value:
+        entry["exception"] = redact(repr(record["exception"].value), secrets)
+    return _encode(entry).decode()
+
+
+def _text_format(record: "Record") -> str:
+    record["message"] = printable(record["message"], one_line=True)
+    return _TEXT
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """What must never be printed: the database's password, as written and as meant."""
+    try:
+        password = urlsplit(settings.database_url.get_secret_value()).password
+    except ValueError:
+        password = None
+    return [password, unquote(password)] if password else []

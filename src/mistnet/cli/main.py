@@ -1,0 +1,78 @@
+"""The command line's entry point: all commands, and how wrong usage is told."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from mistnet import __version__
+from mistnet.cli import changes, db, demo, doctor, jobs, status, work
+from mistnet.cli.shared import INTERRUPTED, complain
+
+app = typer.Typer(
+    name="mistnet",
+    help="Collects social accounts durably.",
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+job_commands = typer.Typer(help="Look at jobs, add them, and decide what becomes of them.")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mistnet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def mistnet(
+    context: typer.Context,
+    _version_asked: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Collects social accounts durably: name one, and it gathers everything and never loses its place."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("work")(work.work)
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+app.add_typer(job_commands, name="jobs")
+app.add_typer(db.commands, name="db")
+for name, command in (
+    ("list", jobs.list_jobs),
+    ("show", jobs.show),
+    ("dead", jobs.dead),
+    ("add", changes.add),
+    ("retry", changes.retry),
+    ("cancel", changes.cancel),
+    ("requeue", changes.requeue),
+    ("pause", changes.pause),
+    ("resume", changes.resume),
+):
+    job_commands.command(name)(command)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; the answer is the exit code."""
+    try:
+        return int(app(args=list(arguments), prog_name="mistnet", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        complain(f"{error.format_message()} (`{_command_path(error)} --help` tells more)")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+
+
+def _command_path(error: typer.TyperException) -> str:
+    return str(getattr(getattr(error, "ctx", None), "command_path", "mistnet"))

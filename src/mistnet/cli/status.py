@@ -1,0 +1,192 @@
+"""The status command: the queue by kind and state, who works, what waits and why, what is missing."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from mistnet.app import App, open_app
+from mistnet.cli.output import Block, Grid, rendered, span
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.errors import DatabaseError
+from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+
+_RECENT = timedelta(minutes=1)
+_SHOWN_STATES = (
+    JobState.PENDING,
+    JobState.QUEUED,
+    JobState.RUNNING,
+    JobState.RETRYABLE,
+    JobState.FAILED,
+    JobState.DEAD,
+)
+
+
+class KindStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one kind stands."""
+
+    kind: KindName
+    states: Mapping[JobState, int]
+    due: int
+    parked: int
+    oldest_due_at: datetime | None
+    next_due_at: datetime | None
+    paused: str | None
+    done_last_minute: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How everything stands at one moment."""
+
+    at: datetime
+    database: str
+    kinds: Sequence[KindStatus]
+    waits: Sequence[WaitGroup]
+    workers: Sequence[SeenWorker]
+    gaps: Mapping[KindName, Mapping[JobState, int]]
+
+
+@shared_options
+async def status(
+    invocation: Invocation,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, renewed every second.")] = False,
+) -> None:
+    """Show the queue: what is there, who works on it, what waits and why, what is missing."""
+    if watch and not invocation.out.on_terminal:
+        raise typer.BadParameter("--watch needs a terminal and no --json")
+    async with open_app(invocation.settings) as app:
+        if watch:
+            await _watch(app)
+        else:
+            now = await status_of(app)
+            invocation.out.show(now, *blocks(now))
+
+
+async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
+    now = app.database.clock.now()
+    counts = await app.inspector.counts(now=now)
+    paused = await app.inspector.paused()
+    done = await app.inspector.finished(since=now - recent)
+    names = {*app.kinds, *(count.kind for count in counts), *(each.kind for each in paused)}
+    kinds = [_kind_status(name, counts, paused, done) for name in sorted(names)]
+    gaps = {
+        each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states}
+        for each in kinds
+    }
+    return Status(
+        at=now,
+        database=app.database.shown_url,
+        kinds=kinds,
+        waits=await app.inspector.waits(now=now),
+        workers=await app.inspector.workers(),
+        gaps={kind: states for kind, states in gaps.items() if states},
+    )
+
+
+def _kind_status(
+    name: KindName, counts: Sequence[StateCount], paused: Sequence[PausedKind], done: Mapping[KindName, int]
+) -> KindStatus:
+    own = [count for count in counts if count.kind == name]
+    return KindStatus(
+        kind=name,
+        states={count.state: count.jobs for count in own},
+        due=sum(count.due for count in own),
+        parked=sum(count.parked for count in own),
+        oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
+        next_due_at=min((count.next_due_at for count in own if count.next_due_at), default=None),
+        paused=next((each.reason for each in paused if each.kind == name), None),
+        done_last_minute=done.get(name, 0),
+    )
+
+
+async def _watch(app: App) -> None:
+    with Live(console=Console(), auto_refresh=False, screen=False) as live:
+        while True:
+            try:
+                shown = await status_of(app)
+                live.update(rendered(blocks(shown)), refresh=True)
+            except DatabaseError as error:
+                live.update(rendered([str(error)]), refresh=True)
+            await asyncio.sleep(1)
+
+
+def blocks(status: Status) -> list[Block]:
+    return [kinds_grid(status), _waits_grid(status), _workers_grid(status), _gaps_line(status)]
+
+
+def kinds_grid(status: Status) -> Grid:
+    used = [
+        state
+        for state in _SHOWN_STATES
+        if state is not JobState.QUEUED or any(state in kind.states for kind in status.kinds)
+    ]
+    return Grid(
+        title=f"queue on {status.database}",
+        columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
+        rows=[_kind_row(kind, used, status.at) for kind in status.kinds],
+        empty=f"the queue on {status.database} is empty, and no job kinds are known",
+    )
+
+
+def _kind_row(kind: KindStatus, states: Sequence[JobState], now: datetime) -> Sequence[str]:
+    return (
+        kind.kind,
+        *(str(kind.states.get(state, "")) for state in states),
+        str(kind.due or ""),
+        span(now - kind.oldest_due_at) if kind.oldest_due_at else "",
+        f"in {span(kind.next_due_at - now)}" if kind.next_due_at else "",
+        str(kind.parked or ""),
+        str(kind.done_last_minute or ""),
+        kind.paused or "",
+    )
+
+
+def _waits_grid(status: Status) -> Grid:
+    return Grid(
+        title="what waits, and why",
+        columns=("jobs", "kind", "why", "next due"),
+        rows=[
+            (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at))
+            for wait in status.waits
+        ],
+        empty="nothing waits",
+    )
+
+
+def _from_now(ahead: timedelta) -> str:
+    return f"in {span(ahead)}" if ahead > timedelta() else "now"
+
+
+def _workers_grid(status: Status) -> Grid:
+    return Grid(
+        title="workers",
+        columns=("name", "running", "of", "lanes", "seen", "version", ""),
+        rows=[
+            (
+                worker.name,
+                str(worker.running),
+                str(worker.concurrency),
+                worker.lanes,
+                f"{span(status.at - worker.seen_at)} ago",
+                worker.version,
+                "draining" if worker.draining else "",
+            )
+            for worker in status.workers
+        ],
+        empty="no workers: start one with `mistnet work`",
+    )
+
+
+def _gaps_line(status: Status) -> str:
+    if not status.gaps:
+        return "no gaps"
+    listed = ", ".join(
+        f"{count} {kind} {state}" for kind, states in status.gaps.items() for state, count in states.items()
+    )
+    return f"gaps: {listed}; see `mistnet jobs dead`"

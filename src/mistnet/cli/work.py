@@ -1,0 +1,153 @@
+"""The work command: one worker in this process, or a crew of processes with one each."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.gauges import served
+from mistnet.cli.processes import Crew, CrewPlan
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.signals import ask_when_orphaned, stopping
+from mistnet.domain.errors import NoKinds, did_you_mean
+
+DONE_WITH_GAPS: Final = 3
+
+
+class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How one process is to work."""
+
+    concurrency: int | None
+    lanes: Sequence[str] | None
+    until_idle: bool
+    metrics_port: int | None
+    parent: int | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the work."""
+
+    settled: int
+    gaps: int
+    seconds: float
+    drained: bool
+
+    def __str__(self) -> str:
+        found = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
+        gaps = f"{found} (see `mistnet jobs dead`)" if self.gaps else "no gaps"
+        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}"
+
+
+@shared_options
+async def work(  # noqa: PLR0913 (an argument for each option)
+    invocation: Invocation,
+    *,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="How many handlers a process runs at once.")
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
+    lanes: Annotated[
+        str | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes.")
+    ] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=1,
+            max=65_535,
+            help="Serve Prometheus metrics on this port of 127.0.0.1; each further process on the next.",
+        ),
+    ] = None,
+    child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None,
+) -> int:
+    """Work on jobs until told to stop.
+
+    SIGTERM or Ctrl-C lets running jobs finish; a second one stops at once. With --until-idle the exit code is
+    0 when all is done and 3 when some jobs are dead or failed.
+    """
+    async with open_app(invocation.settings) as app:
+        plan = WorkPlan(
+            concurrency=concurrency,
+            lanes=wanted_lanes(app, lanes),
+            until_idle=until_idle,
+            metrics_port=metrics_port,
+            parent=child_of,
+        )
+        if processes == 1:
+            report = await _work_here(app, plan)
+            invocation.out.show(report, str(report))
+            return DONE_WITH_GAPS if until_idle and report.gaps and not report.drained else 0
+    report, code = await _work_together(invocation, plan, processes)
+    invocation.out.show(report, str(report))
+    return code
+
+
+def wanted_lanes(app: App, lanes: str | None) -> Sequence[str] | None:
+    """The lanes to work on; a name that no kind has is a slip of the pen."""
+    if not app.kinds:
+        raise NoKinds
+    if lanes is None:
+        return None
+    named = [lane.strip() for lane in lanes.split(",") if lane.strip()]
+    unknown = [lane for lane in named if lane not in app.kinds.lanes]
+    if unknown or not named:
+        known = ", ".join(app.kinds.lanes)
+        wrong = (
+            f"there is no lane {unknown[0]!r}.{did_you_mean(unknown[0], app.kinds.lanes)} " if unknown else ""
+        )
+        raise typer.BadParameter(f"{wrong}Known lanes: {known}", param_hint="--lanes")
+    return named
+
+
+async def _work_here(app: App, plan: WorkPlan) -> Report:
+    begun = time.monotonic()
+    grace = app.settings.grace_seconds
+    meaning = f"no new jobs; what runs may finish within {grace:g} s, then its lease is handed back"
+    async with (
+        served(app, plan.metrics_port),
+        app.worker(concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle) as worker,
+    ):
+        with stopping(worker.drain, meaning=meaning) as stop:
+            watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
+            try:
+                await worker.run()
+            finally:
+                if watch:
+                    watch.cancel()
+    return Report(
+        settled=worker.settled_count,
+        gaps=await app.inspector.gaps(),
+        seconds=time.monotonic() - begun,
+        drained=stop.asked,
+    )
+
+
+async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:
+    begun = time.monotonic()
+    crew = Crew(
+        CrewPlan(processes=processes, flags=_flags(plan), metrics_port=plan.metrics_port), invocation.settings
+    )
+    with stopping(crew.drain, meaning="the worker processes are told to finish", at_once=crew.kill) as stop:
+        code = await crew.run()
+    report = Report(
+        settled=sum(child.settled for child in crew.reports),
+        gaps=max((child.gaps for child in crew.reports), default=0),
+        seconds=time.monotonic() - begun,
+        drained=stop.asked,
+    )
+    return report, code
+
+
+def _flags(plan: WorkPlan) -> list[str]:
+    return [
+        *(["--concurrency", str(plan.concurrency)] if plan.concurrency else []),
+        *(["--lanes", ",".join(plan.lanes)] if plan.lanes else []),
+        *(["--until-idle"] if plan.until_idle else []),
+    ]

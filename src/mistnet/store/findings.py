@@ -1,0 +1,92 @@
+"""What a look at the queue may find, and the verdicts that counts alone allow. Pure."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from mistnet.domain.jobs import GAP_STATES, KindName
+from mistnet.store.inspect import StateCount
+
+Level = Literal["ok", "warn", "fail"]
+_OVERDUE: Final = timedelta(hours=1)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing looked at: how it stands, and what to do about it."""
+
+    name: str
+    level: Level
+    found: str
+    advice: str | None = None
+    fixable: bool = False
+
+
+def ok(name: str, found: str) -> Finding:
+    return Finding(name=name, level="ok", found=found)
+
+
+def warn(name: str, found: str, advice: str, *, fixable: bool = False) -> Finding:
+    return Finding(name=name, level="warn", found=found, advice=advice, fixable=fixable)
+
+
+def fail(name: str, found: str, advice: str, *, fixable: bool = False) -> Finding:
+    return Finding(name=name, level="fail", found=found, advice=advice, fixable=fixable)
+
+
+def shown_time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def unknown_kinds(counts: Sequence[StateCount], known: Collection[KindName]) -> Finding:
+    unknown = [count for count in counts if count.kind not in known and count.state not in GAP_STATES]
+    if not unknown:
+        return ok("kinds", "every live job is of a kind known here")
+    advice = "name the plugin that brings them in the setting 'plugins', or `mistnet jobs cancel` them"
+    return warn("kinds", f"not known here: {_listed(unknown)}", advice)
+
+
+def waiting_while_paused(counts: Sequence[StateCount], paused: Collection[KindName]) -> Finding:
+    waiting = [count for count in counts if count.kind in paused and count.state not in GAP_STATES]
+    if not waiting:
+        return ok("paused kinds", "nothing waits for a paused kind")
+    return warn(
+        "paused kinds", f"these wait: {_listed(waiting)}", "`mistnet jobs resume KIND` lets them go on"
+    )
+
+
+def parked(counts: Sequence[StateCount]) -> Finding:
+    held = [msgspec.structs.replace(count, jobs=count.parked) for count in counts if count.parked]
+    if not held:
+        return ok("parked jobs", "none")
+    advice = "workers let them in as there is room; raise the kind's live_cap for more, or use --fix"
+    return warn("parked jobs", f"held back by their cap on live jobs: {_listed(held)}", advice, fixable=True)
+
+
+def gaps(counts: Sequence[StateCount]) -> Finding:
+    found = [count for count in counts if count.state in GAP_STATES]
+    if not found:
+        return ok("gaps", "no job has failed for good")
+    advice = "`mistnet jobs dead` shows why, `mistnet jobs requeue` tries them anew"
+    return warn("gaps", f"dead or failed: {_listed(found)}", advice)
+
+
+def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: datetime) -> Finding:
+    late = [
+        msgspec.structs.replace(count, jobs=count.due)
+        for count in counts
+        if count.oldest_due_at and now - count.oldest_due_at > _OVERDUE and count.kind not in paused
+    ]
+    if not late:
+        return ok("due work", "none has waited for more than an hour")
+    oldest = min(count.oldest_due_at for count in late if count.oldest_due_at)
+    found = f"due since {shown_time(oldest)} and not begun: {_listed(late)}"
+    return warn("due work", found, "start more workers with `mistnet work`")
+
+
+def _listed(counts: Sequence[StateCount]) -> str:
+    total: dict[KindName, int] = {}
+    for count in counts:
+        total[count.kind] = total.get(count.kind, 0) + count.jobs
+    return ", ".join(f"{jobs} {kind}" for kind, jobs in sorted(total.items()))

@@ -1,0 +1,111 @@
+"""Hot statements go through their indexes with 50,000 rows of every state."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.jobs import Lease
+from mistnet.store.queue import LONG_AGO, _columns, _pairs
+from mistnet.store.statements import command
+from tests.support import START, Shop, kind, open_shop
+
+ROWS = 50_000
+STATES = ("pending", "queued", "running", "retryable", "failed", "dead", "parked", "later")
+
+
+async def fill(shop: Shop) -> None:
+    """50,000 rows of every state, of two kinds on one lane."""
+    series = (
+        f"generate_series(1, {ROWS}) AS n"
+        if shop.database.dialect == "postgresql"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS}) SELECT n FROM s)"
+    )
+    async with shop.database.write() as connection:
+        for state in STATES:
+            real = {"parked": "pending", "later": "pending"}.get(state, state)
+            leased = real == "running"
+            await connection.execute(
+                text(
+                    f"""INSERT INTO jobs (kind, key, lane, class, state, args, attempts, max_attempts, run_at,
+                        created_at, worker, lease_until, parked)
+                    SELECT CASE WHEN n % 2 = 0 THEN 'step' ELSE 'other' END, '{state}' || n, 'x', 2, '{real}', '{{}}',
+                        0, 5, '{"2027-01-01 00:00:00.000000" if state == "later" else "2026-02-01 00:00:00.000000"}',
+                        '2026-02-01 00:00:00.000000', {"'ann'" if leased else "NULL"},
+                        {"'2026-03-01 12:04:00.000000'" if leased else "NULL"}, {state == "parked"}
+                    FROM {series}"""
+                )
+            )
+    async with shop.database.read() as connection:
+        await connection.execute(text("ANALYZE"))
+
+
+async def plan(connection: AsyncConnection, name: str, binds: dict[str, Any]) -> str:
+    dialect = connection.dialect.name
+    explain = "EXPLAIN QUERY PLAN " if dialect == "sqlite" else "EXPLAIN "
+    clause = command(name, dialect)
+    explained = text(explain + clause.text).bindparams(*clause._bindparams.values())
+    rows = await connection.execute(explained, binds)
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def scans(explained: str) -> Iterator[str]:
+    """Lines that read the jobs table from end to end."""
+    for line in explained.splitlines():
+        if "Seq Scan on jobs" in line or ("SCAN" in line and "jobs" in line and "USING" not in line):
+            yield line
+        if "SCAN j" in line and "USING INDEX" not in line and "USING COVERING INDEX" not in line:
+            yield line
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return Lease(
+        id=1, fence=1, worker="w", kind="step", key=None, lane="x", args="{}", attempts=0, max_attempts=5,
+        run_at=START, created_at=START, alone=False,
+    )  # fmt: skip
+
+
+async def test_the_hot_statements_use_their_indexes(url: str, lease: Lease) -> None:
+    async with open_shop(url, kind(), kind("other")) as shop:
+        await fill(shop)
+        targets = shop.kinds.targets(slots=100, lanes=None, lane_caps={})
+        take = {"worker": "bob", "now": shop.now, "lease_until": shop.now + timedelta(seconds=300)}
+        async with shop.database.glance() as connection:
+            if shop.database.dialect == "postgresql":
+                held = {"ids": [1] * 100, "fences": [1] * 100}
+                wide = _columns(targets)
+                claim = await plan(connection, "claim", {**take, "aged_before": LONG_AGO, "room": 100, **wide})
+                assert claim.count("jobs_due") >= 2
+                assert "jobs_leased" in claim
+                few = {key: wide[key] for key in ("kinds", "lanes", "kind_caps", "lane_caps")}
+                plans = {
+                    "claim": claim,
+                    "outlook": await plan(connection, "outlook", {**few, "now": shop.now}),
+                    "finish": await plan(connection, "finish", {**held, "now": shop.now}),
+                    "extend": await plan(connection, "extend", {**held, "until": shop.now}),
+                    "still_held": await plan(connection, "still_held", held),
+                    "reclaim": await plan(connection, "reclaim", {"now": shop.now, "limit": 100}),
+                }
+            else:
+                listed = msgspec.json.encode(targets).decode()
+                head = {"now": shop.now, "aged_before": LONG_AGO, "targets": listed}
+                plans = {
+                    "urgent": await plan(connection, "urgent", head),
+                    "claim": await plan(connection, "claim", {**take, "kind": "step", "lane": "x", "take": 100}),
+                    "outlook": await plan(connection, "outlook", {"now": shop.now, "targets": listed}),
+                    "expired": await plan(connection, "expired", {"now": shop.now, "room": 9, "targets": listed}),
+                    "still_held": await plan(connection, "still_held", {"held": _pairs([lease])}),
+                    "note_reclaimed": await plan(connection, "note_reclaimed", {"now": shop.now, "limit": 9}),
+                }
+                assert "jobs_due" in plans["urgent"]
+                assert "jobs_due" in plans["claim"]
+                assert "jobs_leased" in plans["expired"]
+            unpark = await plan(connection, "unpark", {"kind": "step", "limit": 10})
+        assert "jobs_parked" in unpark, unpark
+        for name, explained in plans.items():
+            assert not list(scans(explained)), f"{name} reads the whole table:\n{explained}"

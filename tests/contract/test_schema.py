@@ -1,0 +1,103 @@
+"""Migrations make exactly the declared schema, on every database."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.store import tables
+from mistnet.store.database import Database
+from mistnet.store.schema import migrate, require_current, schema_state
+from tests.databases import create_database, drop_database, with_database
+
+CATALOG = """
+    SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+        || ' null=' || (NOT a.attnotnull)::text || ' default=' || COALESCE(pg_get_expr(d.adbin, d.adrelid), '')
+        || ' identity=' || a.attidentity::text
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid
+        AND d.adnum = a.attnum
+    WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT 'constraint ' || conrelid::regclass::text || ' ' || conname || ' ' || pg_get_constraintdef(oid)
+    FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT 'table ' || relname || ' ' || COALESCE(reloptions::text, '')
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+"""
+
+
+def described(connection: Connection) -> list[str]:
+    if connection.dialect.name == "postgresql":
+        rows = connection.execute(text(CATALOG.replace("::", "\\:\\:"))).scalars()
+    else:
+        rows = connection.execute(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")).scalars()
+    lines = (" ".join(str(row).split()) for row in rows)
+    return sorted(line for line in lines if "alembic_version" not in line and "sqlite_sequence" not in line)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Two empty databases of the same kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'one.db'}", f"sqlite:///{tmp_path / 'two.db'}"
+        return
+    dsn: str = request.getfixturevalue("postgres_dsn")
+    names = [f"schema_{tmp_path.name}_{n}".lower() for n in (1, 2)]
+    for name in names:
+        asyncio.run(create_database(dsn, name))
+    yield with_database(dsn, names[0]), with_database(dsn, names[1])
+    for name in names:
+        asyncio.run(drop_database(dsn, name))
+
+
+async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str]) -> None:
+    migrated, declared = Database(empty_urls[0]), Database(empty_urls[1])
+    await migrate(migrated)
+    async with declared.write() as connection:
+        await connection.run_sync(tables.metadata.create_all)
+    async with migrated.read() as one, declared.read() as other:
+        found, wanted = await one.run_sync(described), await other.run_sync(described)
+        differences = await one.run_sync(
+            lambda sync: compare_metadata(MigrationContext.configure(sync), tables.metadata)
+        )
+    await migrated.close()
+    await declared.close()
+    assert len(wanted) >= 12
+    assert found == wanted
+    assert differences == []
+
+
+async def test_migrating_twice_changes_nothing_and_an_unmigrated_database_is_named(
+    empty_urls: tuple[str, str],
+) -> None:
+    database = Database(empty_urls[0])
+    with pytest.raises(DatabaseNotMigrated, match="mistnet db migrate"):
+        await require_current(database)
+    assert (await migrate(database)).verdict == "empty"
+    assert (await migrate(database)).verdict == "current"
+    await require_current(database)
+    await database.close()
+
+
+async def test_a_database_from_the_future_is_refused(url: str) -> None:
+    database = Database(url)
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert (await schema_state(database)).verdict == "too new"
+    for refused in (require_current(database), migrate(database)):
+        with pytest.raises(DatabaseTooNew, match="upgrade mistnet"):
+            await refused
+    await database.close()
+
+
+async def test_another_programs_tables_are_left_alone(empty_urls: tuple[str, str]) -> None:
+    database = Database(empty_urls[0])
+    async with database.write() as connection:
+        await connection.execute(text("CREATE TABLE jobs (id integer)"))
+    with pytest.raises(DatabaseForeign, match="a database of its own"):
+        await migrate(database)
+    await database.close()

@@ -1,0 +1,238 @@
+"""The worker on a real queue: fairness, batches, faults, draining."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+from mistnet.domain.errors import NotNow, Permanent, Temporary
+from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
+from mistnet.engine.kinds import Kind, batched
+from mistnet.engine.policy import Policy
+from tests.support import Effect, Number, Shop, kind, new, open_shop, run_until, stepping
+
+QUICK = Policy(backoff_base=timedelta(milliseconds=20), grace=timedelta(seconds=5))
+
+
+async def add(shop: Shop, *jobs: NewJob) -> None:
+    await shop.queue.enqueue(jobs, now=shop.database.clock.now())
+
+
+def in_batches(handler: object, size: int = 20) -> Kind:
+    return batched("many", handler, Number, batch=size, job_class=JobClass.WALK, lanes=["x"])  # type: ignore[arg-type]
+
+
+async def test_fifty_long_jobs_take_turns_within_ten_percent(url: str) -> None:
+    seen: list[int] = []
+    async with open_shop(url, kind(handler=stepping(20, seen)), real_time=True) as shop:
+        await add(shop, *(new(key=str(n)) for n in range(50)))
+        await shop.worker(concurrency=5).run()
+        assert len(seen) == 1000
+        for done_so_far in (250, 500, 750):
+            turns = Counter(seen[:done_so_far])
+            assert len(turns) == 50
+            fair = done_so_far / 50
+            assert max(turns.values()) <= fair * 1.1 + 1
+            assert min(turns.values()) >= fair * 0.9 - 1
+
+
+async def test_two_workers_share_fifty_long_jobs_fairly(url: str) -> None:
+    seen: list[int] = []
+    async with open_shop(url, kind(handler=stepping(20, seen)), real_time=True) as shop:
+        await add(shop, *(new(key=str(n)) for n in range(50)))
+        await asyncio.gather(shop.worker("ann", concurrency=3).run(), shop.worker("bob", concurrency=3).run())
+        turns = Counter(seen[:500])
+        assert max(turns.values()) <= 12
+        assert min(turns.values()) >= 8
+        assert set(Counter(seen).values()) == {20}
+
+
+async def test_a_batch_handler_gets_the_claimed_jobs_together(url: str) -> None:
+    sizes: list[int] = []
+
+    async def handler(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
+        sizes.append(len(jobs))
+        return [Done([Effect(job_id=job.id)]) for job in jobs]
+
+    async with open_shop(url, in_batches(handler), real_time=True) as shop:
+        await add(shop, *(new("many", key=str(n)) for n in range(45)))
+        await shop.worker(concurrency=1).run()
+        assert sorted(sizes) == [5, 20, 20]
+        assert len(await shop.effects()) == 45
+
+
+async def test_one_bad_member_is_split_off_and_retried_alone(url: str) -> None:
+    calls: list[list[int]] = []
+
+    async def handler(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
+        calls.append([job.args.n for job in jobs])
+        if any(job.args.n == 13 for job in jobs):
+            raise ZeroDivisionError("member 13")
+        return [Done([Effect(job_id=job.args.n)]) for job in jobs]
+
+    async with open_shop(url, in_batches(handler), policy=QUICK, real_time=True) as shop:
+        await add(shop, *(new("many", key=str(n), n=n) for n in range(20)))
+        await shop.worker(concurrency=1).run()
+        assert await shop.effects() == [n for n in range(20) if n != 13]
+        row = await shop.one("SELECT state, attempts, last_error, args FROM jobs")
+        assert (row.state, row.attempts) == ("dead", 5)
+        assert "member 13" in row.last_error
+        assert max(Counter(n for call in calls for n in call).values()) <= 9
+        assert calls[-4:] == [[13]] * 4, "split off once, it never spoils a batch again"
+
+
+async def test_a_batch_answered_with_too_few_outcomes_loses_nobody(url: str) -> None:
+    async def handler(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
+        return [Done()] * (1 if len(jobs) > 1 else 0) or [Done()] * len(jobs)
+
+    async with open_shop(url, in_batches(handler), policy=QUICK, real_time=True) as shop:
+        await add(shop, *(new("many", key=str(n)) for n in range(5)))
+        await shop.worker(concurrency=1).run()
+        assert await shop.one("SELECT count(*) FROM job_history") == 5
+        assert "returned 1 outcomes for 5 jobs" in (await shop.rows("SELECT error FROM job_errors"))[0].error
+
+
+async def test_an_unknown_error_is_retried_with_its_traceback_cut_and_without_secrets(url: str) -> None:
+    async def handler(job: Job[Number]) -> Outcome:
+        raise RuntimeError(
+            f"key=hunter2-secret Authorization: Bearer abcdef123456 postgresql://me:pass1234@host/db \x00 {'y' * 50_000} end"
+        )
+
+    async with open_shop(url, kind(handler=handler), policy=QUICK, real_time=True) as shop:
+        await add(shop, new())
+        await shop.worker().run()
+        row = await shop.one("SELECT state, attempts, last_error FROM jobs")
+        assert (row.state, row.attempts) == ("dead", 5)
+        assert "RuntimeError" in row.last_error
+        assert "in handler" in row.last_error
+        assert row.last_error.rstrip().endswith("end")
+        assert len(row.last_error) <= 8_000
+        for secret in ("hunter2", "abcdef123456", "pass1234", "\x00"):
+            assert secret not in row.last_error
+
+
+async def test_named_faults_become_their_outcomes(url: str) -> None:
+    later: list[object] = []
+
+    async def handler(job: Job[Number]) -> Outcome:
+        match job.args.n:
+            case 1:
+                raise Temporary("the line is down")
+            case 2:
+                raise Permanent("no such thing")
+            case _:
+                later.append(job.run_at + timedelta(days=1))
+                raise NotNow(job.run_at + timedelta(days=1), "closed on Sundays")
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await add(shop, *(new(key=str(n), n=n) for n in (1, 2, 3)))
+        worker = shop.worker(until_idle=False)
+        await run_until(worker, lambda: worker.settled_count == 3)
+        rows = await shop.rows("SELECT key, state, attempts, wait_reason FROM jobs ORDER BY key")
+        assert [tuple(row)[:3] for row in rows] == [("1", "retryable", 1), ("2", "failed", 1), ("3", "pending", 0)]
+        assert rows[2].wait_reason == "closed on Sundays"
+
+
+async def test_a_handler_that_hangs_is_stopped_and_retried(url: str) -> None:
+    async def handler(_job: Job[Number]) -> Outcome:
+        await asyncio.Event().wait()
+        return Done()
+
+    policy = Policy(job_timeout=timedelta(milliseconds=50), backoff_base=timedelta(milliseconds=5))
+    async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
+        await add(shop, new())
+        await shop.worker().run()
+        row = await shop.one("SELECT state, last_error FROM jobs")
+        assert row.state == "dead"
+        assert "did not finish within 0.05 s" in row.last_error
+
+
+async def test_args_that_no_longer_fit_fail_the_job_and_nobody_else(url: str) -> None:
+    async with open_shop(url, real_time=True) as shop:
+        await add(shop, new(key="bad"), new(key="good"))
+        await shop.database_write("""UPDATE jobs SET args = '{"m": 1}' WHERE key = 'bad'""")
+        await shop.worker().run()
+        row = await shop.one("SELECT key, state, last_error FROM jobs")
+        assert (row.key, row.state) == ("bad", "failed")
+        assert "unknown field `m`" in row.last_error
+        assert await shop.one("SELECT key FROM job_history") == "good"
+
+
+async def test_draining_lets_short_jobs_finish_and_hands_long_ones_back(url: str) -> None:
+    started, release_short = asyncio.Event(), asyncio.Event()
+    running: set[int] = set()
+
+    async def handler(job: Job[Number]) -> Outcome:
+        running.add(job.args.n)
+        if len(running) == 2:
+            started.set()
+        await (release_short.wait() if job.args.n == 1 else asyncio.Event().wait())
+        return Done([Effect(job_id=job.args.n)])
+
+    policy = Policy(grace=timedelta(milliseconds=300))
+    async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
+        await add(shop, new(key="short", n=1), new(key="long", n=2), new(key="third", n=3))
+        worker = shop.worker(concurrency=2, until_idle=False)
+        task = asyncio.create_task(worker.run())
+        await started.wait()
+        worker.drain()
+        release_short.set()
+        await task
+        assert await shop.effects() == [1]
+        rows = await shop.rows("SELECT key, state, attempts FROM jobs ORDER BY key")
+        assert [tuple(row) for row in rows] == [("long", "pending", 0), ("third", "pending", 0)]
+        assert await shop.rows("SELECT name FROM workers") == []
+
+
+async def test_a_worker_stops_working_on_a_job_it_has_lost(url: str) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handler(_job: Job[Number]) -> Outcome:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return Done()
+
+    policy = Policy(heartbeat=timedelta(milliseconds=50))
+    async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
+        await add(shop, new())
+        worker = shop.worker(until_idle=False)
+        task = asyncio.create_task(worker.run())
+        await started.wait()
+        await shop.database_write("UPDATE jobs SET fence = fence + 1, worker = 'thief'")
+        async with asyncio.timeout(5):
+            await cancelled.wait()
+        worker.drain()
+        await task
+        assert await shop.one("SELECT worker FROM jobs") == "thief"
+
+
+async def test_a_running_job_outlives_many_leases_by_its_heartbeat(url: str) -> None:
+    async def handler(_job: Job[Number]) -> Outcome:
+        await asyncio.sleep(1.0)
+        return Done([Effect(job_id=1)])
+
+    policy = Policy(lease=timedelta(milliseconds=300), heartbeat=timedelta(milliseconds=50))
+    async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
+        await add(shop, new())
+        await asyncio.gather(shop.worker("ann").run(), shop.worker("bob").run())
+        assert await shop.effects() == [1]
+        row = await shop.one("SELECT fence, attempts FROM job_history")
+        assert tuple(row) == (1, 0)
+
+
+async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -> None:
+    async def parent(job: Job[Number]) -> Outcome:
+        return Done([new("child", key=str(n)) for n in range(30)])
+
+    child = kind("child", live_cap=4)
+    async with open_shop(url, kind("parent", parent), child, real_time=True) as shop:
+        await add(shop, new("parent"))
+        async with asyncio.timeout(20):
+            await shop.worker(concurrency=2).run()
+        assert await shop.one("SELECT count(*) FROM job_history WHERE kind = 'child'") == 30
+
+

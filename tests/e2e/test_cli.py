@@ -1,0 +1,238 @@
+"""Every command, run for real on both databases."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import CommandLine, numbers
+
+LONG_AGO = "'2020-01-01 00:00:00.000000'"
+READING = (
+    ("status",),
+    ("jobs", "list"),
+    ("jobs", "dead"),
+    ("jobs", "show", "1"),
+    ("db", "check"),
+    ("db", "migrate"),
+    ("doctor",),
+)
+
+
+def states(mistnet: CommandLine) -> dict[int, str]:
+    return {row["id"]: row["state"] for row in mistnet.sql("SELECT id, state FROM jobs")}
+
+
+def history(mistnet: CommandLine) -> dict[int, str]:
+    return {row["id"]: row["state"] for row in mistnet.sql("SELECT id, state FROM job_history")}
+
+
+def set_dead(mistnet: CommandLine, job_id: int) -> None:
+    mistnet.sql(
+        "UPDATE jobs SET state = 'dead', attempts = max_attempts, last_error = 'boom' WHERE id = :id",
+        id=job_id,
+    )
+
+
+def test_jobs_that_were_added_are_worked_on_once(mistnet: CommandLine) -> None:
+    for n in range(3):
+        mistnet.add("quick", n=n)
+    done = mistnet("work", "--until-idle")
+    assert (done.code, done.out.startswith("3 settled in ")) == (0, True)
+    assert numbers(mistnet.sql("SELECT n FROM effects")) == [0, 1, 2]
+    assert states(mistnet) == {}
+    assert set(history(mistnet).values()) == {"succeeded"}
+
+
+def test_work_until_idle_exits_with_3_when_gaps_are_left(mistnet: CommandLine) -> None:
+    mistnet.add("failing", n=1)
+    mistnet.add("quick", n=2)
+    done = mistnet("work", "--until-idle", "--json")
+    assert done.code == 3
+    assert (done.json["settled"], done.json["gaps"], done.json["drained"]) == (2, 1, False)
+
+
+def test_several_processes_share_the_work_and_the_worst_exit_code_counts(mistnet: CommandLine) -> None:
+    lines = "\n".join(json.dumps({"args": {"n": n}}) for n in range(40))
+    assert mistnet("jobs", "add", "quick", "--from", "-", stdin=lines).code == 0
+    mistnet.add("failing", n=1)
+    done = mistnet("work", "--until-idle", "--processes", "2", "--json")
+    assert (done.code, done.json["settled"], done.json["gaps"]) == (3, 41, 1)
+    assert numbers(mistnet.sql("SELECT n FROM effects")) == list(range(40))
+
+
+def test_a_worker_of_one_lane_leaves_the_other_lanes_alone(mistnet: CommandLine) -> None:
+    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "side")
+    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--lane", "toy", "--in", "3600")
+    mistnet.ok("work", "--until-idle", "--lanes", "side")
+    assert numbers(mistnet.sql("SELECT n FROM effects")) == [1]
+
+
+def test_the_log_is_json_with_the_facts_of_each_job(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    done = mistnet.ok("work", "--until-idle", "--log-format", "json")
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    settled = next(line for line in lines if line.get("state") == "succeeded")
+    assert {"time", "level", "message", "job_id", "kind", "worker", "attempt", "lane", "latency_ms"} <= set(
+        settled
+    )
+    assert settled["time"].endswith("Z")
+
+
+def test_every_reading_command_prints_one_json_document(mistnet: CommandLine) -> None:
+    mistnet.add("failing", n=1)
+    mistnet("work", "--until-idle")
+    for command in READING:
+        done = mistnet.ok(*command, "--json")
+        assert isinstance(done.json, dict), command
+
+
+def test_text_for_pipes_has_no_colours_and_no_boxes(mistnet: CommandLine) -> None:
+    mistnet.add("failing", n=1)
+    mistnet("work", "--until-idle")
+    for command in READING:
+        shown = mistnet.ok(*command).out
+        assert shown.isascii(), command
+        assert "\x1b" not in shown, command
+
+
+def test_a_key_that_is_alive_is_not_added_again(mistnet: CommandLine) -> None:
+    add = ("jobs", "add", "quick", "--args", '{"n": 1}', "--key", "one", "--json")
+    assert mistnet.ok(*add).json == {"created": 1, "duplicates": 0, "parked": 0}
+    assert mistnet.ok(*add).json == {"created": 0, "duplicates": 1, "parked": 0}
+
+
+def test_a_job_may_be_set_for_later(mistnet: CommandLine) -> None:
+    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2999-01-01T00:00:00Z")
+    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--in", "3600")
+    shown = mistnet.ok("jobs", "list", "--json").json["jobs"]
+    assert shown[1]["run_at"] == "2999-01-01T00:00:00Z"
+    assert mistnet.ok("status", "--json").json["waits"][0]["reason"] == "set for a later time"
+
+
+def test_the_list_goes_page_by_page_and_takes_filters(mistnet: CommandLine) -> None:
+    for n in range(5):
+        mistnet.add("quick", key=f"k{n % 2}-{n}", n=n)
+    mistnet.add("failing", n=1)
+    first = mistnet.ok("jobs", "list", "--limit", "2", "--json").json
+    second = mistnet.ok("jobs", "list", "--limit", "2", "--json", "--before-id", first["next_before_id"]).json
+    assert [job["id"] for job in (*first["jobs"], *second["jobs"])] == ["6", "5", "4", "3"]
+    keyed = mistnet.ok("jobs", "list", "--kind", "quick", "--key", "k1", "--json").json["jobs"]
+    assert [job["key"] for job in keyed] == ["k1-3", "k1-1"]
+    mistnet.ok("jobs", "cancel", "1")
+    cancelled = mistnet.ok("jobs", "list", "--state", "cancelled", "--lane", "toy", "--json").json["jobs"]
+    assert [(job["id"], job["state"]) for job in cancelled] == [("1", "cancelled")]
+
+
+def test_show_tells_everything_with_the_errors_of_every_attempt(mistnet: CommandLine) -> None:
+    mistnet.add("failing", n=7)
+    mistnet("work", "--until-idle")
+    job: dict[str, Any] = mistnet.ok("jobs", "show", "1", "--json").json
+    assert (job["id"], job["state"], job["args"]) == ("1", "failed", {"n": 7})
+    assert [error["error"] for error in job["errors"]] == ["number 7 will never do"]
+    assert "number 7 will never do" in mistnet.ok("jobs", "dead").out
+
+
+def test_retry_makes_a_waiting_job_due_and_a_dead_one_start_anew(mistnet: CommandLine) -> None:
+    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "3600")
+    mistnet.add("quick", n=2)
+    set_dead(mistnet, 2)
+    mistnet.ok("jobs", "retry", "1", "2")
+    assert mistnet.sql("SELECT attempts FROM jobs WHERE id = 2") == [{"attempts": 0}]
+    mistnet.ok("work", "--until-idle")
+    assert numbers(mistnet.sql("SELECT n FROM effects")) == [1, 2]
+
+
+def test_requeue_leaves_a_gap_whose_key_is_alive_in_another_job(mistnet: CommandLine) -> None:
+    for _ in range(2):
+        mistnet.add("quick", key="same", n=1)
+        set_dead(mistnet, max(states(mistnet)))
+    first = mistnet.ok("jobs", "requeue", "--all", "--json").json
+    assert first == {"requeued": ["2"], "held": ["1"]}
+    again = mistnet("jobs", "requeue", "1")
+    assert (again.code, "another live job holds its key" in again.err) == (2, True)
+    assert states(mistnet) == {1: "dead", 2: "pending"}
+
+
+def test_requeue_takes_the_gaps_of_one_kind(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    mistnet.add("shaky", n=2)
+    for job_id in (1, 2):
+        set_dead(mistnet, job_id)
+    assert mistnet.ok("jobs", "requeue", "--kind", "shaky", "--json").json["requeued"] == ["2"]
+    assert states(mistnet) == {1: "dead", 2: "pending"}
+
+
+def test_a_cancelled_job_is_not_worked_on_and_stays_in_the_history(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    mistnet.ok("jobs", "cancel", "1")
+    mistnet.ok("work", "--until-idle")
+    assert mistnet.sql("SELECT n FROM effects") == []
+    assert history(mistnet) == {1: "cancelled"}
+    again = mistnet("jobs", "cancel", "1")
+    assert (again.code, "it has left the queue" in again.err) == (2, True)
+
+
+def test_a_paused_kind_waits_until_it_is_resumed(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    mistnet.ok("jobs", "pause", "quick", "--reason", "not today")
+    mistnet.ok("work", "--until-idle")
+    assert states(mistnet) == {1: "pending"}
+    assert mistnet.ok("status", "--json").json["waits"][0]["reason"] == "paused: not today"
+    assert mistnet.ok("jobs", "resume", "quick", "--json").json["changed"]
+    assert not mistnet.ok("jobs", "resume", "quick", "--json").json["changed"]
+    mistnet.ok("work", "--until-idle")
+    assert states(mistnet) == {}
+
+
+def test_parked_jobs_are_counted_shown_and_let_in(mistnet: CommandLine) -> None:
+    lines = "\n".join(json.dumps({"args": {"n": n}}) for n in range(60))
+    added = mistnet("jobs", "add", "batch", "--from", "-", "--json", stdin=lines)
+    assert added.json == {"created": 60, "duplicates": 0, "parked": 10}
+    batch = next(kind for kind in mistnet.ok("status", "--json").json["kinds"] if kind["kind"] == "batch")
+    assert (batch["parked"], batch["due"]) == (10, 50)
+    mistnet.ok("work", "--until-idle")
+    assert numbers(mistnet.sql("SELECT n FROM effects")) == list(range(60))
+
+
+def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    mistnet.sql(f"UPDATE jobs SET state = 'running', worker = 'gone', fence = 1, lease_until = {LONG_AGO}")
+    found = mistnet("doctor")
+    assert (found.code, "1 jobs are leased to workers that went silent" in found.out) == (1, True)
+    mended = mistnet.ok("doctor", "--fix", "--json").json
+    assert mended["repaired"] == ["1 expired leases taken back"]
+    assert states(mistnet) == {1: "retryable"}
+
+
+def test_the_doctor_cleans_up_what_nobody_needs_and_never_deletes_a_job(mistnet: CommandLine) -> None:
+    mistnet.add("shaky", n=1)
+    set_dead(mistnet, 1)
+    mistnet.sql(
+        f"INSERT INTO job_errors (job_id, fence, at, worker, error) VALUES (99, 1, {LONG_AGO}, 'w', 'e')"
+    )
+    mistnet.sql(
+        "INSERT INTO workers (name, host, pid, version, lanes, concurrency, running, draining, started_at, "
+        f"seen_at) VALUES ('old', 'h', 1, 'v', 'l', 1, 0, false, {LONG_AGO}, {LONG_AGO})"
+    )
+    found = {each["name"]: each["level"] for each in mistnet.ok("doctor", "--json").json["findings"]}
+    assert (found["errors"], found["workers"], found["gaps"]) == ("warn", "warn", "warn")
+    mended = mistnet.ok("doctor", "--fix", "--json").json
+    assert mended["repaired"] == ["1 errors without a job deleted", "1 silent workers forgotten"]
+    assert states(mistnet) == {1: "dead"}
+
+
+def test_the_doctor_names_kinds_that_nobody_here_can_work_on(mistnet: CommandLine) -> None:
+    mistnet.add("quick", n=1)
+    mistnet.sql("UPDATE jobs SET kind = 'strange'")
+    assert "not known here: 1 strange" in mistnet.ok("doctor").out
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help_need_no_database(on_sqlite: CommandLine, flag: str) -> None:
+    assert "mistnet" in on_sqlite.ok(flag, MISTNET_DATABASE_URL="nonsense").out
+
+
+def test_the_demo_finishes_all_its_jobs_and_leaves_nothing_behind(on_sqlite: CommandLine) -> None:
+    shown = on_sqlite.ok("demo", "--json").json["report"]
+    assert (shown["jobs"], shown["succeeded"], shown["retries"]) == (300, 300, 48)
+    assert list(on_sqlite.folder.iterdir()) == []

@@ -1,0 +1,251 @@
+"""Whatever is put in wrongly: one line that says what to do, a code that is not 0, and nothing lost."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import CommandLine, Ran, until
+from tests.services.postgres import PostgresCluster
+
+SECRET = "geheim-ist-geheim"
+
+
+def one_line(done: Ran, *said: str, code: int = 2) -> None:
+    assert done.code == code, done
+    assert done.err.startswith("mistnet: error: "), done
+    assert done.err.count("\n") == 1, done
+    for words in said:
+        assert words in done.err, done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("jobs", "add", "quikc", "--args", '{"n": 1}'), "Did you mean 'quick'?"),
+        (("jobs", "add", "quick", "--args", '{"n": "x"}'), "Expected `int`, got `str`"),
+        (("jobs", "add", "quick", "--args", '{"n": 1, "m": 2}'), "unknown field `m`"),
+        (("jobs", "add", "quick", "--args", '{"n": 1'), "do not fit the kind 'quick'"),
+        (("jobs", "add", "quick", "--args", ""), "do not fit the kind 'quick'"),
+        (("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "moon"), "it has no lane 'moon'"),
+        (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "-5"), "0 or more"),
+        (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "1e300"), "the time must be like"),
+        (("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "soon"), "the time must be like"),
+        (
+            ("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2027-01-01", "--in", "1"),
+            "exclude each other",
+        ),
+        (("jobs", "add", "quick", "--args", '{"n": 1}', "--key", "a\udcffb"), "not valid Unicode"),
+        (("jobs", "add", "quick", "--from", "nowhere.jsonl"), "No such file"),
+        (("jobs", "add"), "Missing argument"),
+        (("jobs", "pause", "quikc"), "Did you mean 'quick'?"),
+        (("jobs", "resume", "quikc"), "Did you mean 'quick'?"),
+        (("jobs", "list", "--kind", "quikc"), "Did you mean 'quick'?"),
+        (("jobs", "list", "--state", "sleeping"), "--state"),
+        (("jobs", "list", "--limit", "0"), "--limit"),
+        (("jobs", "show", "one"), "ID"),
+        (("jobs", "show", "99999999999999999999"), "ID"),
+        (("jobs", "show", "7"), "there is no job 7"),
+        (("jobs", "retry", "7"), "there is no job 7"),
+        (("jobs", "cancel", "7"), "there is no job 7"),
+        (("jobs", "requeue"), "say which"),
+        (("jobs", "requeue", "--all", "--kind", "quick"), "say which"),
+        (("work", "--lanes", "tyo"), "Did you mean 'toy'?"),
+        (("work", "--processes", "0"), "--processes"),
+        (("status", "--watch"), "--watch needs a terminal"),
+        (("status", "--log-level", "LOUD"), "log_level"),
+        (("statsu",), "No such command"),
+        (("jobs", "list", "--colour"), "No such option"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_told_in_one_line(
+    on_sqlite: CommandLine, arguments: tuple[str, ...], said: str
+) -> None:
+    one_line(on_sqlite(*arguments), said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"args": {"n": "two"}}', "Expected `int`, got `str`"),
+        (b'{"args": {"n": 2}', "line 2"),
+        (b'{"arg": {"n": 2}}', "unknown field `arg`"),
+        (b'{"args": {"n": 2}, "key": "a\\u0000b"}', "NUL"),
+        (b'{"args": {"n": 2}}\x00', "line 2"),
+        (b'{"args": {"n": 2}, "key": "\xff"}', "line 2"),
+        (b'{"args": {"n": 2}, "run_at": "soon"}', "line 2"),
+    ],
+)
+def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(
+    on_sqlite: CommandLine, line: bytes, said: str
+) -> None:
+    (on_sqlite.folder / "jobs.jsonl").write_bytes(b'{"args": {"n": 1}}\n' + line + b'\n{"args": {"n": 3}}\n')
+    one_line(on_sqlite("jobs", "add", "quick", "--from", "jobs.jsonl"), "jobs.jsonl line 2", said)
+    assert on_sqlite.ok("jobs", "list", "--json").json["jobs"] == []
+
+
+def test_args_may_hold_a_nul_character_for_json_can(mistnet: CommandLine) -> None:
+    mistnet.ok("jobs", "add", "tell", "--args", '{"words": "a\\u0000b"}')
+    assert mistnet("work", "--until-idle").code == 0
+    assert mistnet.ok("jobs", "show", "1", "--json").json["args"] == {"words": "a\x00b"}
+
+
+def test_a_closed_port_is_told_without_the_password(on_sqlite: CommandLine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"postgresql://u:{SECRET}@127.0.0.1:{taken.getsockname()[1]}/x"
+        for command in (("status",), ("work",), ("jobs", "list"), ("db", "migrate")):
+            done = on_sqlite(*command, "--database-url", url)
+            one_line(done, "does not answer", "Check MISTNET_DATABASE_URL", code=1)
+            assert SECRET not in done.err + done.out
+
+
+def test_a_server_that_is_silent_is_given_up_on(on_sqlite: CommandLine) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"postgresql://u:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/x"
+        one_line(on_sqlite("status", "--database-url", url), "does not answer", code=1)
+
+
+def test_a_wrong_password_is_told_without_the_password(on_sqlite: CommandLine) -> None:
+    with PostgresCluster(fast=True) as cluster:
+        (cluster.folder / "data" / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        os.kill(cluster.pid, signal.SIGHUP)
+        url = cluster.dsn().replace("mistnet@", f"mistnet:{SECRET}@")
+        until(
+            lambda: on_sqlite("db", "check", "--database-url", url).err.count(
+                "password authentication failed"
+            )
+        )
+        for command in (("status",), ("work",), ("db", "migrate")):
+            done = on_sqlite(*command, "--database-url", url)
+            one_line(done, "password authentication failed", "Check MISTNET_DATABASE_URL", code=1)
+            assert SECRET not in done.err + done.out
+
+
+def test_a_database_that_is_not_there_is_told(on_sqlite: CommandLine, fresh_postgres: str) -> None:
+    url = f"{fresh_postgres}_not"
+    one_line(on_sqlite("status", "--database-url", url), "does not exist", code=1)
+    doctor = on_sqlite("doctor", "--database-url", url)
+    assert (doctor.code, "does not exist" in doctor.out) == (1, True)
+
+
+def test_a_wrong_scheme_and_no_url_at_all_are_told(on_sqlite: CommandLine) -> None:
+    one_line(on_sqlite("status", "--database-url", f"mysql://u:{SECRET}@h/x"), "no driver for 'mysql'")
+    one_line(on_sqlite("status", "--database-url", "queue.db"), "use sqlite:///FILE")
+    one_line(on_sqlite("status", "--database-url", "sqlite:////nowhere/queue.db"), "unable to open", code=1)
+
+
+def test_an_unmigrated_database_says_which_command_helps(on_sqlite: CommandLine, fresh_postgres: str) -> None:
+    for command in (("status",), ("work", "--until-idle"), ("jobs", "list"), ("db", "check")):
+        done = on_sqlite(*command, "--database-url", fresh_postgres)
+        one_line(done, "run `mistnet db migrate`", code=1)
+    assert on_sqlite("doctor", "--database-url", fresh_postgres).code == 1
+
+
+def test_a_database_of_a_newer_version_is_left_alone(mistnet: CommandLine) -> None:
+    mistnet.sql("UPDATE alembic_version SET version_num = '9999'")
+    for command in (("status",), ("work",), ("db", "migrate"), ("db", "check")):
+        one_line(mistnet(*command), "upgrade mistnet", code=1)
+    assert mistnet("doctor").code == 1
+    assert mistnet.sql("SELECT version_num FROM alembic_version") == [{"version_num": "9999"}]
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(on_sqlite: CommandLine) -> None:
+    letter = on_sqlite.folder / "queue.db"
+    letter.write_text("dear reader, " * 200)
+    for command in (("status",), ("work",), ("db", "migrate")):
+        one_line(on_sqlite(*command), "not a database", code=1)
+    assert letter.read_text() == "dear reader, " * 200
+
+
+def test_a_database_with_foreign_tables_is_not_mixed_with_ours(on_sqlite: CommandLine) -> None:
+    on_sqlite.sql("CREATE TABLE jobs (title text)")
+    one_line(on_sqlite("db", "migrate"), "use a database of its own", code=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("concurency = 3", "Did you mean 'concurrency'?"),
+        ("concurrency = 0", "greater than or equal to 1"),
+        ("concurrency = ", "not valid TOML"),
+        ("[kinds.quick]\nbacth = 3", "Did you mean 'batch'?"),
+        ("[kinds.quikc]\nbatch = 3", "Did you mean 'quick'?"),
+        ("lease_seconds = 5", "heartbeat_seconds"),
+        ('log_level = "\x00"', "not valid TOML"),
+    ],
+)
+def test_a_slip_in_the_file_of_settings_is_told(on_sqlite: CommandLine, content: str, said: str) -> None:
+    (on_sqlite.folder / "mistnet.toml").write_text(content)
+    one_line(on_sqlite("status"), said)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("MISTNET_CONCURENCY", "3", "Did you mean 'MISTNET_CONCURRENCY'?"),
+        ("MISTNET_CONCURRENCY", "many", "MISTNET_CONCURRENCY"),
+        ("MISTNET_LEASE_SECONDS", "nan", "MISTNET_LEASE_SECONDS"),
+        ("MISTNET_PLUGINS", "tests.plugins.toy:plugin", "write it as JSON"),
+        ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
+        ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
+        ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
+    ],
+)
+def test_a_slip_in_the_environment_is_told(on_sqlite: CommandLine, name: str, value: str, said: str) -> None:
+    one_line(on_sqlite("status", **{name: value}), said)
+
+
+def test_without_any_kind_work_says_how_to_add_some(on_sqlite: CommandLine) -> None:
+    one_line(on_sqlite("work", MISTNET_PLUGINS="[]"), "nothing to work on", "MISTNET_PLUGINS")
+
+
+def test_a_metrics_port_that_is_taken_is_told(on_sqlite: CommandLine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        one_line(on_sqlite("work", "--until-idle", "--metrics-port", port), f"port {port} cannot be used")
+
+
+def test_a_reader_that_leaves_early_is_no_error(on_sqlite: CommandLine) -> None:
+    on_sqlite.prepare()
+    on_sqlite.add("quick", n=1)
+    listing = on_sqlite.start("jobs", "list")
+    assert listing.stdout is not None
+    listing.stdout.close()
+    assert listing.wait(timeout=60) == 141
+    assert listing.stderr is not None
+    assert listing.stderr.read() == ""
+
+
+def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
+    on_sqlite: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("def plugin():\n    raise RuntimeError('token=abcdef123456')\n")
+    settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"]), "PYTHONPATH": str(tmp_path)}
+    done = on_sqlite("status", **settings)
+    one_line(done, "this is a bug", "MISTNET_LOG_LEVEL=DEBUG", code=70)
+    loud = on_sqlite("status", MISTNET_LOG_LEVEL="DEBUG", **settings)
+    assert (loud.code, "Traceback" in loud.err) == (70, True)
+    assert "abcdef123456" not in done.err + loud.err
+
+
+def test_output_that_cannot_be_written_is_told(on_sqlite: CommandLine) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            on_sqlite.command("db", "check", "--json"),
+            cwd=on_sqlite.folder,
+            env=on_sqlite.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode != 0, done.stderr.count("\n")) == (True, 1), done

@@ -1,0 +1,124 @@
+"""Runs one seed and compares what is in the database with what must be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.upkeep import StoreUpkeep
+from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.world import (
+    KILLERS,
+    LAST_ATTEMPT,
+    Chaos,
+    Fleet,
+    VirtualClock,
+    expected_notes,
+    first_jobs,
+    kinds_of,
+)
+
+GUARDS = {
+    "sqlite": [
+        """CREATE TRIGGER watch AFTER UPDATE ON jobs
+        WHEN OLD.state = 'running' AND NEW.state = 'running' AND NEW.fence <> OLD.fence
+            AND OLD.lease_until > NEW.started_at
+        BEGIN INSERT INTO effects (job_id, note) VALUES (NEW.id, 'STOLEN from ' || OLD.worker); END""",
+        """CREATE TRIGGER fences AFTER UPDATE ON jobs WHEN NEW.fence < OLD.fence
+        BEGIN INSERT INTO effects (job_id, note) VALUES (NEW.id, 'FENCE fell'); END""",
+    ],
+    "postgresql": [
+        """CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF OLD.state = 'running' AND NEW.state = 'running' AND NEW.fence <> OLD.fence
+                AND OLD.lease_until > NEW.started_at THEN
+                INSERT INTO effects (job_id, note) VALUES (NEW.id, 'STOLEN from ' || OLD.worker);
+            END IF;
+            IF NEW.fence < OLD.fence THEN
+                INSERT INTO effects (job_id, note) VALUES (NEW.id, 'FENCE fell');
+            END IF;
+            RETURN NEW; END $$""",
+        "CREATE TRIGGER watch AFTER UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION watch()",
+    ],
+}
+"""No live lease is ever taken from its holder; the database itself tells if one is."""
+
+
+@dataclass(frozen=True)
+class Result:
+    faults: list[str]
+    trace: list[str]
+    crashes: int
+
+
+def simulate(url: str, seed: int) -> Result:
+    """One whole life of a fleet. The same seed gives the same life."""
+    return run_virtually(_simulate(url, seed))
+
+
+async def _simulate(url: str, seed: int) -> Result:
+    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg([])
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    chaos = Chaos(seed)
+    fleet = Fleet(url, chaos)
+    faults: list[str] = []
+    try:
+        async with database.write() as connection:
+            for guard in GUARDS[database.dialect]:
+                await connection.execute(text(guard.replace(":", "\\:")))
+            await JobWriter(kinds_of(None).rules).write(connection, first_jobs(), database.clock.now())
+        upkeep = StoreUpkeep(database)
+
+        async def done() -> bool:
+            return not await upkeep.work_left(list(kinds_of(None)), now=database.clock.now())
+
+        try:
+            await fleet.run(until=done)
+        except AssertionError as error:
+            faults.append(str(error))
+        faults += await _compare(database)
+    finally:
+        await database.close()
+    crashes = sum("CRASHES" in line for line in fleet.trace)
+    return Result(faults, fleet.trace, crashes)
+
+
+async def _compare(database: Database) -> list[str]:
+    async with database.read() as connection:
+        notes = Counter((await connection.execute(text("SELECT note FROM effects"))).scalars())
+        left = (await connection.execute(text("SELECT kind, key, state, attempts FROM jobs"))).all()
+        ended = Counter((await connection.execute(text("SELECT kind || ' ' || key FROM job_history"))).scalars())
+        miscounted = (await connection.execute(text(_MISCOUNTED))).all()
+    expected = Counter(expected_notes())
+    faults = [f"effect {note!r} is there {count} times" for note, count in notes.items() if count != expected[note]]
+    faults += [f"effect {note!r} is missing" for note in expected if note not in notes]
+    faults += [f"{job} succeeded {count} times" for job, count in ended.items() if count != 1]
+    dead = sorted((row.kind, row.key, row.state, row.attempts) for row in left)
+    wanted = sorted(("killer", key, "dead", LAST_ATTEMPT) for key in KILLERS)
+    if dead != wanted:
+        faults.append(f"jobs left: {dead}, expected: {wanted}")
+    faults += [f"{row.kind} {row.key} counts {row.attempts} attempts, {row.errors} are on record" for row in miscounted]
+    return faults
+
+
+# A walk's count starts again with each step, so only the other kinds can be compared with their record.
+_MISCOUNTED = """
+    SELECT j.kind, j.key, j.attempts, count(e.job_id) AS errors
+    FROM (
+        SELECT id, kind, key, attempts FROM jobs UNION ALL SELECT id, kind, key, attempts FROM job_history
+    ) AS j
+    LEFT JOIN job_errors e ON e.job_id = j.id
+    WHERE j.kind <> 'walk'
+    GROUP BY j.id, j.kind, j.key, j.attempts
+    HAVING j.attempts <> count(e.job_id)
+"""
+
+
+def replay_hint(url: str, seed: int) -> str:
+    backend = "sqlite" if url.startswith("sqlite") else "postgresql"
+    return f"replay with: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation -k {backend}'"
+
+

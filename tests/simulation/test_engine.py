@@ -1,0 +1,148 @@
+"""The engine under a seeded storm: crashes at any statement, commit or await, freezes beyond the lease."""
+
+import logging
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loguru import logger
+
+from mistnet.store import statements
+from tests.databases import Templates
+from tests.simulation.oracle import Result, replay_hint, simulate
+
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "300"))
+ONE_SEED = os.environ.get("MISTNET_TEST_SEED")
+CHUNK = 10
+POSTGRESQL_SHARE = 8
+"""One seed in so many also runs on PostgreSQL, where each costs real round trips."""
+
+
+def chunks(seeds: int) -> list[range]:
+    if ONE_SEED is not None:
+        return [range(int(ONE_SEED), int(ONE_SEED) + 1)]
+    return [range(first, min(first + CHUNK, seeds)) for first in range(0, seeds, CHUNK)]
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Templates]:
+    """Databases in memory: what is simulated is the death of processes, not of disks."""
+    shared = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="mistnet-sim-", dir=shared if shared.is_dir() else None))
+    yield Templates(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Workers die here by the hundred, with open connections; their last words are of no interest."""
+    loggers = [logging.getLogger(name) for name in ("sqlalchemy.pool", "asyncio")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL + 1)
+    logger.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", pytest.PytestUnraisableExceptionWarning)
+        yield
+    for each, level in zip(loggers, levels, strict=True):
+        each.setLevel(level)
+
+
+def survive(url: str, seed: int) -> Result:
+    result = simulate(url, seed)
+    if result.faults:
+        print(f"seed {seed}: {replay_hint(url, seed)}", *result.trace[-40:], sep="\n")
+    assert result.faults == [], f"seed {seed} failed; {replay_hint(url, seed)}"
+    return result
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+def test_nothing_is_lost_or_done_twice_on_sqlite(memory: Templates, seeds: range) -> None:
+    crashes = sum(survive(memory.sqlite(), seed).crashes for seed in seeds)
+    assert crashes >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+@pytest.mark.parametrize(
+    "seeds", chunks(SEEDS // POSTGRESQL_SHARE), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}"
+)
+def test_nothing_is_lost_or_done_twice_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
+    crashes = sum(survive(memory.postgresql(postgres_dsn), seed).crashes for seed in seeds)
+    assert crashes >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+def test_a_seed_gives_the_same_life_twice(memory: Templates) -> None:
+    first, second = simulate(memory.sqlite(), 7), simulate(memory.sqlite(), 7)
+    assert first.trace == second.trace
+    assert simulate(memory.sqlite(), 8).trace != first.trace
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, changes: dict[str, tuple[str, str]]) -> None:
+    """Rewrites statements for one test; a change that does not apply is an error of the test."""
+    read = statements._read
+
+    def mutated(name: str, dialect: str) -> str:
+        sql = read(name, dialect)
+        if name not in changes:
+            return sql
+        pattern, replacement = changes[name]
+        changed = re.sub(pattern, replacement, sql)
+        assert changed != sql, f"{name} for {dialect} has no {pattern}"
+        return changed
+
+    monkeypatch.setattr(statements, "_read", mutated)
+    statements.statement.cache_clear()
+    statements.command.cache_clear()
+
+
+@pytest.fixture
+def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    yield monkeypatch
+    monkeypatch.undo()
+    statements.statement.cache_clear()
+    statements.command.cache_clear()
+
+
+def first_fault(make_url: object, seeds: int) -> list[str]:
+    for seed in range(seeds):
+        if faults := simulate(make_url(), seed).faults:  # type: ignore[operator]
+            return faults
+    return []
+
+
+def test_without_the_fence_the_oracle_sees_double_effects(memory: Templates, mutants: pytest.MonkeyPatch) -> None:
+    fence = r"AND j\.fence = json_extract\(h\.value, '\$\[1\]'\)"
+    mutate(mutants, {"still_held": (fence, ""), "put_back": (r"AND fence = :fence", "")})
+    faults = first_fault(memory.sqlite, 40)
+    assert any("times" in fault for fault in faults), faults
+
+
+def test_without_the_fence_the_oracle_sees_double_effects_on_postgresql(
+    memory: Templates, postgres_dsn: str, mutants: pytest.MonkeyPatch
+) -> None:
+    fence = r"AND jobs\.fence = (held|next)\.fence"
+    mutate(mutants, {"finish": (fence, ""), "put_back": (fence, "")})
+    faults = first_fault(lambda: memory.postgresql(postgres_dsn), 40)
+    assert any("times" in fault for fault in faults), faults
+
+
+def test_without_skip_locked_the_oracle_sees_a_stolen_lease(
+    memory: Templates, postgres_dsn: str, mutants: pytest.MonkeyPatch
+) -> None:
+    mutate(mutants, {"claim": (r"FOR UPDATE SKIP LOCKED", "")})
+    faults = first_fault(lambda: memory.postgresql(postgres_dsn), 40)
+    assert any("STOLEN" in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize("statement", ["claim_expired", "reclaim"])
+def test_without_the_attempt_count_the_oracle_sees_it(
+    memory: Templates, mutants: pytest.MonkeyPatch, statement: str
+) -> None:
+    mutate(mutants, {statement: (r"attempts = attempts \+ 1,", "attempts = attempts,")})
+    faults = first_fault(memory.sqlite, 40)
+    assert any("attempts" in fault or "not done" in fault for fault in faults), faults

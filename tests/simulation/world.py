@@ -1,0 +1,328 @@
+"""A fleet of workers that crash, freeze and come back, all decided by one seed number."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import event
+from sqlalchemy.util import await_only
+
+from mistnet.domain.jobs import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerName
+from mistnet.domain.ports import WorkerCard
+from mistnet.engine.kinds import Kind, Kinds, batched, single
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+from mistnet.engine.worker import Tools, Worker
+from mistnet.store.bells import LocalBell
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.queue import JobQueue
+from mistnet.store.upkeep import StoreUpkeep
+from mistnet.store.writes import Writer, Writers
+from tests.simulation.virtual import VirtualLoop, counted_asyncpg, inline_sqlite
+from tests.support import START, Effect, Number, new, write_effects
+
+POLICY = Policy(
+    lease=timedelta(seconds=60),
+    heartbeat=timedelta(seconds=15),
+    reclaim=timedelta(seconds=30),
+    idle_poll=timedelta(seconds=30),
+    backoff_base=timedelta(seconds=5),
+    job_timeout=timedelta(hours=2),
+    grace=timedelta(seconds=20),
+    settle_group=7,
+)
+WALKS, STEPS, NOTES = ("a", "b", "c"), 4, 5
+SLOW, SLEEPY, KILLERS = ("s", "t"), ("u", "v"), ("k",)
+LAST_ATTEMPT = 4
+"""Attempts of the kinds that are meant to die. The others may be tried forever: crashes must not end them."""
+
+
+class Crashed(BaseException):
+    """kill -9: nothing the worker's own code does from here on reaches the database."""
+
+
+class VirtualClock:
+    def now(self) -> datetime:
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+@dataclass
+class Chaos:
+    """What may go wrong, how often, and for how long."""
+
+    seed: int
+    crash: float = 0.012
+    freeze: float = 0.008
+    crashes_left: int = 14
+    freezes_left: int = 6
+    calm: bool = False
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def strikes(self) -> str | None:
+        roll = self.random.random()
+        if self.calm:
+            return None
+        if roll < self.crash and self.crashes_left > 0:
+            self.crashes_left -= 1
+            return "crash"
+        if roll < self.crash + self.freeze and self.freezes_left > 0:
+            self.freezes_left -= 1
+            return "freeze"
+        return None
+
+
+@dataclass
+class Machine:
+    """One worker process in a box. Every statement and every await of a handler is a point where it may die."""
+
+    name: str
+    url: str
+    chaos: Chaos
+    trace: list[str]
+    dead: bool = False
+    frozen_until: float = 0.0
+    connections: list[Callable[[], None]] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+    async def point(self, what: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._die_if_dead()
+        match self.chaos.strikes():
+            case "crash":
+                self.crash(what)
+            case "freeze":
+                self.frozen_until = loop.time() + self.chaos.random.uniform(20, 150)
+                self.trace.append(f"{loop.time():.3f} {self.name} freezes at {what}")
+            case _:
+                self.trace.append(f"{loop.time():.3f} {self.name} {what}")
+        await asyncio.sleep(self.chaos.random.expovariate(200))
+        while loop.time() < self.frozen_until:
+            await asyncio.sleep(self.frozen_until - loop.time())
+        self._die_if_dead()
+
+    def crash(self, what: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.trace.append(f"{loop.time():.3f} {self.name} CRASHES at {what}")
+        self.dead = True
+        for abandon in self.connections:
+            abandon()
+        if self.task:
+            self.task.cancel()
+        raise Crashed(what)
+
+    def _die_if_dead(self) -> None:
+        if self.dead:
+            raise Crashed("already dead")
+
+    def database(self) -> Database:
+        sqlite = self.url.startswith("sqlite")
+        creator = inline_sqlite(self.connections) if sqlite else counted_asyncpg(self.connections)
+        database = Database(self.url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+        if not sqlite:
+            # A claim in a transaction of its own can be interrupted between its statement and its commit.
+            database.statement = database.write  # type: ignore[method-assign]
+        for engine in (database.engine.sync_engine, database._reading.sync_engine):
+            self._make_mortal(engine)
+        return database
+
+    def _make_mortal(self, engine: Any) -> None:
+        """Points before and after every statement, and on both sides of every commit."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        remote = not self.url.startswith("sqlite")
+
+        def before(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            await_only(self.point(f"before {statement.split(None, 2)[:2]}"))
+            loop.in_flight += remote
+
+        def after(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            loop.in_flight -= remote
+            await_only(self.point("after it"))
+
+        def failed(context: Any) -> None:
+            if context.statement is not None and not isinstance(context.original_exception, Crashed):
+                loop.in_flight -= remote
+
+        event.listen(engine, "before_cursor_execute", before)
+        event.listen(engine, "after_cursor_execute", after)
+        event.listen(engine, "handle_error", failed)
+        commit = engine.dialect.do_commit
+
+        def mortal_commit(connection: Any) -> None:
+            await_only(self.point("before commit"))
+            loop.in_flight += remote
+            try:
+                commit(connection)
+            finally:
+                loop.in_flight -= remote
+            await_only(self.point("after commit"))
+
+        engine.dialect.do_commit = mortal_commit
+
+
+@dataclass
+class Fleet:
+    """Machines that are replaced when they die, until all work is done."""
+
+    url: str
+    chaos: Chaos
+    size: int = 3
+    trace: list[str] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
+
+    async def run(self, *, until: Callable[[], Any], deadline: float = 14 * 86400) -> None:
+        loop = asyncio.get_running_loop()
+        slots = [asyncio.create_task(self._keep_alive(slot)) for slot in range(self.size)]
+        try:
+            while not await until():
+                if loop.time() > deadline:
+                    raise AssertionError(f"not done after {deadline:g} virtual seconds")
+                if loop.time() > 3600 or not (self.chaos.crashes_left or self.chaos.freezes_left):
+                    self.chaos.calm = True
+                for slot in slots:
+                    if slot.done():
+                        slot.result()
+                await asyncio.sleep(20)
+        finally:
+            self.chaos.calm = True
+            for machine in self.machines:
+                machine.dead = True
+            for slot in slots:
+                slot.cancel()
+            await asyncio.gather(*slots, return_exceptions=True)
+            for machine in self.machines:
+                for abandon in machine.connections:
+                    abandon()
+
+    async def _keep_alive(self, slot: int) -> None:
+        life = 0
+        while True:
+            machine = Machine(f"w{slot}.{life}", self.url, self.chaos, self.trace)
+            self.machines.append(machine)
+            machine.task = asyncio.create_task(self._live(machine))
+            try:
+                await machine.task
+            except (Crashed, asyncio.CancelledError):
+                if not machine.dead or asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                    raise
+            except BaseExceptionGroup as group:
+                if group.split(Crashed)[1] is not None:
+                    raise
+            life += 1
+            await asyncio.sleep(self.chaos.random.uniform(0.5, 40))
+
+    async def _live(self, machine: Machine) -> None:
+        database = machine.database()
+        kinds = kinds_of(machine)
+        job_writer = JobWriter(kinds.rules)
+        writers: list[Writer[Any]] = [Writer(Effect, write_effects), Writer(NewJob, job_writer.write)]
+        tools = Tools(
+            queue=JobQueue(database, job_writer, Writers(writers)),
+            upkeep=StoreUpkeep(database),
+            bell=LocalBell(),
+            clock=database.clock,
+            kinds=kinds,
+            policy=POLICY,
+            metrics=EngineMetrics(),
+            chance=random.Random(f"{self.chaos.seed} {machine.name}"),
+        )
+        card = WorkerCard(
+            name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim"
+        )
+        await Worker(tools, card).run()
+
+
+def kinds_of(machine: Machine | None) -> Kinds:
+    """The kinds of the simulated world; their handlers may die at every await."""
+
+    async def breathe() -> None:
+        assert machine is not None
+        await machine.point("in a handler")
+
+    async def walk(job: Job[Number]) -> Outcome:
+        await breathe()
+        step = Effect(job_id=job.id, note=f"walk {job.key} step {job.args.n}")
+        if job.args.n < STEPS - 1:
+            return Continue([step], args=Number(n=job.args.n + 1))
+        await breathe()
+        children = [new("note", key=f"{job.key}.{n}", n=n) for n in range(NOTES)]
+        return Done([step, new("flaky", key=f"of {job.key}"), *children])
+
+    async def note(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
+        await breathe()
+        if any(job.args.n == 3 and job.attempt <= 2 for job in jobs):
+            raise ZeroDivisionError("note 3 is bad, twice")
+        return [Done([Effect(job_id=job.id, note=f"note {job.key}")]) for job in jobs]
+
+    async def flaky(job: Job[Number]) -> Outcome:
+        await breathe()
+        if job.attempt <= 2:
+            return Retry("not yet")
+        return Done([Effect(job_id=job.id, note=f"flaky {job.key}")])
+
+    async def killer(job: Job[Number]) -> Outcome:
+        await breathe()
+        assert machine is not None
+        machine.crash(f"killer {job.key}")
+        raise AssertionError
+
+    async def slow(job: Job[Number]) -> Outcome:
+        for _ in range(3):
+            await asyncio.sleep(50)
+            await breathe()
+        return Done([Effect(job_id=job.id, note=f"slow {job.key}")])
+
+    async def sleepy(job: Job[Number]) -> Outcome:
+        await breathe()
+        opens = START + timedelta(seconds=150)
+        if VirtualClock().now() < opens:
+            return Snooze(opens, "not open yet")
+        return Done([Effect(job_id=job.id, note=f"sleepy {job.key}")])
+
+    def plain(name: str, handler: Any, job_class: JobClass, *, attempts: int = 30_000) -> Kind:
+        return _with_attempts(single(name, handler, Number, job_class=job_class, lanes=["x"]), attempts)
+
+    notes = batched("note", note, Number, batch=4, job_class=JobClass.HYDRATION, lanes=["x"])
+    return Kinds(
+        [
+            plain("walk", walk, JobClass.SWEEP),
+            plain("flaky", flaky, JobClass.WALK),
+            plain("killer", killer, JobClass.WALK, attempts=LAST_ATTEMPT),
+            plain("slow", slow, JobClass.WALK),
+            plain("sleepy", sleepy, JobClass.SUGGESTION),
+            _with_attempts(notes, 30_000),
+        ]
+    )
+
+
+def _with_attempts(kind: Kind, attempts: int) -> Kind:
+    return msgspec.structs.replace(kind, rules=msgspec.structs.replace(kind.rules, max_attempts=attempts))
+
+
+def first_jobs() -> list[NewJob]:
+    return [
+        *(new("walk", key=key) for key in WALKS),
+        *(new("slow", key=key) for key in SLOW),
+        *(new("sleepy", key=key) for key in SLEEPY),
+        *(new("killer", key=key) for key in KILLERS),
+    ]
+
+
+def expected_notes() -> list[str]:
+    """Every effect of the whole world, each exactly once."""
+    return sorted(
+        [f"walk {key} step {n}" for key in WALKS for n in range(STEPS)]
+        + [f"note {key}.{n}" for key in WALKS for n in range(NOTES)]
+        + [f"flaky of {key}" for key in WALKS]
+        + [f"slow {key}" for key in SLOW]
+        + [f"sleepy {key}" for key in SLEEPY]
+    )

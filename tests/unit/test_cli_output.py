@@ -1,0 +1,67 @@
+"""What commands print: JSON, plain columns, and nothing that could steer a terminal."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistnet.cli.output import Grid, last_line, plain, printable, span, to_json
+
+
+class Thing(msgspec.Struct):
+    id: int
+    job_id: int
+    fence: int
+    at: datetime
+    args: msgspec.Raw
+
+
+def test_ids_are_strings_times_are_utc_and_args_stay_as_they_were() -> None:
+    thing = Thing(
+        id=2**60, job_id=7, fence=3, at=datetime(2027, 1, 2, 3, tzinfo=UTC), args=msgspec.Raw(b'{"id": 5}')
+    )
+    assert json.loads(to_json({"things": [thing]}))["things"] == [
+        {"id": str(2**60), "job_id": "7", "fence": 3, "at": "2027-01-02T03:00:00Z", "args": {"id": 5}}
+    ]
+
+
+def test_times_of_other_zones_are_told_in_utc() -> None:
+    tokyo = datetime.fromisoformat("2027-01-02T03:00:00+09:00")
+    assert json.loads(to_json({"at": tokyo})) == {"at": "2027-01-01T18:00:00Z"}
+
+
+def test_plain_columns_line_up() -> None:
+    grid = Grid(title="birds", columns=("name", "n"), rows=[("wren", "1"), ("goldfinch", "22")])
+    assert plain(grid) == "birds\nname       n\nwren       1\ngoldfinch  22"
+
+
+def test_a_grid_without_rows_says_so() -> None:
+    assert plain(Grid(columns=("name",), rows=[], empty="no birds")) == "no birds"
+
+
+def test_a_cell_cannot_break_out_of_its_line() -> None:
+    assert "\n" not in plain(Grid(columns=("error",), rows=[("one\ntwo\r\nthree",)])).removeprefix("error\n")
+
+
+@given(st.text())
+def test_no_text_can_steer_a_terminal(text: str) -> None:
+    shown = printable(text)
+    assert not any(ord(letter) < 32 and letter not in "\t\n" for letter in shown)
+    assert "\x7f" not in shown
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-5, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_durations_are_said_as_people_say_them(seconds: int, said: str) -> None:
+    assert span(timedelta(seconds=seconds)) == said
+
+
+def test_the_last_line_of_an_error_is_shown_and_cut() -> None:
+    assert last_line("Traceback\n  File\nValueError: no\n") == "ValueError: no"
+    assert last_line(None) == ""
+    assert len(last_line("x" * 500)) == 100
