@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 from rich.console import Console
-from tests.services.postgres import PostgresCluster
 
 from bench import report
 from bench.plan import TOPICS, Measurement, plan
 from bench.queue.common import Figure, connected, create_database, drop_database
+from tests.services.postgres import PostgresCluster
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "queue.json"
@@ -40,9 +40,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def measure(
-    cluster: PostgresCluster, measurements: list[Measurement], console: Console
-) -> tuple[list[Figure], int]:
+def measure(cluster: PostgresCluster, measurements: list[Measurement], console: Console) -> tuple[list[Figure], int]:
     figures: list[Figure] = []
     failed = 0
     numbers = count(1)
@@ -100,9 +98,7 @@ async def describe(dsn: str) -> dict[str, str | int | None]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the jobs: a trial of the benchmark itself"
-    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs: a trial of the benchmark itself")
     parser.add_argument("--only", default="", help=f"some of {','.join(TOPICS)}")
     parser.add_argument("--repeat", type=int, default=2, help="rounds; the table shows the median")
     return parser.parse_args()

@@ -54,11 +54,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def section(path: str, command: Any) -> str:
-    own = [
-        each
-        for each in command.params
-        if each.name not in SHARED_OPTIONS and not getattr(each, "hidden", False)
-    ]
+    own = [each for each in command.params if each.name not in SHARED_OPTIONS and not getattr(each, "hidden", False)]
     usage = " ".join([path, *(shown(each) for each in own if each.param_type_name == "argument")])
     usage += " COMMAND" if hasattr(command, "commands") else ""
     told = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
@@ -66,10 +62,7 @@ def section(path: str, command: Any) -> str:
 
 
 def table(params: list[Any]) -> str:
-    rows = [
-        f"| `{names(each)}` | {(each.help or '').replace('|', chr(92) + '|')}{default(each)} |"
-        for each in params
-    ]
+    rows = [f"| `{names(each)}` | {(each.help or '').replace('|', chr(92) + '|')}{default(each)} |" for each in params]
     return "\n".join(["| | |", "|---|---|", *rows, ""])
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.databases import Templates, drop_database
+from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.services.postgres import PostgresCluster, PostgresStartError
 
 POSTGRES_DSN = "MISTNET_TEST_POSTGRES_DSN"

@@ -99,9 +99,7 @@ def kind(
     running_cap: int | None = None,
     live_cap: int | None = None,
 ) -> Kind:
-    return single(
-        name, handler, Number, job_class=job_class, lanes=lanes, running_cap=running_cap, live_cap=live_cap
-    )
+    return single(name, handler, Number, job_class=job_class, lanes=lanes, running_cap=running_cap, live_cap=live_cap)
 
 
 def new(kind_name: str = "step", key: str | None = None, n: int = 0, **about: Any) -> NewJob:

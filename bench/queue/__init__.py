@@ -1,1 +1,1 @@
-"""The queue benchmark: one module per side, each run in processes of its own."""  # noqa: A005
+"""The queue benchmark: one module per side, each run in processes of its own."""

@@ -39,9 +39,7 @@ async def fill(options: Options) -> Span:
         started_ns = now_ns()
         for first in range(0, options.jobs, CHUNK):
             numbers = range(first, min(first + CHUNK, options.jobs))
-            await queries.enqueue(
-                ["noop"] * len(numbers), [b"%d" % number for number in numbers], [0] * len(numbers)
-            )
+            await queries.enqueue(["noop"] * len(numbers), [b"%d" % number for number in numbers], [0] * len(numbers))
         return Span(started_ns=started_ns, ended_ns=now_ns(), handled=options.jobs)
 
 

@@ -45,9 +45,7 @@ async def fill(options: Options) -> Span:
 
 async def unfinished(options: Options) -> int:
     async with connected(options.dsn) as connection:
-        return int(
-            await connection.fetchval("SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'")
-        )
+        return int(await connection.fetchval("SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'"))
 
 
 async def drain(options: Options, begin: Callable[[], None]) -> Span:

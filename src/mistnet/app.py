@@ -15,7 +15,7 @@ import msgspec
 
 from mistnet import __version__
 from mistnet.domain.errors import BadPlugin
-from mistnet.domain.jobs import Enqueued, KindName, NewJob, WorkerName, Write
+from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, WorkerName, Write
 from mistnet.domain.ports import Clock, WorkerCard
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics
@@ -90,7 +90,9 @@ class App:
                 metrics=self.metrics,
                 secrets=self.secrets,
             )
-            yield Worker(tools, card, lanes=lanes, until_idle=until_idle)
+            yield Worker(
+                tools, card, lanes=None if lanes is None else [Lane(lane) for lane in lanes], until_idle=until_idle
+            )
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -98,9 +100,7 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(
-    settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True
-) -> AsyncIterator[App]:
+async def open_app(settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True) -> AsyncIterator[App]:
     """The app on a database that is ready for it. A fresh SQLite file is set up on the way."""
     app = App(settings, plugins=plugins)
     try:
@@ -136,7 +136,7 @@ def policy_of(settings: Settings) -> Policy:
 
 def tuned(kind: Kind, settings: Settings) -> Kind:
     """A kind as its author made it, with what the settings say of it on top."""
-    own = settings.kinds.get(kind.name, KindSettings())
+    own = settings.kinds.get(kind.name) or KindSettings.model_validate({})
     rules = msgspec.structs.replace(
         kind.rules,
         batch=own.batch or kind.rules.batch,

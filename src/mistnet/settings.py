@@ -83,8 +83,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic's signature)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file())
 
@@ -96,6 +96,8 @@ class Settings(BaseSettings):
 def load_settings(**flags: Any) -> Settings:
     """Reads all sources; a typo or a bad value is one clear error that names its place."""
     _refuse_unknown_variables(os.environ)
+    if "MISTNET_CONFIG" in os.environ and not _file().is_file():
+        raise SettingsError("MISTNET_CONFIG", "environment", f"there is no file {_file()}")
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         settings = Settings(**given)
@@ -141,7 +143,7 @@ def _not_json(error: UnreadableSetting) -> SettingsError:
 
 
 def _where(place: str) -> str:
-    top = place.split(".")[0]
+    top = place.split(".", maxsplit=1)[0]
     variable = top if top.isupper() else f"{PREFIX}{top.upper()}"
     if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
         return f"environment ({variable})"

@@ -5,17 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import Lease
-from mistnet.store.queue import LONG_AGO, _columns, _pairs
+from mistnet.store.queue import LONG_AGO, _columns
 from mistnet.store.statements import command
-from tests.support import START, Shop, kind, open_shop
+from tests.support import Shop, kind, new, open_shop
 
 ROWS = 50_000
 STATES = ("pending", "queued", "running", "retryable", "failed", "dead", "parked", "later")
+
+
+PUT_BACK = ("states", "run_ats", "attempts_list", "args_list", "alones", "reasons", "errors")
 
 
 async def fill(shop: Shop) -> None:
@@ -62,15 +63,7 @@ def scans(explained: str) -> Iterator[str]:
             yield line
 
 
-@pytest.fixture
-def lease() -> Lease:
-    return Lease(
-        id=1, fence=1, worker="w", kind="step", key=None, lane="x", args="{}", attempts=0, max_attempts=5,
-        run_at=START, created_at=START, alone=False,
-    )  # fmt: skip
-
-
-async def test_the_hot_statements_use_their_indexes(url: str, lease: Lease) -> None:
+async def test_the_hot_statements_use_their_indexes(url: str) -> None:
     async with open_shop(url, kind(), kind("other")) as shop:
         await fill(shop)
         targets = shop.kinds.targets(slots=100, lanes=None, lane_caps={})
@@ -99,7 +92,7 @@ async def test_the_hot_statements_use_their_indexes(url: str, lease: Lease) -> N
                     "claim": await plan(connection, "claim", {**take, "kind": "step", "lane": "x", "take": 100}),
                     "outlook": await plan(connection, "outlook", {"now": shop.now, "targets": listed}),
                     "expired": await plan(connection, "expired", {"now": shop.now, "room": 9, "targets": listed}),
-                    "still_held": await plan(connection, "still_held", {"held": _pairs([lease])}),
+                    "still_held": await plan(connection, "still_held", {"held": "[[1, 1]]"}),
                     "note_reclaimed": await plan(connection, "note_reclaimed", {"now": shop.now, "limit": 9}),
                 }
                 assert "jobs_due" in plans["urgent"]
@@ -107,5 +100,27 @@ async def test_the_hot_statements_use_their_indexes(url: str, lease: Lease) -> N
                 assert "jobs_leased" in plans["expired"]
             unpark = await plan(connection, "unpark", {"kind": "step", "limit": 10})
         assert "jobs_parked" in unpark, unpark
+        for name in ({"finish", "extend"} & plans.keys()) | {"still_held"}:
+            assert "jobs_pkey" in plans[name] or "INTEGER PRIMARY KEY" in plans[name], f"{name} does not go by id:\n{plans[name]}"
         for name, explained in plans.items():
             assert not list(scans(explained)), f"{name} reads the whole table:\n{explained}"
+
+
+async def test_settling_goes_by_id_even_if_the_statistics_know_of_no_running_job(postgresql_url: str) -> None:
+    """Statistics taken while nothing runs once made the planner read all leases for each settled job."""
+    async with open_shop(postgresql_url, kind(), kind("other")) as shop:
+        await shop.add(*(new(key=str(n)) for n in range(5_000)))
+        async with shop.database.read() as connection:
+            await connection.execute(text("VACUUM (ANALYZE) jobs"))
+        held = {"ids": [1] * 100, "fences": [1] * 100}
+        async with shop.database.glance() as connection:
+            for name, binds in (
+                ("finish", {**held, "now": shop.now}),
+                ("extend", {**held, "until": shop.now}),
+                ("still_held", held),
+                ("release", held),
+                ("put_back", {**held, **dict.fromkeys(PUT_BACK, [])}),
+            ):
+                explained = await plan(connection, name, binds)
+                assert "jobs_pkey" in explained, explained
+                assert "jobs_leased" not in explained, explained

@@ -38,7 +38,7 @@ async def test_work_left_is_what_will_be_done_without_being_asked_again(url: str
     async with open_shop(url, kind("a"), kind("b", live_cap=1)) as shop:
 
         async def left() -> bool:
-            return await shop.upkeep.work_left(list(shop.kinds), now=shop.now)
+            return await shop.upkeep.work_left(list(shop.kinds), shop.kinds.lanes, now=shop.now)
 
         assert not await left()
         await shop.add(new("a", run_at=START + timedelta(days=1)))
@@ -83,32 +83,38 @@ async def test_workers_sign_in_and_out(url: str) -> None:
 
 
 async def test_the_bell_rings_when_another_process_adds_work(url: str) -> None:
-    async with open_shop(url, real_time=True) as shop, open_shop(url, real_time=True) as other:
-        async with DatabaseBell(shop.database) as bell:
-            await bell.wait(2)  # the listener rings once when it is ready
-            begun = time.monotonic()
-            waiting = asyncio.create_task(bell.wait(30))
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            await other.queue.enqueue([new()], now=other.database.clock.now())
-            await waiting
-            assert time.monotonic() - begun < 5
+    async with (
+        open_shop(url, real_time=True) as shop,
+        open_shop(url, real_time=True) as other,
+        DatabaseBell(shop.database) as bell,
+    ):
+        await bell.wait(2)  # the listener rings once when it is ready
+        begun = time.monotonic()
+        waiting = asyncio.create_task(bell.wait(30))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await other.queue.enqueue([new()], now=other.database.clock.now())
+        await waiting
+        assert time.monotonic() - begun < 5
 
 
 async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str) -> None:
-    async with open_shop(postgresql_url, real_time=True) as shop, open_shop(postgresql_url, real_time=True) as other:
-        async with DatabaseBell(shop.database, reconnect_seconds=0.05) as bell:
-            await bell.wait(5)
-            await other.rows(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-            )
-            await bell.wait(5)  # rings by itself once it listens again
-            await bell.wait(0.3)
-            waiting = asyncio.create_task(bell.wait(30))
-            await other.queue.enqueue([new()], now=other.database.clock.now())
-            async with asyncio.timeout(5):
-                await waiting
+    async with (
+        open_shop(postgresql_url, real_time=True) as shop,
+        open_shop(postgresql_url, real_time=True) as other,
+        DatabaseBell(shop.database, reconnect_seconds=0.05) as bell,
+    ):
+        await bell.wait(5)
+        await other.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+        )
+        await bell.wait(5)  # rings by itself once it listens again
+        await bell.wait(0.3)
+        waiting = asyncio.create_task(bell.wait(30))
+        await other.queue.enqueue([new()], now=other.database.clock.now())
+        async with asyncio.timeout(5):
+            await waiting
 
 
 async def test_a_wrong_wall_clock_plays_no_part(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,8 @@ async def test_a_batch_answered_with_too_few_outcomes_loses_nobody(url: str) -> 
 async def test_an_unknown_error_is_retried_with_its_traceback_cut_and_without_secrets(url: str) -> None:
     async def handler(job: Job[Number]) -> Outcome:
         raise RuntimeError(
-            f"key=hunter2-secret Authorization: Bearer abcdef123456 postgresql://me:pass1234@host/db \x00 {'y' * 50_000} end"
+            "key=hunter2-secret Authorization: Bearer abcdef123456 "
+            f"postgresql://me:pass1234@host/db \x00 {'y' * 50_000} end"
         )
 
     async with open_shop(url, kind(handler=handler), policy=QUICK, real_time=True) as shop:
@@ -234,5 +235,3 @@ async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -
         async with asyncio.timeout(20):
             await shop.worker(concurrency=2).run()
         assert await shop.one("SELECT count(*) FROM job_history WHERE kind = 'child'") == 30
-
-

@@ -15,12 +15,12 @@ from typing import Any
 import asyncpg
 import pytest
 from sqlalchemy import text
-from tests.plugins import toy
 
 from mistnet.app import open_app
 from mistnet.settings import load_settings
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate
+from tests.plugins import toy
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0

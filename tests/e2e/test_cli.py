@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tests.e2e.conftest import CommandLine, numbers
 
 LONG_AGO = "'2020-01-01 00:00:00.000000'"
@@ -72,9 +73,7 @@ def test_the_log_is_json_with_the_facts_of_each_job(mistnet: CommandLine) -> Non
     done = mistnet.ok("work", "--until-idle", "--log-format", "json")
     lines = [json.loads(line) for line in done.err.splitlines()]
     settled = next(line for line in lines if line.get("state") == "succeeded")
-    assert {"time", "level", "message", "job_id", "kind", "worker", "attempt", "lane", "latency_ms"} <= set(
-        settled
-    )
+    assert {"time", "level", "message", "job_id", "kind", "worker", "attempt", "lane", "latency_ms"} <= set(settled)
     assert settled["time"].endswith("Z")
 
 
@@ -207,9 +206,7 @@ def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> No
 def test_the_doctor_cleans_up_what_nobody_needs_and_never_deletes_a_job(mistnet: CommandLine) -> None:
     mistnet.add("shaky", n=1)
     set_dead(mistnet, 1)
-    mistnet.sql(
-        f"INSERT INTO job_errors (job_id, fence, at, worker, error) VALUES (99, 1, {LONG_AGO}, 'w', 'e')"
-    )
+    mistnet.sql(f"INSERT INTO job_errors (job_id, fence, at, worker, error) VALUES (99, 1, {LONG_AGO}, 'w', 'e')")
     mistnet.sql(
         "INSERT INTO workers (name, host, pid, version, lanes, concurrency, running, draining, started_at, "
         f"seen_at) VALUES ('old', 'h', 1, 'v', 'l', 1, 0, false, {LONG_AGO}, {LONG_AGO})"

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.conftest import CommandLine, Ran, until
 from tests.services.postgres import PostgresCluster
 
@@ -79,9 +80,7 @@ def test_a_slip_on_the_command_line_is_told_in_one_line(
         (b'{"args": {"n": 2}, "run_at": "soon"}', "line 2"),
     ],
 )
-def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(
-    on_sqlite: CommandLine, line: bytes, said: str
-) -> None:
+def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(on_sqlite: CommandLine, line: bytes, said: str) -> None:
     (on_sqlite.folder / "jobs.jsonl").write_bytes(b'{"args": {"n": 1}}\n' + line + b'\n{"args": {"n": 3}}\n')
     one_line(on_sqlite("jobs", "add", "quick", "--from", "jobs.jsonl"), "jobs.jsonl line 2", said)
     assert on_sqlite.ok("jobs", "list", "--json").json["jobs"] == []
@@ -116,11 +115,7 @@ def test_a_wrong_password_is_told_without_the_password(on_sqlite: CommandLine) -
         (cluster.folder / "data" / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         os.kill(cluster.pid, signal.SIGHUP)
         url = cluster.dsn().replace("mistnet@", f"mistnet:{SECRET}@")
-        until(
-            lambda: on_sqlite("db", "check", "--database-url", url).err.count(
-                "password authentication failed"
-            )
-        )
+        until(lambda: on_sqlite("db", "check", "--database-url", url).err.count("password authentication failed"))
         for command in (("status",), ("work",), ("db", "migrate")):
             done = on_sqlite(*command, "--database-url", url)
             one_line(done, "password authentication failed", "Check MISTNET_DATABASE_URL", code=1)

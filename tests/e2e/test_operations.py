@@ -3,17 +3,15 @@
 import asyncio
 
 from sqlalchemy import text
-from tests.e2e.conftest import CommandLine
-from tests.plugins import toy
 
 from mistnet.app import App, open_app
 from mistnet.domain.jobs import JobId
 from mistnet.settings import load_settings
+from tests.e2e.conftest import CommandLine
+from tests.plugins import toy
 
 
-def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(
-    fresh_postgres: str, on_sqlite: CommandLine
-) -> None:
+def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(fresh_postgres: str, on_sqlite: CommandLine) -> None:
     on_sqlite.url = fresh_postgres
     on_sqlite.prepare()
     on_sqlite.add("quick", key="same", n=1)
@@ -23,9 +21,7 @@ def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(
         async with open_app(load_settings(database_url=fresh_postgres), plugins=[toy.plugin()]) as app:
             now = app.database.clock.now()
             async with app.database.write() as connection:
-                await app.job_writer.write(
-                    connection, [app.kinds.new_job("quick", '{"n": 2}', key="same")], now
-                )
+                await app.job_writer.write(connection, [app.kinds.new_job("quick", '{"n": 2}', key="same")], now)
                 requeue = asyncio.create_task(app.operations.requeue(now=now))
                 await _blocked(app)
             done = await requeue
@@ -62,9 +58,7 @@ def test_of_many_gaps_with_one_key_only_the_newest_goes(mistnet: CommandLine) ->
 
 def test_a_running_job_can_be_cancelled_but_not_retried(mistnet: CommandLine) -> None:
     mistnet.add("quick", n=1)
-    mistnet.sql(
-        "UPDATE jobs SET state = 'running', worker = 'w', fence = 1, lease_until = '2999-01-01 00:00:00.0'"
-    )
+    mistnet.sql("UPDATE jobs SET state = 'running', worker = 'w', fence = 1, lease_until = '2999-01-01 00:00:00.0'")
 
     async def change() -> None:
         async with open_app(load_settings(database_url=mistnet.url), plugins=[toy.plugin()]) as app:

@@ -68,9 +68,7 @@ class PostgresCluster:
     owner leaves the server behind. A killed owner always leaves the folder.
     """
 
-    def __init__(
-        self, *, binaries: Path | None = None, fast: bool = False, parent: Path = Path("/tmp")
-    ) -> None:
+    def __init__(self, *, binaries: Path | None = None, fast: bool = False, parent: Path = Path("/tmp")) -> None:
         """Ask for `fast` where losing the data on a crash is no loss; `parent` must have a short path."""
         self._binaries = binaries
         self._settings = FAST if fast else ()

@@ -60,7 +60,7 @@ def simulate(url: str, seed: int) -> Result:
 
 
 async def _simulate(url: str, seed: int) -> Result:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg([])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     chaos = Chaos(seed)
     fleet = Fleet(url, chaos)
@@ -73,7 +73,7 @@ async def _simulate(url: str, seed: int) -> Result:
         upkeep = StoreUpkeep(database)
 
         async def done() -> bool:
-            return not await upkeep.work_left(list(kinds_of(None)), now=database.clock.now())
+            return not await upkeep.work_left(list(kinds_of(None)), ["x"], now=database.clock.now())
 
         try:
             await fleet.run(until=done)
@@ -120,5 +120,3 @@ _MISCOUNTED = """
 def replay_hint(url: str, seed: int) -> str:
     backend = "sqlite" if url.startswith("sqlite") else "postgresql"
     return f"replay with: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation -k {backend}'"
-
-

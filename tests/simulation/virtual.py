@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
@@ -24,11 +25,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.virtual_now = 0.0
-        self.in_flight = 0
+        self.flights: Counter[str] = Counter()
         super().__init__(_Selector(self))
 
     def time(self) -> float:
         return self.virtual_now
+
+    @property
+    def in_flight(self) -> int:
+        """Statements on their way to a real server, of machines that still live."""
+        return self.flights.total()
 
 
 class _Selector(selectors.SelectSelector):
@@ -99,17 +105,17 @@ def _abandon_sqlite(connection: aiosqlite.Connection) -> None:
         connection._connection = None
 
 
-def counted_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def counted_asyncpg(owner: str, opened: list[Callable[[], None]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Real connections to a real server; virtual time stands still while one is being made."""
 
     async def connect(*args: Any, **about: Any) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        loop.in_flight += 1
+        loop.flights[owner] += 1
         try:
             connection = await asyncpg.connect(*args, **about)
         finally:
-            loop.in_flight -= 1
+            loop.flights[owner] -= 1
         opened.append(connection.terminate)
         return connection
 

@@ -113,11 +113,21 @@ class Machine:
         loop = asyncio.get_running_loop()
         self.trace.append(f"{loop.time():.3f} {self.name} CRASHES at {what}")
         self.dead = True
+        self.fly(0)
         for abandon in self.connections:
             abandon()
         if self.task:
             self.task.cancel()
         raise Crashed(what)
+
+    def fly(self, more: int) -> None:
+        """While a statement is on its way to a real server, virtual time waits for it, not for the dead."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        if self.dead:
+            loop.flights.pop(self.name, None)
+        elif not self.url.startswith("sqlite"):
+            loop.flights[self.name] += more
 
     def _die_if_dead(self) -> None:
         if self.dead:
@@ -125,7 +135,7 @@ class Machine:
 
     def database(self) -> Database:
         sqlite = self.url.startswith("sqlite")
-        creator = inline_sqlite(self.connections) if sqlite else counted_asyncpg(self.connections)
+        creator = inline_sqlite(self.connections) if sqlite else counted_asyncpg(self.name, self.connections)
         database = Database(self.url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
         if not sqlite:
             # A claim in a transaction of its own can be interrupted between its statement and its commit.
@@ -136,21 +146,18 @@ class Machine:
 
     def _make_mortal(self, engine: Any) -> None:
         """Points before and after every statement, and on both sides of every commit."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        remote = not self.url.startswith("sqlite")
 
         def before(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             await_only(self.point(f"before {statement.split(None, 2)[:2]}"))
-            loop.in_flight += remote
+            self.fly(1)
 
         def after(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-            loop.in_flight -= remote
+            self.fly(-1)
             await_only(self.point("after it"))
 
         def failed(context: Any) -> None:
             if context.statement is not None and not isinstance(context.original_exception, Crashed):
-                loop.in_flight -= remote
+                self.fly(-1)
 
         event.listen(engine, "before_cursor_execute", before)
         event.listen(engine, "after_cursor_execute", after)
@@ -159,11 +166,11 @@ class Machine:
 
         def mortal_commit(connection: Any) -> None:
             await_only(self.point("before commit"))
-            loop.in_flight += remote
+            self.fly(1)
             try:
                 commit(connection)
             finally:
-                loop.in_flight -= remote
+                self.fly(-1)
             await_only(self.point("after commit"))
 
         engine.dialect.do_commit = mortal_commit
@@ -235,9 +242,7 @@ class Fleet:
             metrics=EngineMetrics(),
             chance=random.Random(f"{self.chaos.seed} {machine.name}"),
         )
-        card = WorkerCard(
-            name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim"
-        )
+        card = WorkerCard(name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
         await Worker(tools, card).run()
 
 

@@ -40,9 +40,7 @@ def test_a_fact_cannot_take_the_place_of_the_level(stream: io.StringIO) -> None:
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_secrets_never_reach_the_log(stream: io.StringIO, style: str) -> None:
-    logs.set_up(
-        style="json" if style == "json" else "text", level="INFO", secrets=["hunter22"], stream=stream
-    )
+    logs.set_up(style="json" if style == "json" else "text", level="INFO", secrets=["hunter22"], stream=stream)
     logger.info("connected with hunter22 to postgresql://u:pw123@h/x", note="the word is hunter22")
     try:
         int("hunter22 was refused, api_key=abc123456")

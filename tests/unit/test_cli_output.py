@@ -20,9 +20,7 @@ class Thing(msgspec.Struct):
 
 
 def test_ids_are_strings_times_are_utc_and_args_stay_as_they_were() -> None:
-    thing = Thing(
-        id=2**60, job_id=7, fence=3, at=datetime(2027, 1, 2, 3, tzinfo=UTC), args=msgspec.Raw(b'{"id": 5}')
-    )
+    thing = Thing(id=2**60, job_id=7, fence=3, at=datetime(2027, 1, 2, 3, tzinfo=UTC), args=msgspec.Raw(b'{"id": 5}'))
     assert json.loads(to_json({"things": [thing]}))["things"] == [
         {"id": str(2**60), "job_id": "7", "fence": 3, "at": "2027-01-02T03:00:00Z", "args": {"id": 5}}
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+
 from scripts import setup
 from tests.services.availability import missing_services
 from tests.services.postgres import (
@@ -167,9 +168,7 @@ def _pytest(folder: Path, tests: str, *options: str, ci: str = "") -> subprocess
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_missing_service_is_skipped_at_home_and_named_loudly(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = _pytest(tmp_path, NEEDY, *options)
     assert done.returncode == pytest.ExitCode.OK
     assert "NOT TESTED on this machine: postgresql (2 tests): MISTNET_TEST_PG_BIN=" in done.stdout
@@ -199,9 +198,7 @@ def test_an_unexplained_skip_fails_the_run_in_ci_alone(
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_module_skipped_as_a_whole_fails_the_run_in_ci_too(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_a_module_skipped_as_a_whole_fails_the_run_in_ci_too(tmp_path: Path, options: tuple[str, ...]) -> None:
     skipped = "import pytest\npytest.skip('too lazy', allow_module_level=True)\n"
     (tmp_path / "test_other.py").write_text("def test_it(): pass\n")
     done = _pytest(tmp_path, skipped, *options, str(tmp_path / "test_other.py"), ci="1")

@@ -24,7 +24,7 @@ Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of job.")]
 
 
 @shared_options
-async def add(  # noqa: PLR0913 (an argument for each option)
+async def add(
     invocation: Invocation,
     kind: Kind,
     *,
@@ -33,9 +33,7 @@ async def add(  # noqa: PLR0913 (an argument for each option)
         str | None,
         typer.Option("--key", metavar="KEY", help="Makes the job unique among the live ones of its kind."),
     ] = None,
-    lane: Annotated[
-        str | None, typer.Option("--lane", metavar="LANE", help="One of the kind's lanes.")
-    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="One of the kind's lanes.")] = None,
     run_at: Annotated[
         str | None,
         typer.Option("--run-at", metavar="TIME", help="When it falls due, in ISO 8601; UTC if no zone."),
@@ -45,9 +43,7 @@ async def add(  # noqa: PLR0913 (an argument for each option)
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help='Many jobs, one {"args": …, "key": …} per line; - is stdin.'
-        ),
+        typer.Option("--from", metavar="FILE", help='Many jobs, one {"args": …, "key": …} per line; - is stdin.'),
     ] = None,
 ) -> None:
     """Add a job, or many from a file. All of them are stored, or none."""
@@ -115,9 +111,7 @@ async def requeue(
 async def pause(
     invocation: Invocation,
     kind: Kind,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")
-    ] = "paused by hand",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")] = "paused by hand",
 ) -> None:
     """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
     storable("--reason", reason)

@@ -33,9 +33,7 @@ async def migrate(invocation: Invocation) -> None:
         before = await bring_forward(database)
         url = database.shown_url
     changed = before.found != before.wanted
-    said = (
-        f"{url} went from {before.found or 'empty'} to {before.wanted}" if changed else f"{url} is up to date"
-    )
+    said = f"{url} went from {before.found or 'empty'} to {before.wanted}" if changed else f"{url} is up to date"
     invocation.out.show(document(found=before.found, now=before.wanted, changed=changed), said)
 
 
@@ -49,7 +47,5 @@ async def check(invocation: Invocation) -> int:
             invocation.out.show(state)
             return 0 if state.verdict == "current" else 1
         await require_current(database)
-        invocation.out.show(
-            state, f"{database.shown_url} is at revision {state.found}, as this version needs"
-        )
+        invocation.out.show(state, f"{database.shown_url} is at revision {state.found}, as this version needs")
     return 0

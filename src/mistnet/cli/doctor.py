@@ -16,9 +16,7 @@ from mistnet.store.findings import Finding
 @shared_options
 async def doctor(
     invocation: Invocation,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what is safe to mend. Never deletes a job.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend. Never deletes a job.")] = False,
 ) -> int:
     """Look over database, leases, workers and queue. Exit code 1 if something is badly wrong."""
     async with open_app(invocation.settings, checked=False) as app:

@@ -61,9 +61,7 @@ async def served(app: App, port: int | None) -> AsyncIterator[None]:
     try:
         server, thread = start_http_server(port, addr=HOST, registry=app.metrics.registry)
     except OSError as error:
-        raise typer.BadParameter(
-            f"port {port} cannot be used: {error.strerror}", param_hint="--metrics-port"
-        ) from None
+        raise typer.BadParameter(f"port {port} cannot be used: {error.strerror}", param_hint="--metrics-port") from None
     logger.info("metrics at http://{host}:{port}/metrics", host=HOST, port=port)
     refresher = asyncio.create_task(QueueGauges(app).run(), name="gauges")
     try:

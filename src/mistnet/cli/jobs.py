@@ -24,29 +24,21 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many
 
 
 @shared_options
-async def list_jobs(  # noqa: PLR0913 (an argument for each option)
+async def list_jobs(
     invocation: Invocation,
     *,
     state: Annotated[
         list[JobState] | None,
-        typer.Option(
-            "--state", help="Only jobs in this state; may be given more than once. Default: all unfinished."
-        ),
+        typer.Option("--state", help="Only jobs in this state; may be given more than once. Default: all unfinished."),
     ] = None,
     kind: KindOption = None,
-    lane: Annotated[
-        str | None, typer.Option("--lane", metavar="LANE", help="Only jobs on this lane.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="PREFIX", help="Only keys that begin so.")
-    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Only jobs on this lane.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="PREFIX", help="Only keys that begin so.")] = None,
     limit: Limit = 50,
     before_id: BeforeId = None,
 ) -> None:
     """List jobs, newest first."""
-    wanted = JobFilter(
-        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=before_id, limit=limit
-    )
+    wanted = JobFilter(kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=before_id, limit=limit)
     async with open_app(invocation.settings) as app:
         await require_kind(app, kind)
         found = await app.inspector.list_jobs(wanted)
@@ -54,9 +46,7 @@ async def list_jobs(  # noqa: PLR0913 (an argument for each option)
 
 
 @shared_options
-async def dead(
-    invocation: Invocation, kind: KindOption = None, limit: Limit = 50, before_id: BeforeId = None
-) -> None:
+async def dead(invocation: Invocation, kind: KindOption = None, limit: Limit = 50, before_id: BeforeId = None) -> None:
     """List gaps: jobs that ended without their result, with what went wrong."""
     wanted = JobFilter(kind=kind, states=GAP_STATES, before_id=before_id, limit=limit)
     async with open_app(invocation.settings) as app:
@@ -106,9 +96,7 @@ def _show_page(invocation: Invocation, found: Sequence[JobView], wanted: JobFilt
 
 
 def _row(job: JobView) -> Sequence[str]:
-    note = (
-        last_line(job.last_error) if job.state in GAP_STATES else job.wait_reason or last_line(job.last_error)
-    )
+    note = last_line(job.last_error) if job.state in GAP_STATES else job.wait_reason or last_line(job.last_error)
     state = "parked" if job.parked else str(job.state)
     tries = f"{job.attempts}/{job.max_attempts}" if job.max_attempts else str(job.attempts)
     return (str(job.id), job.kind, job.key or "", job.lane, state, tries, at(job.run_at), note)
@@ -116,17 +104,11 @@ def _row(job: JobView) -> Sequence[str]:
 
 def _facts(job: JobView) -> list[tuple[str, str]]:
     shown = {
-        **{
-            name: value
-            for name, value in _fields(job).items()
-            if name not in ("errors", "args", "last_error")
-        },
+        **{name: value for name, value in _fields(job).items() if name not in ("errors", "args", "last_error")},
         "args": bytes(job.args).decode("utf-8", "replace"),
         "last_error": last_line(job.last_error, width=1_000),
     }
-    return [
-        (name.replace("_", " "), _cell(value)) for name, value in shown.items() if value not in (None, "")
-    ]
+    return [(name.replace("_", " "), _cell(value)) for name, value in shown.items() if value not in (None, "")]
 
 
 def _cell(value: object) -> str:

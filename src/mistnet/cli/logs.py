@@ -46,8 +46,7 @@ def set_up(
 def json_line(record: "Record", secrets: Sequence[str]) -> str:
     """Time, level, message, and every fact the log line was made with."""
     facts = {
-        name: redact(value, secrets) if isinstance(value, str) else value
-        for name, value in record["extra"].items()
+        name: redact(value, secrets) if isinstance(value, str) else value for name, value in record["extra"].items()
     }
     if isinstance(facts.get("job_id"), int):
         facts["job_id"] = str(facts["job_id"])

@@ -93,9 +93,7 @@ def plain(block: Block) -> str:
         return block.empty
     rows = [list(block.columns), *([printable(cell, one_line=True) for cell in row] for row in block.rows)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(block.columns))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*([block.title] if block.title else []), *lines])
 
 

@@ -85,11 +85,7 @@ class Crew:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _child(self, place: int) -> int:
-        metrics = (
-            []
-            if self._plan.metrics_port is None
-            else ["--metrics-port", str(self._plan.metrics_port + place)]
-        )
+        metrics = [] if self._plan.metrics_port is None else ["--metrics-port", str(self._plan.metrics_port + place)]
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "mistnet", "work", "--json", "--child-of", str(os.getpid())),

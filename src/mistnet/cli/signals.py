@@ -29,18 +29,14 @@ class Stop:
 
     def signalled(self, number: signal.Signals) -> None:
         if self.asked:
-            logger.warning(
-                "{signal} again: stopping at once; leases run out by themselves", signal=number.name
-            )
+            logger.warning("{signal} again: stopping at once; leases run out by themselves", signal=number.name)
             self._at_once()
             os._exit(128 + number)
         self.ask(number.name)
 
 
 @contextmanager
-def stopping(
-    drain: Callable[[], None], *, meaning: str, at_once: Callable[[], None] = lambda: None
-) -> Iterator[Stop]:
+def stopping(drain: Callable[[], None], *, meaning: str, at_once: Callable[[], None] = lambda: None) -> Iterator[Stop]:
     """Listens for signals while the block runs."""
     loop = asyncio.get_running_loop()
     stop = Stop(drain, at_once, meaning)

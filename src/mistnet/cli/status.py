@@ -75,10 +75,7 @@ async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
     done = await app.inspector.finished(since=now - recent)
     names = {*app.kinds, *(count.kind for count in counts), *(each.kind for each in paused)}
     kinds = [_kind_status(name, counts, paused, done) for name in sorted(names)]
-    gaps = {
-        each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states}
-        for each in kinds
-    }
+    gaps = {each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states} for each in kinds}
     return Status(
         at=now,
         database=app.database.shown_url,
@@ -152,8 +149,7 @@ def _waits_grid(status: Status) -> Grid:
         title="what waits, and why",
         columns=("jobs", "kind", "why", "next due"),
         rows=[
-            (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at))
-            for wait in status.waits
+            (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at)) for wait in status.waits
         ],
         empty="nothing waits",
     )

@@ -43,19 +43,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @shared_options
-async def work(  # noqa: PLR0913 (an argument for each option)
+async def work(
     invocation: Invocation,
     *,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="How many handlers a process runs at once.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
-    lanes: Annotated[
-        str | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes.")
-    ] = None,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")
-    ] = False,
+    lanes: Annotated[str | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes.")] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -99,9 +95,7 @@ def wanted_lanes(app: App, lanes: str | None) -> Sequence[str] | None:
     unknown = [lane for lane in named if lane not in app.kinds.lanes]
     if unknown or not named:
         known = ", ".join(app.kinds.lanes)
-        wrong = (
-            f"there is no lane {unknown[0]!r}.{did_you_mean(unknown[0], app.kinds.lanes)} " if unknown else ""
-        )
+        wrong = f"there is no lane {unknown[0]!r}.{did_you_mean(unknown[0], app.kinds.lanes)} " if unknown else ""
         raise typer.BadParameter(f"{wrong}Known lanes: {known}", param_hint="--lanes")
     return named
 
@@ -131,9 +125,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
 
 async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:
     begun = time.monotonic()
-    crew = Crew(
-        CrewPlan(processes=processes, flags=_flags(plan), metrics_port=plan.metrics_port), invocation.settings
-    )
+    crew = Crew(CrewPlan(processes=processes, flags=_flags(plan), metrics_port=plan.metrics_port), invocation.settings)
     with stopping(crew.drain, meaning="the worker processes are told to finish", at_once=crew.kill) as stop:
         code = await crew.run()
     report = Report(

@@ -1,26 +1,26 @@
 """Every error mistnet raises on purpose.
 
-    MistnetError
-    ├── UsageError                 somebody asked for something that cannot be; exit code 2
-    │   ├── SettingsError
-    │   ├── UnknownKind
-    │   ├── NoKinds
-    │   ├── BadArgs
-    │   ├── JobNotFound
-    │   ├── JobNotAllowed
-    │   └── BadPlugin
-    ├── DatabaseError              exit code 1
-    │   ├── DatabaseUnreachable
-    │   ├── DatabaseBusy
-    │   ├── DatabaseNotMigrated
-    │   ├── DatabaseTooNew
-    │   ├── DatabaseForeign
-    │   └── WriteRefused
-    └── WorkError                  raised by handlers; the executor turns each into an outcome
-        ├── Temporary              -> Retry
-        │   └── TookTooLong
-        ├── Permanent              -> Fail
-        └── NotNow                 -> Snooze
+MistnetError
+├── UsageError                 somebody asked for something that cannot be; exit code 2
+│   ├── SettingsError
+│   ├── UnknownKind
+│   ├── NoKinds
+│   ├── BadArgs
+│   ├── JobNotFound
+│   ├── JobNotAllowed
+│   └── BadPlugin
+├── DatabaseError              exit code 1
+│   ├── DatabaseUnreachable
+│   ├── DatabaseBusy
+│   ├── DatabaseNotMigrated
+│   ├── DatabaseTooNew
+│   ├── DatabaseForeign
+│   └── WriteRefused
+└── WorkError                  raised by handlers; the executor turns each into an outcome
+    ├── Temporary              -> Retry
+    │   └── TookTooLong
+    ├── Permanent              -> Fail
+    └── NotNow                 -> Snooze
 """
 
 from __future__ import annotations

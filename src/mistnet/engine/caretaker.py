@@ -84,7 +84,7 @@ class Caretaker:
 
     async def unpark(self) -> int:
         caps = self._kinds.live_caps
-        return await self._upkeep.unpark(caps, now=self._clock.now()) if caps else 0
+        return await self._upkeep.unpark(caps) if caps else 0
 
     async def _tidy(self) -> None:
         if self._settled_since >= _TIDY_AFTER:

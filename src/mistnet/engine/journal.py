@@ -20,9 +20,7 @@ _LINE: Final = "job {job_id} {kind} {state} in {latency_ms:.1f} ms (attempt {att
 class Journal:
     """Writes one line per settled job and moves the meters."""
 
-    def __init__(
-        self, *, worker: WorkerName, metrics: EngineMetrics, on_end: Callable[[Lease], None]
-    ) -> None:
+    def __init__(self, *, worker: WorkerName, metrics: EngineMetrics, on_end: Callable[[Lease], None]) -> None:
         self._worker = worker
         self._metrics = metrics
         self._on_end = on_end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -104,7 +105,7 @@ class Kinds(Mapping[KindName, Kind]):
         self._kinds = {kind.name: kind for kind in kinds}
         if len(self._kinds) != len(kinds):
             names = sorted(kind.name for kind in kinds)
-            twice = next(name for name, after in zip(names, names[1:], strict=False) if name == after)
+            twice = next(name for name, after in pairwise(names) if name == after)
             raise ValueError(f"two kinds are called {twice!r}")
 
     def __getitem__(self, name: KindName) -> Kind:

@@ -43,9 +43,7 @@ class EngineMetrics:
             registry=self.registry,
         )
         self.running = Gauge("mistnet_jobs_running", "Jobs this process works on.", registry=self.registry)
-        self.depth = Gauge(
-            "mistnet_queue_depth", "Jobs in the queue.", ["kind", "state"], registry=self.registry
-        )
+        self.depth = Gauge("mistnet_queue_depth", "Jobs in the queue.", ["kind", "state"], registry=self.registry)
         self.oldest = Gauge(
             "mistnet_queue_oldest_seconds",
             "How long the oldest job of a kind and state has been there.",

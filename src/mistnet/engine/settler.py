@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable, MistnetError
 from mistnet.domain.jobs import Lease, Outcome, Retry, Settlement
 from mistnet.domain.ports import Clock, Queue
 from mistnet.domain.redaction import shorten
@@ -43,7 +43,14 @@ class Settler:
     """Takes whatever has finished since the last settling and settles it together."""
 
     def __init__(
-        self, *, queue: Queue, clock: Clock, policy: Policy, witness: Witness, metrics: EngineMetrics, chance: random.Random
+        self,
+        *,
+        queue: Queue,
+        clock: Clock,
+        policy: Policy,
+        witness: Witness,
+        metrics: EngineMetrics,
+        chance: random.Random,
     ) -> None:
         self._queue = queue
         self._clock = clock
@@ -81,19 +88,19 @@ class Settler:
     async def _settle(self, group: Sequence[Finished]) -> None:
         try:
             await self._persist(group)
-        except DatabaseError as error:
+        except MistnetError as error:
             if len(group) == 1:
                 await self._refused(group[0], error)
                 return
             for each in group:
                 await self._settle([each])
 
-    async def _refused(self, finished: Finished, error: DatabaseError) -> None:
+    async def _refused(self, finished: Finished, error: MistnetError) -> None:
         """The writes of this one job cannot be stored: that is a failed attempt, kept with its reason."""
         outcome = Retry(shorten(str(error), self._policy.error_limit))
         try:
             await self._persist([Finished(finished.lease, outcome, finished.seconds)])
-        except DatabaseError:
+        except MistnetError:
             self._witness.lost(finished.lease)  # its lease runs out, which counts as an attempt
 
     async def _persist(self, group: Sequence[Finished]) -> None:

@@ -55,14 +55,13 @@ class Worker:
         self._card = card
         self._lanes = lanes
         self._until_idle = until_idle
+        self._patience = _CONTENDED_SECONDS / 2
         self._draining = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended)
-        self._leases = LeaseKeeper(
-            queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon
-        )
+        self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
         self._settler = Settler(
             queue=tools.queue,
             clock=tools.clock,
@@ -155,8 +154,10 @@ class Worker:
             )
         except (DatabaseBusy, DatabaseUnreachable) as error:
             logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self.name)
-            await asyncio.sleep(_CONTENDED_SECONDS if isinstance(error, DatabaseBusy) else _OUTAGE_SECONDS)
+            self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
+            await asyncio.sleep(self._patience)
             return []
+        self._patience = _CONTENDED_SECONDS / 2
         self._tools.metrics.claim_seconds.observe(time.perf_counter() - begun)
         self._journal.claimed(leases, now)
         return leases
@@ -174,9 +175,7 @@ class Worker:
         outcomes = await self._executor.run(kind, batch)
         seconds = time.perf_counter() - begun
         self._tools.metrics.run_seconds.labels(kind.name).observe(seconds)
-        self._settler.put(
-            [Finished(lease, outcome, seconds) for lease, outcome in zip(batch, outcomes, strict=True)]
-        )
+        self._settler.put([Finished(lease, outcome, seconds) for lease, outcome in zip(batch, outcomes, strict=True)])
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -227,7 +226,8 @@ class Worker:
         if not self._until_idle or self._running or len(self._leases):
             return False
         try:
-            return not await self._tools.upkeep.work_left(list(self._tools.kinds), now=self._tools.clock.now())
+            lanes = self._tools.kinds.lanes if self._lanes is None else self._lanes
+            return not await self._tools.upkeep.work_left(list(self._tools.kinds), lanes, now=self._tools.clock.now())
         except DatabaseError:
             return False
 
@@ -248,9 +248,7 @@ class Worker:
                 await self._tools.upkeep.sign_out(self.name)
 
     def _current_card(self) -> WorkerCard:
-        return msgspec.structs.replace(
-            self._card, running=len(self._leases), draining=self._draining.is_set()
-        )
+        return msgspec.structs.replace(self._card, running=len(self._leases), draining=self._draining.is_set())
 
 
 def _batches(kinds: Kinds, leases: Sequence[Lease]) -> Iterator[tuple[Kind, Sequence[Lease]]]:

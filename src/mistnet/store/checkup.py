@@ -62,7 +62,7 @@ class Checkup:
         reclaimed = 0
         while lost := await upkeep.reclaim(now=now, limit=_SLICE):
             reclaimed += len(lost)
-        let_in = await upkeep.unpark(self._expected.live_caps, now=now)
+        let_in = await upkeep.unpark(self._expected.live_caps)
         errors, workers = await self._forget(now)
         done = (
             (reclaimed, "expired leases taken back"),
@@ -89,9 +89,7 @@ class Checkup:
             seconds = time.perf_counter() - asked
             latency = f"{self._database.shown_url} answers in {seconds * 1000:.1f} ms"
             slow = seconds > _SLOW_SECONDS
-            reached = (
-                warn("database", latency, "run it nearer to the workers") if slow else ok("database", latency)
-            )
+            reached = warn("database", latency, "run it nearer to the workers") if slow else ok("database", latency)
             found = [reached, await self._version(connection)]
             return [*found, await _skew(connection)] if self._dialect == "postgresql" else found
 

@@ -48,9 +48,7 @@ _FREE_PLANS: Final[Mapping[str, str]] = {}
 class Database:
     """One database, reached through a pool. `read` is autocommit, `write` is one transaction."""
 
-    def __init__(
-        self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None) -> None:
         parsed = parse_url(url)
         self.shown_url = parsed.render_as_string(hide_password=True).replace("+aiosqlite", "").replace("+asyncpg", "")
         self.dialect: Final[str] = parsed.get_backend_name()
@@ -184,7 +182,12 @@ def translate(error: SQLAlchemyError | OSError, url: str) -> DatabaseError:
     if "not a database" in problem or "malformed" in problem:
         return DatabaseForeign(url, problem)
     gone = isinstance(error, DBAPIError) and error.connection_invalidated
-    if gone or code.startswith(_GONE_STATES) or "unable to open database" in problem or "connection is closed" in problem:
+    if (
+        gone
+        or code.startswith(_GONE_STATES)
+        or "unable to open database" in problem
+        or "connection is closed" in problem
+    ):
         return DatabaseUnreachable(url, problem)
     return WriteRefused(problem)
 

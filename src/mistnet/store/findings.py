@@ -51,9 +51,7 @@ def waiting_while_paused(counts: Sequence[StateCount], paused: Collection[KindNa
     waiting = [count for count in counts if count.kind in paused and count.state not in GAP_STATES]
     if not waiting:
         return ok("paused kinds", "nothing waits for a paused kind")
-    return warn(
-        "paused kinds", f"these wait: {_listed(waiting)}", "`mistnet jobs resume KIND` lets them go on"
-    )
+    return warn("paused kinds", f"these wait: {_listed(waiting)}", "`mistnet jobs resume KIND` lets them go on")
 
 
 def parked(counts: Sequence[StateCount]) -> Finding:

@@ -45,9 +45,7 @@ class Operations:
         self._database = database
         self._dialect = database.dialect
 
-    async def retry(
-        self, ids: Collection[JobId], *, now: datetime, gaps_only: bool = False
-    ) -> Sequence[Change]:
+    async def retry(self, ids: Collection[JobId], *, now: datetime, gaps_only: bool = False) -> Sequence[Change]:
         """Makes jobs due now that wait, or that ended without their result; the latter start anew."""
 
         async def change(connection: AsyncConnection) -> Sequence[Change]:

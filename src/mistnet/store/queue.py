@@ -81,7 +81,7 @@ class JobQueue:
             if lost_by:
                 taken = {**binds, "ids": list(lost_by)}
                 rows = await connection.execute(statement("claim_expired", self._dialect), taken)
-                return [Lease(*row, lost_by=lost_by[row[0]]) for row in rows]
+                return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
             urgent = await connection.execute(statement("urgent", self._dialect), {**binds, "targets": listed})
             head = urgent.first()
             if head is None:
@@ -128,9 +128,7 @@ class JobQueue:
         await self._note_errors(connection, [s for s in settlements if s.error and s.lease.claim in won], now)
         return won
 
-    async def _note_errors(
-        self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
-    ) -> None:
+    async def _note_errors(self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime) -> None:
         if not settlements:
             return
         notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements]
@@ -182,7 +180,7 @@ class JobQueue:
 
 
 def _claims(rows: CursorResult[Any]) -> set[Claim]:
-    return {(job_id, fence) for job_id, fence in rows}
+    return {(row.id, row.fence) for row in rows}
 
 
 def _held(leases: Sequence[Lease]) -> dict[str, Any]:

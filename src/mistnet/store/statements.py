@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Integer, SmallInteger, Text, TextClause, bindparam, text
 from sqlalchemy.sql.elements import BindParameter
@@ -16,7 +17,7 @@ from mistnet.store import types
 _BIND = re.compile(r"(?<![:\w]):([a-z_]+)")
 _COMMENT = re.compile(r"--[^\n]*")
 
-_BINDS: dict[str, TypeEngine[object]] = {
+_BINDS: dict[str, TypeEngine[Any]] = {
     "ids": types.IDS,
     "fences": types.IDS,
     "kinds": types.TEXTS,
@@ -54,8 +55,8 @@ _BINDS: dict[str, TypeEngine[object]] = {
     "take": Integer(),
     "cap": Integer(),
 }
-_LISTS = {"known", "wanted_states", "wanted_kinds"}
-_RESULTS: dict[str, TypeEngine[object]] = {
+_LISTS = {"known", "known_lanes"}
+_RESULTS: dict[str, TypeEngine[Any]] = {
     name: types.UtcTime()
     for name in (
         "run_at",
@@ -91,7 +92,7 @@ def _read(name: str, dialect: str) -> str:
     return (own if own.is_file() else folder / "common" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _bind(name: str) -> BindParameter[object]:
+def _bind(name: str) -> BindParameter[Any]:
     if name in _LISTS:
         return bindparam(name, type_=Text(), expanding=True)
     return bindparam(name, type_=_BINDS.get(name, Text()))

@@ -63,9 +63,7 @@ jobs = Table(
     Column("alone", Boolean, nullable=False, server_default=false()),
     Column("wait_reason", Text),
     Column("last_error", Text),
-    CheckConstraint(
-        "state IN ('pending', 'queued', 'running', 'retryable', 'failed', 'dead')", name="state_is_known"
-    ),
+    CheckConstraint("state IN ('pending', 'queued', 'running', 'retryable', 'failed', 'dead')", name="state_is_known"),
     CheckConstraint(
         "(state = 'running') = (worker IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)",
         name="only_running_jobs_are_leased",

@@ -31,7 +31,7 @@ class UtcTime(TypeDecorator[datetime]):
             return value
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 (SQLAlchemy's signature)
         return None if value is None else datetime.fromisoformat(value).replace(tzinfo=UTC)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:

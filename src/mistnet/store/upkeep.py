@@ -37,11 +37,9 @@ class StoreUpkeep:
             lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
             taken = {"now": now, "ids": list(lost_by)}
             rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
-            return [
-                LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows
-            ]
+            return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
 
-    async def unpark(self, caps: Mapping[KindName, int], *, now: datetime) -> int:
+    async def unpark(self, caps: Mapping[KindName, int]) -> int:
         """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
         let_in = 0
         for kind, cap in caps.items():
@@ -54,10 +52,10 @@ class StoreUpkeep:
                     let_in += len(rows.all())
         return let_in
 
-    async def work_left(self, kinds: Collection[KindName], *, now: datetime) -> bool:
-        """Whether workers of these kinds still have something to do, now or after a wait."""
+    async def work_left(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> bool:
+        """Whether workers of these kinds and lanes still have something to do, now or after a wait."""
         async with self._database.read() as connection:
-            binds = {"known": sorted(kinds), "now": now}
+            binds = {"known": sorted(kinds), "known_lanes": sorted(lanes), "now": now}
             return bool((await connection.execute(statement("work_left", self._dialect), binds)).scalar_one())
 
     async def prune(self, *, before: datetime, limit: int) -> int:
@@ -98,5 +96,3 @@ class StoreUpkeep:
     async def sign_out(self, worker: WorkerName) -> None:
         async with self._database.statement() as connection:
             await connection.execute(delete(tables.workers).where(tables.workers.c.name == worker))
-
-

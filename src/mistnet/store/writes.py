@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.errors import WriteRefused
+from mistnet.domain.errors import MistnetError, WriteRefused
 from mistnet.domain.jobs import Write
 
 W = TypeVar("W", bound=Write)
@@ -36,4 +37,14 @@ class Writers:
         for writer in self._writers:
             values = [value for value in writes if type(value) is writer.of]
             if values:
-                await writer.write(connection, values, now)
+                await _guarded(writer, connection, values, now)
+
+
+async def _guarded(writer: Writer[Write], connection: AsyncConnection, values: Sequence[Write], now: datetime) -> None:
+    """A writer that stumbles over a value is one job's failed attempt, not the end of a worker."""
+    try:
+        await writer.write(connection, values, now)
+    except (MistnetError, SQLAlchemyError, OSError):
+        raise
+    except Exception as error:
+        raise WriteRefused(f"the writer of {writer.of.__name__} failed: {type(error).__name__}: {error}") from error

@@ -74,12 +74,8 @@ def _jobs() -> None:
             "(state = 'running') = (worker IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)",
             name=op.f("jobs_only_running_jobs_are_leased"),
         ),
-        sa.CheckConstraint(
-            "attempts >= 0 AND attempts <= max_attempts", name=op.f("jobs_attempts_within_limit")
-        ),
-        sa.CheckConstraint(
-            "NOT parked OR state = 'pending'", name=op.f("jobs_only_pending_jobs_are_parked")
-        ),
+        sa.CheckConstraint("attempts >= 0 AND attempts <= max_attempts", name=op.f("jobs_attempts_within_limit")),
+        sa.CheckConstraint("NOT parked OR state = 'pending'", name=op.f("jobs_only_pending_jobs_are_parked")),
         sa.CheckConstraint("class BETWEEN 1 AND 9", name=op.f("jobs_class_is_known")),
         sqlite_autoincrement=True,
         postgresql_with={
