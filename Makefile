@@ -12,7 +12,7 @@ help: ## list the targets
 setup: ## make the Python environment, or find it up to date
 	@$(PYTHON3) scripts/setup.py
 
-demo: setup ## run the whole of it against a simulated source
+demo: setup ## watch jobs flow through a small queue
 	@$(BIN)/mistnet demo $(ARGS)
 
 test: check ## everything a release needs (ARGS=... goes to pytest)
@@ -29,9 +29,9 @@ format: setup ## let ruff write what it can
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: setup ## measure (ARGS=... goes to bench/run.py)
+bench: setup ## measure (ARGS=... goes to bench.run)
 	@$(PYTHON3) scripts/setup.py --env .venv-bench --lock bench/requirements.lock
-	.venv-bench/bin/python bench/run.py $(ARGS)
+	.venv-bench/bin/python -m bench.run $(ARGS)
 
 lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }

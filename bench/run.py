@@ -14,7 +14,7 @@ from time import monotonic
 
 from rich.console import Console
 
-from bench import report
+from bench import goals, report
 from bench.plan import TOPICS, Measurement, plan
 from bench.queue.common import Figure, connected, create_database, drop_database
 from tests.services.postgres import PostgresCluster
@@ -34,7 +34,7 @@ def main() -> None:
         figures, failed = measure(cluster, plan(topics, quick=arguments.quick) * arguments.repeat, console)
         machine = asyncio.run(describe(cluster.dsn("postgres")))
     measured = report.rows(figures)
-    console.print(*report.tables(measured), sep="\n")
+    console.print(*report.tables(measured), goals.table(measured), sep="\n")
     report.write(measured, machine, RESULTS)
     if failed or not all(row.complete for row in measured):
         sys.exit(1)

@@ -6,9 +6,11 @@ import importlib
 import os
 import secrets as random_names
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -153,6 +155,8 @@ def load_plugin(name: str) -> Plugin:
     module_name, _, function_name = name.partition(":")
     if not function_name:
         raise BadPlugin(name, "write it as module:function")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a module beside one's own mistnet.toml needs no installing
     try:
         make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:

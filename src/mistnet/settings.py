@@ -19,7 +19,8 @@ PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
 """Environment variables that only the tests and benchmarks read."""
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+TEN_YEARS = 315_360_000
+Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -47,13 +48,13 @@ class Settings(BaseSettings):
     )
     worker_id: str | None = Field(
         None,
-        validation_alias=AliasChoices("worker_id", "MISTNET_WORKER_ID", "WORKER_ID"),
+        validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),
         description="This worker's name; by default made of host, process id and a random part.",
     )
     concurrency: Count = Field(20, description="How many handlers a worker runs at once.")
     lease_seconds: Seconds = Field(
         300.0,
-        validation_alias=AliasChoices("lease_seconds", "MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
+        validation_alias=AliasChoices("MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
         description="How long a worker holds a job without a heartbeat.",
     )
     heartbeat_seconds: Seconds = Field(20.0, description="How often a worker lengthens its leases.")
@@ -62,13 +63,15 @@ class Settings(BaseSettings):
     backoff_base_seconds: Seconds = Field(60.0, description="The first wait after a failure; it doubles each time.")
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Tries before a job is dead.")
     job_timeout_seconds: Seconds = Field(600.0, description="How long a handler may take, if its kind does not say.")
-    grace_seconds: Annotated[float, Field(ge=0)] = Field(
+    grace_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
         30.0, description="How long running jobs may go on after SIGTERM before their leases are handed back."
     )
     aging_minutes: Seconds | None = Field(
         None, description="A job due for longer than this goes before all classes. Unset: classes are strict."
     )
-    history_days: Seconds = Field(30.0, description="How long finished jobs are remembered.")
+    history_days: Annotated[float, Field(gt=0, le=36_500)] = Field(
+        30.0, description="How long finished jobs are remembered."
+    )
     lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
     kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
     plugins: list[str] = Field([], description="Your own job kinds: a list of module:function.")
@@ -127,7 +130,8 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
 
 def _explained(error: ValidationError) -> SettingsError:
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    top, *rest = (str(part) for part in first["loc"])
+    place = ".".join([_field(top), *rest])
     if first["type"] == "extra_forbidden":
         known = KindSettings.model_fields if place.startswith("kinds.") else Settings.model_fields
         problem = f"there is no such setting.{did_you_mean(str(first['loc'][-1]), known)}"
@@ -142,11 +146,24 @@ def _not_json(error: UnreadableSetting) -> SettingsError:
     return SettingsError(name, _where(name), 'write it as JSON, for example ["one", "two"] or {"name": 1}')
 
 
+def _field(name: str) -> str:
+    """A setting's own name, by whichever of its names an error calls it."""
+    return next((field for field in Settings.model_fields if name in _variables(field)), name)
+
+
+def _variables(field: str) -> list[str]:
+    """The names a setting has in the environment, the one that counts first."""
+    alias = Settings.model_fields[field].validation_alias if field in Settings.model_fields else None
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [f"{PREFIX}{field.upper()}"]
+
+
 def _where(place: str) -> str:
     top = place.split(".", maxsplit=1)[0]
-    variable = top if top.isupper() else f"{PREFIX}{top.upper()}"
-    if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
-        return f"environment ({variable})"
+    for variable in _variables(top):
+        if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
+            return f"environment ({variable})"
     try:
         in_file = top in tomllib.loads(_file().read_text())
     except (OSError, tomllib.TOMLDecodeError):

@@ -101,7 +101,9 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
             unpark = await plan(connection, "unpark", {"kind": "step", "limit": 10})
         assert "jobs_parked" in unpark, unpark
         for name in ({"finish", "extend"} & plans.keys()) | {"still_held"}:
-            assert "jobs_pkey" in plans[name] or "INTEGER PRIMARY KEY" in plans[name], f"{name} does not go by id:\n{plans[name]}"
+            assert "jobs_pkey" in plans[name] or "INTEGER PRIMARY KEY" in plans[name], (
+                f"{name} does not go by id:\n{plans[name]}"
+            )
         for name, explained in plans.items():
             assert not list(scans(explained)), f"{name} reads the whole table:\n{explained}"
 
@@ -119,7 +121,7 @@ async def test_settling_goes_by_id_even_if_the_statistics_know_of_no_running_job
                 ("extend", {**held, "until": shop.now}),
                 ("still_held", held),
                 ("release", held),
-                ("put_back", {**held, **dict.fromkeys(PUT_BACK, [])}),
+                ("put_back", {**held, **{name: [] for name in PUT_BACK}}),
             ):
                 explained = await plan(connection, name, binds)
                 assert "jobs_pkey" in explained, explained

@@ -146,3 +146,16 @@ async def test_an_old_and_a_new_claim_on_one_job_in_one_group_count_once(url: st
         ]
         assert set(await shop.queue.settle(settlements, now=shop.now)) == {held.claim}
         assert await shop.one("SELECT note FROM effects") == "new"
+
+
+async def test_a_writer_that_breaks_is_one_jobs_failed_attempt(url: str) -> None:
+    async def handler(job: Job[Number]) -> Outcome:
+        return Done([Effect(job_id=10**30 if job.args.n == 3 else job.args.n)])
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await shop.queue.enqueue([new(key=str(n), n=n) for n in range(8)], now=shop.database.clock.now())
+        worker = shop.worker(until_idle=False)
+        await run_until(worker, lambda: worker.settled_count >= 8)
+        assert await shop.effects() == [0, 1, 2, 4, 5, 6, 7]
+        row = await shop.one("SELECT state, attempts, last_error FROM jobs")
+        assert (row.state, row.attempts) == ("retryable", 1)

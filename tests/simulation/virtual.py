@@ -7,7 +7,7 @@ import selectors
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -41,26 +41,38 @@ class _Selector(selectors.SelectSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._blocked = 0
 
     def select(self, timeout: float | None = None) -> Any:
         events = super().select(0)
+        if events:
+            self._blocked = 0
         if events or (timeout is not None and timeout <= 0):
             return events
-        if self._loop.in_flight:
+        if self._loop.in_flight > self._blocked:
             events = super().select(BLOCKED_SECONDS if timeout is not None else 10)
             if events:
+                self._blocked = 0
                 return events
+            self._blocked = self._loop.in_flight
         if timeout is None:
-            if self._loop.in_flight:
+            events = super().select(10 if self._loop.in_flight else 0.001)
+            if self._loop.in_flight and not events:
                 raise RuntimeError("a database server does not answer, and nobody here waits for anything")
-            return super().select(0.001)
+            return events
         self._loop.virtual_now += timeout
         return []
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+    """Runs in a thread of its own: greenlets that die unfinished spoil the recursion count of theirs."""
+
+    def run() -> T:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(main)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()
 
 
 class _Inline:

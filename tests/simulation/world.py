@@ -29,9 +29,9 @@ from tests.simulation.virtual import VirtualLoop, counted_asyncpg, inline_sqlite
 from tests.support import START, Effect, Number, new, write_effects
 
 POLICY = Policy(
-    lease=timedelta(seconds=60),
-    heartbeat=timedelta(seconds=15),
-    reclaim=timedelta(seconds=30),
+    lease=timedelta(seconds=30),
+    heartbeat=timedelta(seconds=10),
+    reclaim=timedelta(seconds=45),
     idle_poll=timedelta(seconds=30),
     backoff_base=timedelta(seconds=5),
     job_timeout=timedelta(hours=2),
@@ -58,10 +58,10 @@ class Chaos:
     """What may go wrong, how often, and for how long."""
 
     seed: int
-    crash: float = 0.012
-    freeze: float = 0.008
-    crashes_left: int = 14
-    freezes_left: int = 6
+    crash: float = 0.01
+    freeze: float = 0.02
+    crashes_left: int = 10
+    freezes_left: int = 12
     calm: bool = False
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Machine:
             case "crash":
                 self.crash(what)
             case "freeze":
-                self.frozen_until = loop.time() + self.chaos.random.uniform(20, 150)
+                self.frozen_until = loop.time() + self.chaos.random.uniform(20, 80)
                 self.trace.append(f"{loop.time():.3f} {self.name} freezes at {what}")
             case _:
                 self.trace.append(f"{loop.time():.3f} {self.name} {what}")
@@ -203,6 +203,7 @@ class Fleet:
             self.chaos.calm = True
             for machine in self.machines:
                 machine.dead = True
+                machine.fly(0)
             for slot in slots:
                 slot.cancel()
             await asyncio.gather(*slots, return_exceptions=True)
@@ -282,13 +283,13 @@ def kinds_of(machine: Machine | None) -> Kinds:
 
     async def slow(job: Job[Number]) -> Outcome:
         for _ in range(3):
-            await asyncio.sleep(50)
+            await asyncio.sleep(25)
             await breathe()
         return Done([Effect(job_id=job.id, note=f"slow {job.key}")])
 
     async def sleepy(job: Job[Number]) -> Outcome:
         await breathe()
-        opens = START + timedelta(seconds=150)
+        opens = START + timedelta(seconds=90)
         if VirtualClock().now() < opens:
             return Snooze(opens, "not open yet")
         return Done([Effect(job_id=job.id, note=f"sleepy {job.key}")])

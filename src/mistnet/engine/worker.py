@@ -62,6 +62,7 @@ class Worker:
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended)
         self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
+        tools.metrics.running.set_function(lambda: len(self._leases))
         self._settler = Settler(
             queue=tools.queue,
             clock=tools.clock,
@@ -168,7 +169,6 @@ class Worker:
             task = asyncio.create_task(self._execute(kind, batch), name=f"job {batch[0].id}")
             self._running[task] = batch
             task.add_done_callback(self._stopped)
-        self._tools.metrics.running.set(len(self._leases))
 
     async def _execute(self, kind: Kind, batch: Sequence[Lease]) -> None:
         begun = time.perf_counter()

@@ -50,7 +50,7 @@ class Database:
 
     def __init__(self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None) -> None:
         parsed = parse_url(url)
-        self.shown_url = parsed.render_as_string(hide_password=True).replace("+aiosqlite", "").replace("+asyncpg", "")
+        self.shown_url = make_url(url).render_as_string(hide_password=True)
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
         self.engine = _engine(parsed, _STEADY_PLANS, connect_args or {})

@@ -26,6 +26,8 @@ class JobWriter:
 
     async def write(self, connection: AsyncConnection, new_jobs: Sequence[NewJob], now: datetime) -> Enqueued:
         """Adds what is not alive already. Commit or roll back as you like: the jobs share your transaction."""
+        if not new_jobs:
+            return Enqueued()
         wanted = _distinct(new_jobs)
         parked = await self._parked(connection, wanted)
         rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]

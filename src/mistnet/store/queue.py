@@ -31,8 +31,6 @@ class JobQueue:
         self._dialect = database.dialect
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime) -> Enqueued:
-        if not jobs:
-            return Enqueued()
         async with self._database.write() as connection:
             return await self._job_writer.write(connection, jobs, now)
 

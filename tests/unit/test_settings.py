@@ -1,0 +1,99 @@
+"""Settings: where they come from, and what happens to a slip of the pen."""
+
+from pathlib import Path
+
+import pytest
+
+from mistnet.domain.errors import SettingsError
+from mistnet.settings import load_settings
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    settings = load_settings()
+    assert (settings.lease_seconds, settings.heartbeat_seconds, settings.reclaim_seconds) == (300, 20, 60)
+    assert (settings.idle_poll_seconds, settings.max_attempts, settings.backoff_base_seconds) == (60, 5, 60)
+    assert settings.database_url.get_secret_value() == "sqlite:///mistnet.db"
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_folder / "mistnet.toml").write_text("max_attempts = 7\nlease_seconds = 50\nconcurrency = 3\n")
+    monkeypatch.setenv("MISTNET_LEASE_SECONDS", "70")
+    settings = load_settings(concurrency=9)
+    assert (settings.max_attempts, settings.lease_seconds, settings.concurrency) == (7, 70, 9)
+
+
+def test_the_older_names_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_ID", "worker-1")
+    monkeypatch.setenv("JOB_LOCK_TIMEOUT_SECONDS", "120")
+    settings = load_settings()
+    assert (settings.worker_id, settings.lease_seconds) == ("worker-1", 120)
+
+
+def test_kinds_are_set_by_name(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_folder / "mistnet.toml").write_text("[kinds.walk]\nbatch = 5\n")
+    monkeypatch.setenv("MISTNET_KINDS__SWEEP__MAX_ATTEMPTS", "2")
+    settings = load_settings()
+    assert settings.kinds["walk"].batch == 5
+    assert settings.kinds["sweep"].max_attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("leese_seconds = 5", r"mistnet\.toml: leese_seconds: there is no such setting\. Did you mean 'lease_seconds'"),
+        ("[kinds.walk]\nbatsh = 5", r"kinds\.walk\.batsh: there is no such setting\. Did you mean 'batch'"),
+        ("lease_seconds = 'soon'", r"mistnet\.toml: lease_seconds: input should be a valid number"),
+        ("lease_seconds = 0", r"greater than 0"),
+        ("lease_seconds = ", r"not valid TOML"),
+        ("heartbeat_seconds = 300", r"heartbeat_seconds: must be shorter than lease_seconds"),
+    ],
+)
+def test_a_slip_in_the_file_is_named_with_its_place(own_folder: Path, file: str, told: str) -> None:
+    (own_folder / "mistnet.toml").write_text(file)
+    with pytest.raises(SettingsError, match=told):
+        load_settings()
+
+
+def test_a_slip_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTNET_LEASE_SECOND", "5")
+    with pytest.raises(SettingsError, match=r"MISTNET_LEASE_SECOND.*Did you mean 'MISTNET_LEASE_SECONDS'"):
+        load_settings()
+
+
+def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTNET_CONFIG", "elsewhere.toml")
+    with pytest.raises(SettingsError, match=r"there is no file elsewhere\.toml"):
+        load_settings()
+
+
+def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTNET_DATABASE_URL", "postgresql://me:sesame12@host/db")
+    assert "sesame12" not in repr(load_settings())
+
+
+def test_our_own_name_beats_the_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOB_LOCK_TIMEOUT_SECONDS", "120")
+    monkeypatch.setenv("MISTNET_LEASE_SECONDS", "90")
+    monkeypatch.setenv("LEASE_SECONDS", "50")
+    assert load_settings().lease_seconds == 90
+
+
+def test_a_bad_value_under_an_older_name_names_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOB_LOCK_TIMEOUT_SECONDS", "soon")
+    with pytest.raises(SettingsError, match=r"environment.*JOB_LOCK_TIMEOUT_SECONDS"):
+        load_settings()
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300"])
+def test_a_time_beyond_all_measure_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MISTNET_GRACE_SECONDS", "MISTNET_HISTORY_DAYS", "MISTNET_IDLE_POLL_SECONDS"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(SettingsError, match=name):
+                load_settings()
