@@ -34,6 +34,7 @@ POLICY = Policy(
     reclaim=timedelta(seconds=45),
     idle_poll=timedelta(seconds=30),
     backoff_base=timedelta(seconds=5),
+    backoff_cap=timedelta(minutes=5),
     job_timeout=timedelta(hours=2),
     grace=timedelta(seconds=20),
     settle_group=7,
@@ -186,14 +187,14 @@ class Fleet:
     trace: list[str] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
 
-    async def run(self, *, until: Callable[[], Any], deadline: float = 14 * 86400) -> None:
+    async def run(self, *, until: Callable[[], Any], deadline: float = 2 * 3600) -> None:
         loop = asyncio.get_running_loop()
         slots = [asyncio.create_task(self._keep_alive(slot)) for slot in range(self.size)]
         try:
             while not await until():
                 if loop.time() > deadline:
                     raise AssertionError(f"not done after {deadline:g} virtual seconds")
-                if loop.time() > 3600 or not (self.chaos.crashes_left or self.chaos.freezes_left):
+                if loop.time() > 1200 or not (self.chaos.crashes_left or self.chaos.freezes_left):
                     self.chaos.calm = True
                 for slot in slots:
                     if slot.done():
