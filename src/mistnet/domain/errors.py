@@ -18,9 +18,14 @@ MistnetError
 │   └── WriteRefused
 └── WorkError                  raised by handlers; the executor turns each into an outcome
     ├── Temporary              -> Retry
-    │   └── TookTooLong
+    │   ├── TookTooLong
+    │   ├── SourceDown
+    │   └── BrokenAnswer
     ├── Permanent              -> Fail
+    │   └── BadRequest
     └── NotNow                 -> Snooze
+        ├── RateLimited
+        └── SourceRefused
 """
 
 from __future__ import annotations
@@ -186,9 +191,49 @@ class Permanent(WorkError):
     """Something no retry will mend."""
 
 
+class SourceDown(Temporary):
+    """A source does not answer, or says that it is the one at fault."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source} is down: {problem}")
+        self.source, self.problem = source, problem
+
+
+class BrokenAnswer(Temporary):
+    """A source answered with something that cannot be read, or that cannot be true."""
+
+    def __init__(self, source: str, endpoint: str, problem: str) -> None:
+        super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
+        self.source, self.endpoint, self.problem = source, endpoint, problem
+
+
+class BadRequest(Permanent):
+    """A source says that the question itself is wrong; asking again would not help."""
+
+    def __init__(self, source: str, endpoint: str, status: int, problem: str) -> None:
+        super().__init__(f"{source} refuses the question {endpoint} ({status}): {problem}")
+        self.source, self.endpoint, self.status, self.problem = source, endpoint, status, problem
+
+
 class NotNow(WorkError):
     """The work has to wait until a known time, through no fault of its own."""
 
     def __init__(self, until: datetime, reason: str) -> None:
         super().__init__(f"wait until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}")
         self.until, self.reason = until, reason
+
+
+class RateLimited(NotNow):
+    """429: the source asks us to wait."""
+
+    def __init__(self, source: str, until: datetime) -> None:
+        super().__init__(until, f"{source} asks us to wait")
+        self.source = source
+
+
+class SourceRefused(NotNow):
+    """The source does not serve this key: it is wrong, or its credits are spent. Somebody has to act."""
+
+    def __init__(self, source: str, until: datetime, problem: str) -> None:
+        super().__init__(until, f"{source} is paused: {problem}")
+        self.source, self.problem = source, problem

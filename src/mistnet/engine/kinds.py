@@ -61,17 +61,20 @@ def single(
 ) -> Kind:
     """A kind whose handler gets one job at a time."""
 
-    async def handle(jobs: Sequence[Job[Any]]) -> Sequence[Outcome]:
+    async def handle(jobs: Sequence[Job[A]]) -> Sequence[Outcome]:
         return [await handler(job) for job in jobs]
 
-    rules = KindRules(
-        name=KindName(name),
+    return batched(
+        name,
+        handle,
+        args,
+        batch=1,
         job_class=job_class,
-        lanes=tuple(map(Lane, lanes)),
+        lanes=lanes,
+        timeout=timeout,
         running_cap=running_cap,
         live_cap=live_cap,
     )
-    return Kind(rules=rules, args=args, handle=handle, timeout=timeout)
 
 
 def batched(

@@ -1,0 +1,130 @@
+"""Users and posts as upstream told us of them, whatever the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+import msgspec
+
+from mistnet.domain.jobs import Write
+
+UserId = NewType("UserId", int)
+PostId = NewType("PostId", int)
+
+
+class Platform(StrEnum):
+    X = "x"
+    THREADS = "threads"
+
+
+class Detail(StrEnum):
+    """How much of a user a payload shows. A poorer one never overwrites what a richer one told."""
+
+    AUTHOR = "author"
+    LISTED = "listed"
+    PROFILE = "profile"
+
+
+class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A picture or film attached to a post."""
+
+    kind: str
+    url: str | None = None
+    key: str | None = None
+    width: int | None = None
+    height: int | None = None
+    alt_text: str | None = None
+    duration_ms: int | None = None
+    variants: Sequence[str] = ()
+
+
+class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A link as a post shows it, and where upstream says it leads."""
+
+    url: str
+    expanded_url: str | None = None
+
+
+class User(Write, frozen=True, kw_only=True):
+    """A profile. None means that this payload did not say, not that there is nothing."""
+
+    platform: Platform
+    id: UserId
+    detail: Detail
+    handle: str | None = None
+    name: str | None = None
+    bio: str | None = None
+    location: str | None = None
+    website: str | None = None
+    avatar_url: str | None = None
+    banner_url: str | None = None
+    verified: bool | None = None
+    verified_kind: str | None = None
+    protected: bool | None = None
+    automated: bool | None = None
+    followers_count: int | None = None
+    following_count: int | None = None
+    posts_count: int | None = None
+    media_count: int | None = None
+    likes_count: int | None = None
+    created_at: datetime | None = None
+    unavailable_reason: str | None = None
+    raw: bytes
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts that change while a post lives."""
+
+    likes: int | None = None
+    replies: int | None = None
+    reposts: int | None = None
+    quotes: int | None = None
+    bookmarks: int | None = None
+    views: int | None = None
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """The post another one quotes or repeats, as far as it was shown along with it."""
+
+    id: PostId
+    text: str | None = None
+    author_handle: str | None = None
+    media: Sequence[Media] = ()
+
+
+class Post(Write, frozen=True, kw_only=True):
+    """A post. Whom it answers, quotes or repeats are plain ids: those posts may be gone."""
+
+    platform: Platform
+    id: PostId
+    author_id: UserId
+    text: str
+    created_at: datetime
+    lang: str | None = None
+    url: str | None = None
+    conversation_id: PostId | None = None
+    in_reply_to_id: PostId | None = None
+    in_reply_to_user_id: UserId | None = None
+    quoted: Reference | None = None
+    reposted: Reference | None = None
+    media: Sequence[Media] = ()
+    links: Sequence[LinkMention] = ()
+    metrics: Metrics = Metrics()
+    raw: bytes
+
+    @property
+    def text_clean(self) -> str:
+        """The text on one line, each run of white space a single blank."""
+        return " ".join(self.text.split())
+
+
+class Unreadable(Write, frozen=True, kw_only=True):
+    """A payload that could not be understood: kept whole, with the reason, to be tried again."""
+
+    platform: Platform
+    endpoint: str
+    problem: str
+    payload: bytes

@@ -1,0 +1,38 @@
+"""The port to the network: a request goes out, an answer comes back. Simulations put a world behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, ready to be sent. Secrets travel in the headers and are never shown."""
+
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        shown = "&".join(f"{name}={value}" for name, value in self.query.items())
+        return f"GET {self.path}?{shown}"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Unanswered(Exception):
+    """The connection failed, or the answer did not come in time or not whole."""
+
+
+class Transport(Protocol):
+    """Sends a request. Raises Unanswered and nothing else."""
+
+    async def send(self, request: Request) -> Answer: ...

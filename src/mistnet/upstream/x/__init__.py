@@ -1,0 +1,1 @@
+"""TwitterAPI.io: HTTP in, domain values out."""
