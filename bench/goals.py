@@ -34,7 +34,14 @@ def peers(name: str) -> Callable[[Row], bool]:
 
 
 BATCH = row(ONE_PROCESS, OURS, "batch 100")
+SINGLE = row(ONE_PROCESS, OURS, "single jobs")
 GOALS = (
+    Goal(
+        name="single jobs / pgqueuer's best worker",
+        wanted=1.0,
+        ours=SINGLE,
+        other=row(ONE_PROCESS, "pgqueuer", "manager"),
+    ),
     Goal(
         name="batch 100 / pgqueuer's best worker", wanted=1.5, ours=BATCH, other=row(ONE_PROCESS, "pgqueuer", "manager")
     ),

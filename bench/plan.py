@@ -62,6 +62,8 @@ def _throughput(processes: int) -> list[Measurement]:
         drained("pgqueuer_side", 40_000, 100),
         drained("bare_side", 100_000, 100),
         drained("mistnet_side", 50_000, 100),
+        drained("mistnet_side", 30_000, 10, "single jobs"),
+        drained("mistnet_side", 50_000, 100, "single jobs"),
         drained("pgqueuer_side", 40_000, 500),
         drained("pgqueuer_side", 40_000, 100, "queries"),
     ]
