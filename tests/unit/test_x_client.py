@@ -126,13 +126,13 @@ async def test_lists_of_people_and_ids_are_read() -> None:
     body = {"status": "success", "followers": [AUTHOR], "followings": [AUTHOR], "users": [AUTHOR], "ids": ["5", "6"]}
     asking = client(Canned(200, body))
     assert list((await asking.users([UserId(11)])).users) == [11]
-    assert (await asking.followers(UserId(1))).own == [11]
-    assert (await asking.followings(UserId(1))).own == [11]
+    assert (await asking.followers("ann")).own == [11]
+    assert (await asking.followings("ann")).own == [11]
     assert (await asking.follower_ids(UserId(1))).ids == [5, 6]
 
 
 async def test_a_list_that_is_missing_is_a_failure_not_an_empty_graph() -> None:
     asking = client(Canned(200, {"status": "success", "code": 0}))
-    for question in (asking.followers(UserId(1)), asking.follower_ids(UserId(1)), asking.users([UserId(1)])):
+    for question in (asking.followers("ann"), asking.follower_ids(UserId(1)), asking.users([UserId(1)])):
         with pytest.raises(BrokenAnswer, match="no '"):
             await question

@@ -109,12 +109,12 @@ class XClient:
         listed = found.tweets if found.tweets is not None else found.replies
         return _page(found, _required(listed, "tweets", "tweet/replies"), "tweet/replies")
 
-    async def followers(self, user_id: UserId, *, size: int = 200, cursor: str | None = None) -> UserPage:
-        found = await self._list("/twitter/user/followers", user_id, size, cursor)
+    async def followers(self, handle: str, *, size: int = 200, cursor: str | None = None) -> UserPage:
+        found = await self._list("/twitter/user/followers", handle, size, cursor)
         return _user_page(found, _required(found.followers, "followers", "user/followers"), "user/followers")
 
-    async def followings(self, user_id: UserId, *, size: int = 200, cursor: str | None = None) -> UserPage:
-        found = await self._list("/twitter/user/followings", user_id, size, cursor)
+    async def followings(self, handle: str, *, size: int = 200, cursor: str | None = None) -> UserPage:
+        found = await self._list("/twitter/user/followings", handle, size, cursor)
         return _user_page(found, _required(found.followings, "followings", "user/followings"), "user/followings")
 
     async def follower_ids(self, user_id: UserId, *, size: int = 5000, cursor: str | None = None) -> IdPage:
@@ -133,8 +133,9 @@ class XClient:
             raise BrokenAnswer(SOURCE, "my/info", "no recharge_credits")
         return found.recharge_credits + (found.total_bonus_credits or 0)
 
-    async def _list(self, path: str, user_id: UserId, size: int, cursor: str | None) -> Envelope:
-        answer = await self._ask(path, userId=str(user_id), pageSize=str(size), cursor=cursor)
+    async def _list(self, path: str, handle: str, size: int, cursor: str | None) -> Envelope:
+        """These lists are asked for by handle; an id is not known to be accepted."""
+        answer = await self._ask(path, userName=handle, pageSize=str(size), cursor=cursor)
         endpoint = path.removeprefix("/twitter/")
         return _succeeded(_read(answer, endpoint), endpoint)
 

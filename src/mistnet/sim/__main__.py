@@ -1,0 +1,51 @@
+"""Serve a simulated world: python -m mistnet.sim --seed 7 --size small --port 8765 --faults all."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from mistnet.sim.clock import SimClock
+from mistnet.sim.faults import PRESETS, Faults
+from mistnet.sim.ledger import Key, Tier
+from mistnet.sim.people import SIZES
+from mistnet.sim.server import asgi, serve
+from mistnet.sim.service import XService
+from mistnet.sim.world import World
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    asked = _parser().parse_args(arguments)
+    clock = SimClock(speed=asked.speed)
+    key = Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits)
+    faults = Faults(asked.seed, PRESETS[asked.faults], latency_seconds=(asked.latency[0], asked.latency[1]))
+    service = XService(World(asked.seed, asked.size), clock.now, keys=[key], faults=faults)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(asgi(service, clock), host=asked.host, port=asked.port, ready=_say_where))
+
+
+def _say_where(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m mistnet.sim", description="Serve a simulated world on this machine."
+    )
+    parser.add_argument("--seed", type=int, default=7, help="the world and its faults follow from it")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
+    parser.add_argument("--port", type=int, default=8765, help="0 takes a free one; the address is printed")
+    parser.add_argument("--faults", choices=PRESETS, default="none")
+    parser.add_argument("--latency", type=float, nargs=2, default=(0.0, 0.0), metavar=("LOW", "HIGH"), help="seconds")
+    parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per real second")
+    parser.add_argument("--key", default="sim-key", help="the API key that is accepted")
+    parser.add_argument("--credits", type=int, default=100_000_000)
+    parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

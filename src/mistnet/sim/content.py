@@ -1,0 +1,161 @@
+"""What a post says: its text and everything in it that has a place, such as links, mentions and media."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from mistnet.sim.drafts import Kind
+from mistnet.sim.language import (
+    HASHTAGS,
+    HOSTILE_TEXTS,
+    OTHER_LINKS,
+    SHOP_LINKS,
+    UNSPACED,
+    sentence,
+    short_link,
+    shown_link,
+)
+from mistnet.sim.media import media_of
+from mistnet.sim.numbers import Draw, chance, mix, time_of
+from mistnet.sim.people import Person
+from mistnet.sim.stories import Planted
+from mistnet.sim.users import Users
+from mistnet.sim.world import Post, World
+
+SHORT_FORM = 270  # what the display range covers of a long post
+
+
+@dataclass(slots=True)
+class Content:
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    language: str = "en"
+    hashtags: list[dict[str, Any]] = field(default_factory=list)
+    urls: list[dict[str, Any]] = field(default_factory=list)
+    mentions: list[dict[str, Any]] = field(default_factory=list)
+    media: list[dict[str, Any]] = field(default_factory=list)
+    shown_from: int = 0
+    shown_to: int = 0
+    greeted: Person | None = None
+    greeted_as: str = ""
+    card_url: str | None = None
+    article: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def say(self, text: str) -> None:
+        self.parts.append(text)
+        self.length += len(text)
+
+    def mention(self, user_id: int, handle: str, name: str) -> None:
+        start = self.length
+        self.say(f"@{handle}")
+        self.mentions.append(
+            {"id_str": str(user_id), "indices": [start, self.length], "name": name, "screen_name": handle}
+        )
+
+    def hashtag(self, tag: str) -> None:
+        start = self.length
+        self.say(f"#{tag}")
+        self.hashtags.append({"indices": [start, self.length], "text": tag})
+
+    def link(self, short: str, expanded: str) -> None:
+        start = self.length
+        self.say(short)
+        where = {
+            "display_url": shown_link(expanded),
+            "expanded_url": expanded,
+            "indices": [start, self.length],
+            "url": short,
+        }
+        self.urls.append(where)
+
+
+class Writer:
+    def __init__(self, world: World, users: Users) -> None:
+        self._world, self._users = world, users
+
+    def content(self, post: Post) -> Content:
+        luck = mix(self._world.seed, Draw.TEXT, post.id)
+        dice = chance(luck)
+        content = Content(language=self._world.people[post.author].language)
+        if post.parent:
+            self._address(content, post.parent.user_id, post.parent.handle)
+            content.shown_from = content.length
+        planted = post.planted
+        if planted and planted.text is not None:
+            self._read_out(content, planted, luck)
+        else:
+            self._improvise(content, post, dice, luck)
+        content.shown_to = content.length if content.length <= 400 else content.shown_from + SHORT_FORM
+        self._show(content, post, planted.media if planted else _natural_media(dice, post.kind), luck)
+        content.article = bool(planted and planted.article) or (post.kind is Kind.ORIGINAL and luck % 300 == 0)
+        return content
+
+    def _address(self, content: Content, user_id: int, handle: str) -> None:
+        person = self._world.person(user_id)
+        content.mention(user_id, handle, self._users.face(person).name if person else "")
+        content.say(" ")
+
+    def _greet(self, content: Content, index: int, at_ms: int) -> None:
+        """Starts with a mention and yet answers nothing."""
+        content.greeted = person = self._world.people[index]
+        content.greeted_as = person.handle_at(at_ms)
+        self._address(content, person.id, content.greeted_as)
+
+    def _read_out(self, content: Content, planted: Planted, luck: int) -> None:
+        content.language = "en"
+        if planted.greets is not None:
+            self._greet(content, planted.greets, time_of(planted.id))
+        content.say(planted.text or "")
+        if planted.link:
+            content.say(" ")
+            content.link(short_link(luck), planted.link)
+
+    def _improvise(self, content: Content, post: Post, dice: Random, luck: int) -> None:
+        if post.kind is Kind.ORIGINAL and luck % 90 == 0:
+            self._greet(content, self._world.references.idols(post.author)[0], post.at_ms)
+        if luck >> 8 & 63 == 0:
+            content.language = "qme" if luck >> 14 & 1 else "und"
+            content.say(HOSTILE_TEXTS[(luck >> 16) % len(HOSTILE_TEXTS)])
+        else:
+            content.say(sentence(content.language, _length(content.language, dice), luck >> 5))
+        if dice.random() < 0.15:
+            content.say(" ")
+            content.hashtag(dice.choice(HASHTAGS))
+        if dice.random() < 0.08:
+            content.say(" ")
+            person = self._world.people[self._world.references.idols(post.author)[1]]
+            content.mention(person.id, person.handle_at(post.at_ms), self._users.face(person).name)
+        if dice.random() < 0.14:
+            content.say(" ")
+            content.link(short_link(luck), dice.choice(SHOP_LINKS if dice.random() < 0.6 else OTHER_LINKS))
+            if dice.random() < 0.4:
+                content.card_url = content.urls[-1]["url"]
+
+    def _show(self, content: Content, post: Post, media: str | None, luck: int) -> None:
+        if not media:
+            return
+        handle = self._world.people[post.author].handle_at(post.at_ms)
+        content.say(" ")
+        start = content.length
+        content.say(short_link(luck >> 3))
+        content.media = media_of(media, post.id, handle, content.parts[-1], [start, content.length], luck)
+
+
+def _natural_media(dice: Random, kind: Kind) -> str | None:
+    draw = dice.random()
+    if kind is Kind.REPLY or draw >= 0.2:
+        return None
+    return "photo" if draw < 0.11 else "photos" if draw < 0.14 else "video" if draw < 0.18 else "animated_gif"
+
+
+def _length(language: str, dice: Random) -> int:
+    draw = dice.random()
+    if draw < 0.03:
+        return dice.randint(1, 6)
+    if draw > 0.995:
+        return dice.randint(500, 4_000)
+    return dice.randint(15, 120 if language in UNSPACED else 230)

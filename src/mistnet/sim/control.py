@@ -1,0 +1,133 @@
+"""The simulator's own endpoints under /_sim/: ask for the truth, move time, cause trouble."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+
+from mistnet.sim.clock import SimClock
+from mistnet.sim.cost import least_credits
+from mistnet.sim.faults import PRESETS, Fault, Faults
+from mistnet.sim.service import Answer, Stats, XService
+from mistnet.sim.truth import Truth
+from mistnet.sim.users import dump
+
+PREFIX = "/_sim/"
+
+Given = Mapping[str, Any]
+
+
+class Control:
+    def __init__(self, service: XService, clock: SimClock) -> None:
+        self._service, self._clock = service, clock
+        self._truth = Truth(service.world)
+        self._routes: dict[tuple[str, str], Callable[[Given], object]] = {
+            ("GET", "now"): self.now,
+            ("GET", "accounts"): self.accounts,
+            ("GET", "account"): self.account,
+            ("GET", "post"): self.post,
+            ("GET", "thread"): self.thread,
+            ("GET", "follows"): self.follows,
+            ("GET", "cost"): self.cost,
+            ("GET", "stats"): self.stats,
+            ("POST", "advance"): self.advance,
+            ("POST", "faults"): self.faults,
+            ("POST", "balance"): self.balance,
+            ("POST", "reset"): self.reset,
+        }
+
+    def answer(self, method: str, path: str, query: str, body: bytes) -> Answer:
+        name = path.removeprefix(PREFIX)
+        route = self._routes.get((method, name))
+        if route is None:
+            known = sorted(f"{each} {PREFIX}{name}" for each, name in self._routes)
+            return _answer(404, {"error": f"no {method} {path}", "known": known})
+        try:
+            given = json.loads(body) if body else dict(parse_qsl(query))
+            return _answer(200, _plain(route(given)))
+        except (KeyError, ValueError, TypeError) as wrong:
+            return _answer(400, {"error": f"{type(wrong).__name__}: {wrong}"})
+
+    def now(self, _: Given) -> object:
+        return {"now": self._clock.now()}
+
+    def accounts(self, _: Given) -> object:
+        return {"handles": self._truth.accounts(self._clock.now())}
+
+    def account(self, given: Given) -> object:
+        found = self._truth.account(given["handle"], self._clock.now())
+        return {"account": asdict(found) if found else None}
+
+    def post(self, given: Given) -> object:
+        post_id = int(given["id"])
+        parent = self._truth.parent_of(post_id)
+        return {
+            "id": post_id,
+            "fate": self._truth.fate(post_id, self._clock.now()),
+            "parent": asdict(parent) if parent else None,
+        }
+
+    def thread(self, given: Given) -> object:
+        return asdict(self._truth.chain(int(given["id"]), self._clock.now()))
+
+    def follows(self, given: Given) -> object:
+        handle, at = given["handle"], self._clock.now()
+        return {"followers": self._truth.followers(handle, at), "followings": self._truth.followings(handle, at)}
+
+    def cost(self, given: Given) -> object:
+        handles = given["handles"].split(",")
+        retweets = given.get("retweets", "false") == "true"
+        return asdict(least_credits(self._truth, handles, self._clock.now(), retweets=retweets))
+
+    def stats(self, _: Given) -> object:
+        return asdict(self._service.stats)
+
+    def advance(self, given: Given) -> object:
+        return {"now": self._clock.advance(timedelta(seconds=float(given["seconds"])))}
+
+    def faults(self, given: Given) -> object:
+        """A preset by name, or rates by fault; each call starts anew."""
+        rates = {Fault(name): float(rate) for name, rate in given.get("rates", {}).items()}
+        low, high = given.get("latency_seconds", (0.0, 0.0))
+        chosen = {**PRESETS[given.get("preset", "none")], **rates}
+        seed = int(given.get("seed", self._service.faults.seed))
+        self._service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)))
+        return {"rates": {str(fault): rate for fault, rate in self._service.faults.rates.items()}}
+
+    def balance(self, given: Given) -> object:
+        self._service.ledger.grant(given["key"], int(given["credits"]))
+        return {"key": given["key"], "credits": int(given["credits"])}
+
+    def reset(self, _: Given) -> object:
+        self._service.stats = Stats()
+        self._service.faults.forget()
+        return {"reset": True}
+
+
+def _plain(value: object) -> object:
+    """Ids are strings here as everywhere in JSON."""
+    match value:
+        case bool():
+            return value
+        case int() if abs(value) > 1 << 53:
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case dict():
+            return {
+                str(key): str(each) if key in {"id", "user_id", "end_id"} else _plain(each)
+                for key, each in value.items()
+            }
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _answer(status: int, value: object) -> Answer:
+    body = dump(value).encode()
+    return Answer(
+        status=status, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
+    )

@@ -1,0 +1,307 @@
+"""What each endpoint answers, before anything goes wrong."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mistnet.sim.drafts import KIND, Kind
+from mistnet.sim.ledger import MINIMUM, PROFILE, profiles_price
+from mistnet.sim.numbers import Draw, first_id_at, mix
+from mistnet.sim.pages import (
+    FOLLOWER_IDS,
+    FOLLOWERS,
+    FOLLOWINGS,
+    LOOKUP,
+    PROFILES,
+    SEARCH,
+    THREAD,
+    TIMELINE,
+    CursorKind,
+    Listing,
+    Shape,
+    Single,
+    cursor_to,
+    position_of,
+)
+from mistnet.sim.people import Person, Silence, Standing
+from mistnet.sim.query import parse
+from mistnet.sim.render import Place, Renderer
+from mistnet.sim.search import Found, Search
+from mistnet.sim.world import Fate, World
+
+PAGE = 20
+PROFILE_PAGE = 19
+MOST_POST_IDS = 100
+MOST_FOLLOWERS = 200
+MOST_FOLLOWER_IDS = 5000
+USER_NOT_FOUND = b'{"status":"error","msg":"user not found","data":null}'
+NO_PROFILE = b'{"status":"success","msg":"success","data":null}'
+NO_TIMELINE = b'{"status":"success","code":0,"msg":"success","data":null,"has_next_page":false,"next_cursor":""}'
+HOLLOW_POST = (
+    b'{"type":"tweet","id":"","url":"","twitterUrl":"","text":"","author":{},"entities":{},"extendedEntities":{}}'
+)
+
+TOP = 1 << 63  # above every id
+
+Params = Mapping[str, str]
+Reply = Listing | Single
+
+
+class BadRequest(Exception):
+    """400: the caller asked wrongly; the detail names the parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    name: str
+    answer: Callable[[Params, int], Reply]
+
+
+class Endpoints:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.renderer = Renderer(world)
+        self._search = Search(world, self.renderer)
+
+    def routes(self) -> dict[str, Endpoint]:
+        answers: dict[str, Callable[[Params, int], Reply]] = {
+            "/twitter/user/info": self.user_info,
+            "/twitter/user/batch_info_by_ids": self.batch_info,
+            "/twitter/user/last_tweets": self.last_tweets,
+            "/twitter/user/last_tweets/v2": self.last_tweets_v2,
+            "/twitter/user/tweet_timeline": self.tweet_timeline,
+            "/twitter/user/followers": self.followers,
+            "/twitter/user/followings": self.followings,
+            "/twitter/user/followers_ids": self.followers_ids,
+            "/twitter/tweets": self.tweets,
+            "/twitter/tweet/replies": lambda params, now_ms: self.replies(params, now_ms, PAGE),
+            "/twitter/tweet/replies/v1": lambda params, now_ms: self.replies(params, now_ms, 0),
+            "/twitter/tweet/replies/v2": lambda params, now_ms: self.replies(params, now_ms, 0),
+            "/twitter/tweet/thread_context": self.thread_context,
+            "/twitter/tweet/advanced_search": self.advanced_search,
+        }
+        return {path: Endpoint(name=path, answer=answer) for path, answer in answers.items()}
+
+    def user_info(self, params: Params, now_ms: int) -> Reply:
+        person = self._world.holder(required(params, "userName"), now_ms)
+        if person is None:
+            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+        if person.shown_at(now_ms):
+            return _profile(self.renderer.users.profile(person, now_ms))
+        match person.silence:
+            case Silence.ERROR:
+                return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+            case Silence.NULL:
+                return Single(body=NO_PROFILE, credits_due=MINIMUM)
+            case Silence.OBJECT:
+                return _profile(self.renderer.users.unavailable(person, now_ms))
+
+    def batch_info(self, params: Params, now_ms: int) -> Reply:
+        asked = _ids(required(params, "userIds"))
+        people = [person for person in map(self._world.person, asked) if person]
+        users = self.renderer.users
+        records = [users.profile(person, now_ms) for person in people if person.shown_at(now_ms)]
+        records += [
+            users.unavailable(person, now_ms)
+            for person in people
+            if not person.shown_at(now_ms) and person.silence is Silence.OBJECT
+        ]
+        return Listing(shape=PROFILES, records=records, price=profiles_price(len(asked), len(records)))
+
+    def last_tweets(self, params: Params, now_ms: int) -> Reply:
+        if params.get("userId"):
+            return self._timeline(self._numbered(params), params, now_ms, PAGE)
+        return self._timeline(self._world.holder(required(params, "userName"), now_ms), params, now_ms, PAGE)
+
+    def last_tweets_v2(self, params: Params, now_ms: int) -> Reply:
+        return self._timeline(self._numbered(params), params, now_ms, PAGE)
+
+    def tweet_timeline(self, params: Params, now_ms: int) -> Reply:
+        return self._timeline(self._numbered(params), params, now_ms, PROFILE_PAGE)
+
+    def followers(self, params: Params, now_ms: int) -> Reply:
+        person = self._world.holder(required(params, "userName"), now_ms)
+        return self._follow_list(person, FOLLOWERS, self._world.follows.followers, params, now_ms)
+
+    def followings(self, params: Params, now_ms: int) -> Reply:
+        person = self._world.holder(required(params, "userName"), now_ms)
+        return self._follow_list(person, FOLLOWINGS, self._world.follows.followings, params, now_ms)
+
+    def followers_ids(self, params: Params, now_ms: int) -> Reply:
+        by_id = params.get("userId")
+        person = self._numbered(params) if by_id else self._world.holder(required(params, "userName"), now_ms)
+        if person is None or not person.shown_at(now_ms):
+            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+        everyone = self._world.follows.followers(person.index, now_ms)
+        count = _clamped(params.get("count"), MOST_FOLLOWER_IDS, 1, MOST_FOLLOWER_IDS)
+        cursor = params.get("cursor", "")
+        left = min(int(cursor), len(everyone)) if cursor.isdecimal() and cursor != "0" else len(everyone)
+        page = everyone[len(everyone) - left :][:count]
+        return Listing(
+            shape=FOLLOWER_IDS,
+            records=[b'"%d"' % self._world.people[index].id for index in page],
+            more=left > count,
+            cursor=str(left - count) if left > count else "0",
+            here=str(left),
+        )
+
+    def tweets(self, params: Params, now_ms: int) -> Reply:
+        asked = _ids(required(params, "tweet_ids"))
+        if len(asked) > MOST_POST_IDS:
+            raise BadRequest(f"tweet_ids must hold at most {MOST_POST_IDS} ids")
+        shown, hollow = [], []
+        for post_id in asked:
+            post = self._world.post(post_id)
+            if post and self._world.fate_of(post, now_ms) is Fate.SHOWN:
+                shown.append(self.renderer.known(post, now_ms, Place.LOOKUP))
+            elif post_id % 8 == 0:  # most missing posts are simply absent, some leave an empty shell
+                hollow.append(HOLLOW_POST)
+        return Listing(shape=LOOKUP, records=shown + hollow, price=LOOKUP.price(len(shown)))
+
+    def replies(self, params: Params, now_ms: int, size: int) -> Reply:
+        root = _number(params, "tweetId")
+        low = first_id_at(int(_number_or(params, "sinceTime", 0)) * 1000)
+        high = first_id_at(_number_or(params, "untilTime", (now_ms + 1000) // 1000 + 1) * 1000)
+        below = position_of(CursorKind.THREAD, params.get("cursor", "")) or TOP
+        found = [each for each in self._world.descendants(root, now_ms) if low <= each < high and each < below]
+        shown = sorted((each for each in found if self._shown(each, now_ms)), reverse=True)
+        return self._thread_page(root, shown, size or 31 + mix(Draw.PAGE, root, below) % 8, [], now_ms, below)
+
+    def thread_context(self, params: Params, now_ms: int) -> Reply:
+        post_id = _number(params, "tweetId")
+        below = position_of(CursorKind.THREAD, params.get("cursor", ""))
+        first = [] if below is not None else self._ancestors(post_id, now_ms)
+        under = [each for each in self._world.replies_to(post_id, now_ms) if self._shown(each, now_ms)]
+        rest = sorted((each for each in under if each < (below or TOP)), reverse=True)
+        return self._thread_page(post_id, rest, PAGE, first, now_ms, below or TOP)
+
+    def advanced_search(self, params: Params, now_ms: int) -> Reply:
+        query = parse(required(params, "query"), now_ms)
+        below = position_of(CursorKind.SEARCH, params.get("cursor", ""))
+        if below is not None:
+            query.lower(below - 1)
+        found = self._search.newest(query, now_ms, PAGE + 1)
+        here = cursor_to(CursorKind.SEARCH, TOP if query.ceiling is None else min(query.ceiling + 1, TOP))
+        return Listing(
+            shape=SEARCH,
+            records=self._listed(found[:PAGE], now_ms),
+            more=len(found) > PAGE,
+            cursor=cursor_to(CursorKind.SEARCH, found[PAGE - 1][0]) if len(found) > PAGE else "",
+            here=here,
+            above=lambda count: self._listed(self._search.above(query, now_ms, count), now_ms),
+        )
+
+    def _listed(self, found: list[Found], now_ms: int) -> list[bytes]:
+        listed = self.renderer.listed
+        return [listed(author, post_id, mark, now_ms) for post_id, author, mark in found]
+
+    def _numbered(self, params: Params) -> Person | None:
+        return self._world.person(_number(params, "userId"))
+
+    def _shown(self, post_id: int, now_ms: int) -> bool:
+        return self._world.fate(post_id, now_ms) is Fate.SHOWN
+
+    def _ancestors(self, post_id: int, now_ms: int) -> list[int]:
+        """Upward as far as anything is shown, then the post itself, root first."""
+        way: list[int] = []
+        current: int | None = post_id
+        while current is not None and self._shown(current, now_ms):
+            way.append(current)
+            post = self._world.post(current)
+            current = post.parent.id if post and post.parent else None
+        return way[::-1]
+
+    def _thread_page(self, root: int, rest: list[int], size: int, first: list[int], now_ms: int, below: int) -> Reply:
+        """Threads sometimes promise a page that turns out to be empty."""
+        page = rest[:size]
+        promises = bool(page) and root >> 22 & 1 == 1
+        more = len(rest) > size or promises
+        return Listing(
+            shape=THREAD,
+            records=[self.renderer.post(each, now_ms) for each in first + page],
+            more=more,
+            cursor=cursor_to(CursorKind.THREAD, page[-1]) if more else "",
+            here=cursor_to(CursorKind.THREAD, below),
+        )
+
+    def _timeline(self, person: Person | None, params: Params, now_ms: int, size: int) -> Reply:
+        if person is None:
+            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+        if not person.shown_at(now_ms):
+            return Single(body=NO_TIMELINE, credits_due=MINIMUM)
+        below = position_of(CursorKind.TIMELINE, params.get("cursor", ""))
+        with_replies = params.get("includeReplies", "false").lower() == "true"
+        found: list[Found] = []
+        if person.searchable and person.standing_at(now_ms) is Standing.ACTIVE:
+            found = self._downward(person.index, below or TOP, with_replies=with_replies, now_ms=now_ms, limit=size + 1)
+        return Listing(
+            shape=TIMELINE,
+            records=self._listed(found[:size], now_ms),
+            more=len(found) > size,
+            cursor=cursor_to(CursorKind.TIMELINE, found[size - 1][0]) if len(found) > size else "",
+            here=cursor_to(CursorKind.TIMELINE, below or TOP),
+        )
+
+    def _downward(self, author: int, below: int, *, with_replies: bool, now_ms: int, limit: int) -> list[Found]:
+        timeline = self._world.timeline(author, now_ms)
+        found: list[Found] = []
+        for place in range(min(timeline.until(now_ms), bisect_left(timeline.ids, below)) - 1, -1, -1):
+            post_id, mark = timeline.ids[place], timeline.marks[place]
+            wanted = with_replies or mark & KIND != Kind.REPLY
+            if wanted and self._world.deleted_at_ms(post_id, mark) > now_ms:
+                found.append((post_id, author, mark))
+            if len(found) == limit:
+                break
+        return found
+
+    def _follow_list(
+        self, person: Person | None, shape: Shape, edges: Callable[[int, int], list[int]], params: Params, now_ms: int
+    ) -> Reply:
+        """Pages run a little short: whoever is no longer shown still takes up room."""
+        if person is None or not person.shown_at(now_ms):
+            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+        everyone = edges(person.index, now_ms) if person.standing_at(now_ms) is Standing.ACTIVE else []
+        size = _clamped(params.get("pageSize"), MOST_FOLLOWERS, PAGE, MOST_FOLLOWERS)
+        left = position_of(CursorKind.FOLLOWS, params.get("cursor", ""))
+        left = len(everyone) if left is None else min(left, len(everyone))
+        page = everyone[len(everyone) - left :][:size]
+        people = self._world.people
+        member = self.renderer.users.member
+        return Listing(
+            shape=shape,
+            records=[member(each, now_ms, iso=shape is FOLLOWINGS) for each in page if people[each].shown_at(now_ms)],
+            more=left > size,
+            cursor=cursor_to(CursorKind.FOLLOWS, left - size) if left > size else "",
+            here=cursor_to(CursorKind.FOLLOWS, left),
+        )
+
+
+def _profile(body: bytes) -> Single:
+    return Single(body=b'{"status":"success","msg":"success","data":' + body + b"}", credits_due=PROFILE)
+
+
+def required(params: Params, name: str) -> str:
+    if not params.get(name):
+        raise BadRequest(f"{name} is required")
+    return params[name]
+
+
+def _number(params: Params, name: str) -> int:
+    given = required(params, name)
+    if not given.isdecimal() or len(given) > 19:
+        raise BadRequest(f"{name} must be a number")
+    return int(given)
+
+
+def _number_or(params: Params, name: str, otherwise: int) -> int:
+    return _number(params, name) if params.get(name) else otherwise
+
+
+def _clamped(given: str | None, otherwise: int, low: int, high: int) -> int:
+    return min(max(int(given), low), high) if given and given.isdecimal() else otherwise
+
+
+def _ids(given: str) -> list[int]:
+    """Each once, in the order asked; what is no id is passed over."""
+    asked = (each.strip() for each in given.split(","))
+    return list(dict.fromkeys(int(each) for each in asked if each.isdecimal() and len(each) <= 19))

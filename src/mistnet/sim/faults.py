@@ -1,0 +1,174 @@
+"""Faults on demand: what an unreliable upstream does, decided by seed, question and how often it was asked."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mistnet.sim.ledger import MINIMUM
+from mistnet.sim.numbers import Draw, mix, number_of, unit
+from mistnet.sim.pages import Listing, Records
+from mistnet.sim.users import dump
+
+
+class Fault(StrEnum):
+    RATE_LIMITED = "rate_limited"
+    RATE_LIMITED_WITH_WAIT = "rate_limited_with_wait"
+    SERVER_ERROR = "server_error"
+    SERVER_ERROR_PAGE = "server_error_page"
+    KEY_REFUSED = "key_refused"
+    TIMEOUT = "timeout"
+    CUT_BODY = "cut_body"
+    BROKEN_JSON = "broken_json"
+    EMPTY_CLAIMS_MORE = "empty_claims_more"
+    EMPTY_CLAIMS_END = "empty_claims_end"
+    DUPLICATE_POSTS = "duplicate_posts"
+    REPEATED_PAGE = "repeated_page"
+    STUCK_CEILING = "stuck_ceiling"
+    LOOPING_CURSOR = "looping_cursor"
+    MISSING_RECORDS = "missing_records"
+    NULL_DATA = "null_data"
+    MALFORMED_POST = "malformed_post"
+
+
+REFUSALS = frozenset(
+    {
+        Fault.RATE_LIMITED,
+        Fault.RATE_LIMITED_WITH_WAIT,
+        Fault.SERVER_ERROR,
+        Fault.SERVER_ERROR_PAGE,
+        Fault.KEY_REFUSED,
+    }
+)
+BODY_FAULTS = frozenset({Fault.TIMEOUT, Fault.CUT_BODY, Fault.BROKEN_JSON})
+PAGE_FAULTS = frozenset(Fault) - REFUSALS - BODY_FAULTS
+# After one of these the asker has seen no page it could have believed.
+UNBELIEVABLE = (
+    REFUSALS
+    | BODY_FAULTS
+    | {
+        Fault.EMPTY_CLAIMS_MORE,
+        Fault.REPEATED_PAGE,
+        Fault.STUCK_CEILING,
+        Fault.MISSING_RECORDS,
+        Fault.NULL_DATA,
+    }
+)
+
+NO_FAULTS: Mapping[Fault, float] = {}
+ALL_FAULTS: Mapping[Fault, float] = {
+    **dict.fromkeys(Fault, 0.015),
+    Fault.TIMEOUT: 0.005,
+    Fault.KEY_REFUSED: 0.005,
+    Fault.EMPTY_CLAIMS_END: 0.03,
+}
+PRESETS: Mapping[str, Mapping[Fault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    fault: Fault | None = None
+    luck: int = 0
+    latency_seconds: float = 0.0
+
+
+class Faults:
+    """Independent of the order of different questions: each has its own count and its own luck."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        rates: Mapping[Fault, float] = NO_FAULTS,
+        *,
+        latency_seconds: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        self.seed = seed
+        self.rates = {fault: rates[fault] for fault in Fault if rates.get(fault, 0) > 0}
+        self.latency_seconds = latency_seconds
+        self._asked: Counter[str] = Counter()
+        self._wrongly_empty: set[str] = set()
+
+    @property
+    def quiet(self) -> bool:
+        return not self.rates and self.latency_seconds[1] <= 0
+
+    def decide(self, question: str) -> Decision:
+        """What happens to the next answer to this question."""
+        if self.quiet:
+            return Decision()
+        self._asked[question] += 1
+        asked, number = self._asked[question], number_of(question)
+        low, high = self.latency_seconds
+        return Decision(
+            fault=next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None),
+            luck=mix(self.seed, Draw.VARIANT, number, asked),
+            latency_seconds=low + (high - low) * unit(self.seed, Draw.LATENCY, number, asked),
+        )
+
+    def answered(self, question: str, fault: Fault | None) -> None:
+        """A false end is never told twice in a row: a second look is always enough."""
+        if fault is Fault.EMPTY_CLAIMS_END:
+            self._wrongly_empty.add(question)
+        elif fault not in UNBELIEVABLE:
+            self._wrongly_empty.discard(question)
+
+    def forget(self) -> None:
+        self._asked.clear()
+        self._wrongly_empty.clear()
+
+    def _strikes(self, fault: Fault, question: str, number: int, asked: int) -> bool:
+        if fault is Fault.EMPTY_CLAIMS_END and question in self._wrongly_empty:
+            return False
+        return unit(self.seed, Draw.FAULT, number_of(fault), number, asked) < self.rates[fault]
+
+
+def spoil(page: Listing, fault: Fault, luck: int) -> bool:
+    """Do to a page what the fault says; False if this page cannot suffer it."""
+    match fault:
+        case Fault.EMPTY_CLAIMS_MORE if page.shape.paged and page.shape.holds_posts:
+            page.records, page.more, page.cursor = [], True, page.cursor or page.here
+        case Fault.EMPTY_CLAIMS_END if page.shape.paged and page.shape.holds_posts and page.records:
+            page.records, page.more, page.cursor = [], False, ""
+        case Fault.DUPLICATE_POSTS if page.records:
+            page.price = page.credits_due  # nobody pays for a double
+            page.records = _with_a_double(page.records, luck)
+        case Fault.REPEATED_PAGE | Fault.STUCK_CEILING if page.above:
+            before = page.above(20 if fault is Fault.REPEATED_PAGE else 1 + luck % 3)
+            page.records, page.more, page.cursor = before or page.records, bool(before) or page.more, page.here
+            return bool(before)
+        case Fault.LOOPING_CURSOR if page.more:
+            page.cursor = page.here
+        case Fault.MISSING_RECORDS:
+            page.written, page.price = Records.MISSING, MINIMUM
+        case Fault.NULL_DATA:
+            page.written, page.price = Records.NULL, MINIMUM
+        case Fault.MALFORMED_POST if page.shape.holds_posts and page.records:
+            _malform(page, luck)
+        case _:
+            return False
+    return True
+
+
+def _with_a_double(records: list[bytes], luck: int) -> list[bytes]:
+    place = luck % len(records)
+    return [*records[: place + 1], records[place], *records[place + 1 :]]
+
+
+def _malform(page: Listing, luck: int) -> None:
+    place = luck % len(page.records)
+    post: dict[str, Any] = json.loads(page.records[place])
+    page.spoiled.append(str(post["id"]))
+    match (luck >> 8) % 5:
+        case 0:
+            del post["id"]
+        case 1:
+            post["id"] = None
+        case 2:
+            post["author"] = "somebody"
+        case 3:
+            post["createdAt"] = 20261001
+        case _:
+            post["text"] = {"unexpected": True}
+    page.records = [*page.records[:place], dump(post).encode(), *page.records[place + 1 :]]

@@ -1,0 +1,119 @@
+"""Keys: what each may spend and how often it may ask."""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import ceil
+
+from mistnet.sim.numbers import Draw, mix
+
+MINIMUM = 15
+POST = 15
+PROFILE = 18
+FREE_SPACING_MS = 5_000
+PAID_PER_SECOND = 20
+LAG_MS = (20_000, 60_000)
+FREE_REFUSAL = "For free-tier users, the QPS limit is one request every 5 seconds."
+PAID_REFUSAL = "Too many requests, please slow down."
+
+
+def posts_price(posts: int) -> int:
+    return max(MINIMUM, POST * posts)
+
+
+def profiles_price(asked: int, returned: int) -> int:
+    """From 100 ids in one call a profile costs 1 instead of 18."""
+    return max(MINIMUM, returned * (1 if asked >= 100 else PROFILE))
+
+
+def follow_list_price(users: int) -> int:
+    return max(MINIMUM, users * (1 if users >= 200 else 2 if users >= 100 else 3))
+
+
+def follow_ids_price(ids: int) -> int:
+    return max(MINIMUM, ceil(ids * (0.45 if ids >= 4000 else 1 if ids >= 200 else 2)))
+
+
+class Tier(StrEnum):
+    FREE = "free"
+    PAID = "paid"
+    UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key. Bonus credits are spent first."""
+
+    name: str
+    tier: Tier = Tier.PAID
+    recharge_credits: int = 0
+    bonus_credits: int = 0
+    per_second: int = PAID_PER_SECOND
+
+
+@dataclass(slots=True)
+class Purse:
+    """What one key has and did. The balance it is shown lags behind what it has."""
+
+    key: Key
+    granted: int
+    spent: int = 0
+    charges: int = 0
+    settled: int = 0
+    unsettled: Counter[int] = field(default_factory=Counter)  # credits by the second in which they show
+    asked_ms: deque[int] = field(default_factory=deque)
+
+    @property
+    def left(self) -> int:
+        return self.granted - self.spent
+
+
+class Ledger:
+    def __init__(self, keys: list[Key]) -> None:
+        self.purses = {key.name: Purse(key, key.recharge_credits + key.bonus_credits) for key in keys}
+
+    def admit(self, purse: Purse, now_ms: int) -> bool:
+        """Whether the key may ask now; if so, it has."""
+        most, window_ms = purse.key.per_second, 1_000
+        match purse.key.tier:
+            case Tier.UNLIMITED:
+                return True
+            case Tier.FREE:
+                most, window_ms = 1, FREE_SPACING_MS
+            case Tier.PAID:
+                pass
+        while purse.asked_ms and purse.asked_ms[0] <= now_ms - window_ms:
+            purse.asked_ms.popleft()
+        if len(purse.asked_ms) >= most:
+            return False
+        purse.asked_ms.append(now_ms)
+        return True
+
+    def charge(self, purse: Purse, credits_due: int, now_ms: int) -> None:
+        if credits_due <= 0:
+            return
+        purse.charges += 1
+        purse.spent += credits_due
+        low, high = LAG_MS
+        shows_ms = now_ms + low + mix(Draw.LAG, purse.charges) % (high - low)
+        purse.unsettled[shows_ms // 1000] += credits_due
+        if len(purse.unsettled) > 10_000:
+            self._settle(purse, now_ms)
+
+    def shown_balance(self, purse: Purse, now_ms: int) -> tuple[int, int]:
+        """Recharge and bonus credits as the balance endpoint tells them."""
+        self._settle(purse, now_ms)
+        shown = max(purse.granted - purse.settled, 0)
+        bonus = min(max(purse.key.bonus_credits - purse.settled, 0), shown)
+        return shown - bonus, bonus
+
+    def grant(self, name: str, credits_left: int) -> None:
+        """Set what a key has left, from now on and at once."""
+        purse = self.purses[name]
+        purse.granted = credits_left + purse.spent
+        purse.settled = purse.spent
+        purse.unsettled.clear()
+
+    def _settle(self, purse: Purse, now_ms: int) -> None:
+        for second in [second for second in purse.unsettled if second * 1000 <= now_ms]:
+            purse.settled += purse.unsettled.pop(second)

@@ -1,0 +1,90 @@
+"""Numbers drawn from a seed, and post ids that carry their time and their author."""
+
+from enum import IntEnum
+from hashlib import blake2b
+from random import Random
+
+MASK = (1 << 64) - 1
+SNOWFLAKE_EPOCH_MS = 1_288_834_974_657
+LOW_BITS = 22
+LOW_MASK = (1 << LOW_BITS) - 1
+SCATTER = 0x2545F5  # odd, so it can be undone
+GATHER = pow(SCATTER, -1, 1 << LOW_BITS)
+
+SECOND_MS = 1000
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+
+
+class Draw(IntEnum):
+    """One name for each thing that chance decides, so that no two decisions share a number."""
+
+    PERSON = 1
+    PROFILE = 2
+    HISTORY = 3
+    DAY = 4
+    PARENT = 5
+    ORIGINAL = 6
+    DELETION = 7
+    TEXT = 8
+    METRICS = 9
+    CIRCLE = 10
+    FOLLOW = 11
+    LOW = 12
+    STORY = 13
+    GHOST = 14
+    FAULT = 15
+    LATENCY = 16
+    VARIANT = 17
+    LAG = 18
+    PAGE = 19
+
+
+def mix(*parts: int) -> int:
+    """A 64-bit number that depends on every part and on nothing else, on every machine."""
+    mixed = 0x243F6A8885A308D3
+    for part in parts:
+        mixed = ((mixed ^ part) * 0x9E3779B97F4A7C15) & MASK
+        mixed ^= mixed >> 32
+        mixed = (mixed * 0xD6E8FEB86659FD93) & MASK
+        mixed ^= mixed >> 29
+    return mixed
+
+
+def unit(*parts: int) -> float:
+    """The same as a number in [0, 1)."""
+    return (mix(*parts) >> 11) / (1 << 53)
+
+
+def chance(*parts: int) -> Random:
+    """Many draws from the same parts."""
+    return Random(mix(*parts))  # noqa: S311 - meant to be repeatable, not secret
+
+
+def number_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def first_id_at(at_ms: int) -> int:
+    """The smallest id of a millisecond: whatever is older has a smaller one."""
+    return max(at_ms - SNOWFLAKE_EPOCH_MS, 0) << LOW_BITS
+
+
+def time_of(post_id: int) -> int:
+    return (post_id >> LOW_BITS) + SNOWFLAKE_EPOCH_MS
+
+
+class PostIds:
+    """Ids that name their author: a post is found without an index of all posts."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def make(self, at_ms: int, author: int) -> int:
+        return first_id_at(at_ms) | ((author * SCATTER + self._low(at_ms)) & LOW_MASK)
+
+    def author_of(self, post_id: int) -> int:
+        return ((post_id - self._low(time_of(post_id))) * GATHER) & LOW_MASK
+
+    def _low(self, at_ms: int) -> int:
+        return mix(self._seed, Draw.LOW, at_ms) & LOW_MASK

@@ -1,0 +1,219 @@
+"""The people of a world: who they are, what they are called when, and what becomes of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from mistnet.sim.clock import to_ms
+from mistnet.sim.numbers import DAY_MS, LOW_BITS, SNOWFLAKE_EPOCH_MS, Draw, mix
+
+FIRST_ACCOUNT_MS = to_ms(datetime(2007, 3, 1, tzinfo=UTC))
+FIRST_POST_MS = to_ms(datetime(2012, 1, 1, tzinfo=UTC))
+LONG_IDS_MS = to_ms(datetime(2016, 2, 1, tzinfo=UTC))
+FOREVER_MS = 1 << 60
+LEAST_STARS = 8
+STAR_SHARE = 0.7
+
+
+class Standing(StrEnum):
+    ACTIVE = "active"
+    PROTECTED = "protected"
+    SUSPENDED = "suspended"
+    GONE = "gone"
+
+
+class Silence(StrEnum):
+    """How a profile lookup answers for somebody it will not show."""
+
+    ERROR = "error"
+    NULL = "null"
+    OBJECT = "object"
+
+
+class SizeTooSmall(ValueError):
+    def __init__(self, size: "Size") -> None:
+        super().__init__(f"{size}: a world needs {LEAST_STARS} stars, 12 users more than stars and 1 post per user")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """`stars` are the popular accounts worth tracking; `posts` is about how many exist when the world starts."""
+
+    users: int
+    stars: int
+    posts: int
+
+    def __post_init__(self) -> None:
+        if self.stars < LEAST_STARS or self.users < self.stars + 12 or self.posts < self.users:
+            raise SizeTooSmall(self)
+
+
+SIZES = {
+    "tiny": Size(users=40, stars=10, posts=600),
+    "small": Size(users=400, stars=14, posts=8_000),
+    "medium": Size(users=5_000, stars=40, posts=100_000),
+    "large": Size(users=50_000, stars=200, posts=1_000_000),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    index: int
+    id: int
+    star: bool
+    created_ms: int
+    handles: tuple[tuple[int, str], ...]  # since when, which; oldest first
+    standing: Standing = Standing.ACTIVE
+    standing_from_ms: int = 0
+    silence: Silence = Silence.ERROR
+    searchable: bool = True
+    language: str = "en"
+    posts: int = 0
+
+    def handle_at(self, at_ms: int) -> str:
+        current = self.handles[0][1]
+        for since_ms, handle in self.handles[1:]:
+            if since_ms <= at_ms:
+                current = handle
+        return current
+
+    def standing_at(self, at_ms: int) -> Standing:
+        return self.standing if self.standing_from_ms <= at_ms else Standing.ACTIVE
+
+    def shown_at(self, at_ms: int) -> bool:
+        return self.standing_at(at_ms) in {Standing.ACTIVE, Standing.PROTECTED}
+
+    @property
+    def always_open(self) -> bool:
+        return self.standing is Standing.ACTIVE and self.searchable
+
+
+def populate(seed: int, size: Size, start_ms: int) -> list[Person]:
+    people = [_person(seed, size, start_ms, index) for index in range(size.users)]
+    people = list(_with_unique_ids(people))
+    for index, role in enumerate(_star_roles(people, start_ms)):
+        people[index] = role
+    taker = size.stars  # takes, in five days, the handle that star 3 gave up long ago
+    plain = replace(people[taker], standing=Standing.ACTIVE, handles=people[taker].handles[:1])
+    taken = people[3].handles[0][1]
+    people[taker] = replace(plain, handles=(*plain.handles, (start_ms + 5 * DAY_MS, taken)), searchable=True)
+    return people
+
+
+def _star_roles(people: list[Person], start_ms: int) -> list[Person]:
+    """The first stars always have the same fates, whatever the seed, so that every world shows each of them."""
+
+    def renamed(star: Person, at_ms: int) -> tuple[tuple[int, str], ...]:
+        return ((0, star.handles[0][1]), (at_ms, f"{star.handles[0][1][:10]}_now"))
+
+    fresh_ms = start_ms - 20 * DAY_MS
+    return [
+        people[0],
+        replace(people[1], handles=renamed(people[1], start_ms + 3 * DAY_MS)),
+        replace(people[2], language="ja"),
+        replace(people[3], handles=renamed(people[3], start_ms - 200 * DAY_MS)),
+        replace(people[4], standing=Standing.PROTECTED),
+        replace(people[5], standing=Standing.SUSPENDED, standing_from_ms=start_ms + 10 * DAY_MS),
+        replace(people[6], standing=Standing.SUSPENDED, silence=Silence.OBJECT),
+        replace(
+            people[7], searchable=False, created_ms=fresh_ms, id=_long_id(fresh_ms, 7), posts=min(people[7].posts, 60)
+        ),
+    ]
+
+
+def _person(seed: int, size: Size, start_ms: int, index: int) -> Person:
+    luck = mix(seed, Draw.PERSON, index)
+    star = index < size.stars
+    youngest_ms = start_ms - (2500 if star else 40) * DAY_MS
+    created_ms = FIRST_ACCOUNT_MS + luck % (youngest_ms - FIRST_ACCOUNT_MS)
+    plain = Person(
+        index=index,
+        id=_account_id(created_ms, index),
+        star=star,
+        created_ms=created_ms,
+        handles=((0, _handle(luck, index)),),
+        language=_language(luck >> 20),
+        posts=_posts(size, index, luck >> 30),
+    )
+    return plain if star else _fated(plain, luck >> 40, start_ms)
+
+
+def _fated(person: Person, luck: int, start_ms: int) -> Person:
+    """Of a hundred: three suspended, one gone, three protected, two unsearchable, three renamed."""
+    silence = list(Silence)[luck // 100 % 3]
+    match luck % 100:
+        case 0 | 1 | 2:
+            return replace(person, standing=Standing.SUSPENDED, silence=silence)
+        case 3:
+            return replace(person, standing=Standing.GONE, silence=silence)
+        case 4 | 5 | 6:
+            return replace(person, standing=Standing.PROTECTED)
+        case 7 | 8:
+            return replace(person, searchable=False)
+        case 9 | 10 | 11:
+            renamed_ms = start_ms + (luck // 100 % 900 - 870) * DAY_MS
+            return replace(person, handles=(*person.handles, (renamed_ms, f"{person.handles[0][1]}_x")))
+        case _:
+            return person
+
+
+def _with_unique_ids(people: list[Person]) -> Iterator[Person]:
+    taken: set[int] = set()
+    for person in people:
+        own = person.id
+        while own in taken:
+            own += 1
+        taken.add(own)
+        yield person if own == person.id else replace(person, id=own)
+
+
+def _account_id(created_ms: int, index: int) -> int:
+    """Short ids before 2016, counted up; long ones with their time since."""
+    if created_ms < LONG_IDS_MS:
+        return 12 + (created_ms - FIRST_ACCOUNT_MS) // 1000 * 14
+    return _long_id(created_ms, index)
+
+
+def _long_id(created_ms: int, index: int) -> int:
+    return ((created_ms - SNOWFLAKE_EPOCH_MS) << LOW_BITS) | (index + 4096)
+
+
+def _posts(size: Size, index: int, luck: int) -> int:
+    if index < size.stars:
+        weights = sum(1 / (place + 3) for place in range(size.stars))
+        return max(25, round(size.posts * STAR_SHARE / (index + 3) / weights))
+    each = size.posts * (1 - STAR_SHARE) / (size.users - size.stars)
+    return round(each * (luck % 2001) / 1000)
+
+
+FIRST_NAMES = (
+    "Ada", "bruno", "Chiara", "dmitri", "Elif", "farid", "Greta", "hana", "Imani", "joao", "Kenji", "lin", "Maya",
+    "noor", "Olga", "petra", "Quentin", "rosa", "Sami", "tomo", "Uma", "victor", "Wen", "xenia", "Yusuf", "zoe",
+)  # fmt: skip
+TRADES = (
+    "Coins",
+    "_reads",
+    "Bakes",
+    "_fm",
+    "Maps",
+    "_art",
+    "Lab",
+    "Stamps",
+    "_dev",
+    "News",
+    "Birds",
+    "_shop",
+    "Tea",
+    "",
+)
+
+
+def _handle(luck: int, index: int) -> str:
+    first, trade = FIRST_NAMES[luck % len(FIRST_NAMES)], TRADES[(luck >> 8) % len(TRADES)]
+    return f"{(first + trade)[:10]}{index}"
+
+
+def _language(luck: int) -> str:
+    languages = ("en", "en", "en", "en", "ja", "zh", "es", "de", "ar", "ko", "ru", "he", "pt", "hi")
+    return languages[luck % len(languages)]

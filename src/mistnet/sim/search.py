@@ -1,0 +1,110 @@
+"""Search: which posts a query finds at a given time, newest first."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+from mistnet.sim.drafts import DOOMED, HIDDEN, KIND, Kind
+from mistnet.sim.numbers import first_id_at
+from mistnet.sim.query import Query, Retweets
+from mistnet.sim.render import Renderer
+from mistnet.sim.world import World
+
+MOST_READ = 20_000  # posts looked at for one page of a search by words
+
+Found = tuple[int, int, int]  # id, author, mark
+
+
+class Search:
+    def __init__(self, world: World, renderer: Renderer) -> None:
+        self._world, self._renderer = world, renderer
+
+    def newest(self, query: Query, now_ms: int, limit: int) -> list[Found]:
+        return list(islice(self._matches(query, now_ms), limit))
+
+    def above(self, query: Query, now_ms: int, limit: int) -> list[Found]:
+        """The posts just above the ceiling of a search by author: what the page before this one ended with."""
+        person = self._world.holder(query.authors[0], now_ms) if query.authors else None
+        if person is None or query.ceiling is None or not self._world.searchable(person.index, now_ms):
+            return []
+        timeline = self._world.timeline(person.index, now_ms)
+        places = range(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
+        rising = ((timeline.ids[place], person.index, timeline.marks[place]) for place in places)
+        return list(islice((each for each in rising if self._passes(query, each, now_ms)), limit))[::-1]
+
+    def _matches(self, query: Query, now_ms: int) -> Iterator[Found]:
+        candidates = self._candidates(query, now_ms)
+        if query.reads_text:
+            candidates = islice(candidates, MOST_READ)
+        return (found for found in candidates if self._passes(query, found, now_ms))
+
+    def _candidates(self, query: Query, now_ms: int) -> Iterator[Found]:
+        if query.authors:
+            named = {self._world.holder(handle, now_ms) for handle in query.authors}
+            return self._walk([person.index for person in named if person], query, now_ms)
+        if query.conversation is not None:
+            return iter(self._conversation(query.conversation, query, now_ms))
+        if query.to is not None:
+            person = self._world.holder(query.to, now_ms)
+            return self._walk(self._world.references.fans(person.index) if person else [], query, now_ms)
+        return self._walk(range(len(self._world.people)), query, now_ms)
+
+    def _walk(self, authors: Iterable[int], query: Query, now_ms: int) -> Iterator[Found]:
+        walks = [self._down(author, query, now_ms) for author in authors if self._world.searchable(author, now_ms)]
+        return walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+
+    def _down(self, author: int, query: Query, now_ms: int) -> Iterator[Found]:
+        timeline = self._world.timeline(author, now_ms)
+        ids, marks = timeline.ids, timeline.marks
+        top = timeline.until(now_ms) if query.ceiling is None else bisect_right(ids, query.ceiling)
+        bottom = bisect_left(ids, query.floor + 1)
+        for place in range(min(top, timeline.until(now_ms)) - 1, bottom - 1, -1):
+            yield ids[place], author, marks[place]
+
+    def _conversation(self, root: int, query: Query, now_ms: int) -> list[Found]:
+        ceiling = first_id_at(now_ms + 1) if query.ceiling is None else query.ceiling
+        inside = [each for each in (root, *self._world.descendants(root, now_ms)) if query.floor < each <= ceiling]
+        posts = [self._world.post(each) for each in sorted(inside, reverse=True)]
+        return [
+            (post.id, post.author, post.mark) for post in posts if post and self._world.searchable(post.author, now_ms)
+        ]
+
+    def _passes(self, query: Query, found: Found, now_ms: int) -> bool:
+        post_id, _, mark = found
+        kind = mark & KIND
+        if mark & HIDDEN or (mark & DOOMED and self._world.deleted_at_ms(post_id, mark) <= now_ms):
+            return False
+        if query.retweets is not Retweets.TOO and (kind == Kind.RETWEET) is not (query.retweets is Retweets.ONLY):
+            return False
+        if query.replies is not None and (kind == Kind.REPLY) is not query.replies:
+            return False
+        if query.quotes is not None and (kind == Kind.QUOTE) is not query.quotes:
+            return False
+        return self._answers(query, found, now_ms) and (not query.reads_text or self._reads(query, found, now_ms))
+
+    def _answers(self, query: Query, found: Found, now_ms: int) -> bool:
+        if query.to is None and (query.conversation is None or not query.authors):
+            return True
+        post_id, author, mark = found
+        post = self._world.post_at(author, post_id, mark)
+        if query.conversation is not None and self._world.root_of(post) != query.conversation:
+            return False
+        if query.to is None:
+            return True
+        person = self._world.holder(query.to, now_ms)
+        return person is not None and post.parent is not None and post.parent.user_id == person.id
+
+    def _reads(self, query: Query, found: Found, now_ms: int) -> bool:
+        post_id, author, mark = found
+        post = self._world.post_at(author, post_id, mark)
+        content = self._renderer.writer.content(post)
+        text = content.text.lower()
+        return (
+            all(word in text for word in query.words)
+            and not any(word in text for word in query.unwanted)
+            and (query.language is None or query.language == content.language)
+            and (query.media is None or query.media is bool(content.media))
+            and (query.links is None or query.links is bool(content.urls))
+            and self._renderer.likes(post, now_ms) >= query.least_likes
+        )

@@ -1,0 +1,122 @@
+"""The world over HTTP: an ASGI application, and a server for it that only this machine can reach."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+from typing import Any
+
+from mistnet.sim.clock import SimClock
+from mistnet.sim.control import PREFIX, Control
+from mistnet.sim.service import Answer, NeverAnswers, XService
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class NotLoopback(ValueError):
+    def __init__(self, host: str) -> None:
+        super().__init__(f"{host} is not a loopback address: the simulator has no defences and stays on this machine")
+
+
+class BodyCut(Exception):
+    """The rest of the body is never sent."""
+
+
+def asgi(service: XService, clock: SimClock | None = None) -> App:
+    """Without a clock there is no control: the truth can then only be asked in the same process."""
+    control = Control(service, clock) if clock else None
+
+    async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            await _respond(service, control, scope, receive, send)
+
+    return app
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def _respond(
+    service: XService, control: Control | None, scope: MutableMapping[str, Any], receive: Receive, send: Send
+) -> None:
+    method, path, query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    body = await _body(receive)
+    if control and path.startswith(PREFIX):
+        await _send(control.answer(method, path, query, body), send)
+        return
+    try:
+        await _send(await service.handle(method, path, query, headers, body), send)
+    except NeverAnswers:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _send(answer: Answer, send: Send) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": answer.cut})
+    if answer.cut:
+        raise BodyCut
+
+
+@asynccontextmanager
+async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve until the block is left; yields the base URL. Port 0 takes a free one."""
+    import uvicorn  # noqa: PLC0415 - the simulator works in process without a server
+
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            app, log_level="critical", access_log=False, lifespan="off", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not running.done():  # noqa: ASYNC110 - the server offers no event
+            await asyncio.sleep(0.01)
+        try:
+            bound = listener.getsockname()[1]
+            yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+        finally:
+            server.should_exit = True
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def serve(
+    app: App, *, host: str = "127.0.0.1", port: int = 8765, ready: Callable[[str], None] | None = None
+) -> None:
+    """Serve until cancelled or interrupted."""
+    async with serving(app, host=host, port=port) as url:
+        if ready:
+            ready(url)
+        await asyncio.Event().wait()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host != "localhost" and not ip_address(host).is_loopback:
+        raise NotLoopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
