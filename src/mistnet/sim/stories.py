@@ -80,7 +80,8 @@ class _Teller:
         return (self._stars[0], self._stars[1], self._fans[0])[level % 3]
 
     def _with(self, standing: Standing) -> int:
-        return next(person.index for person in self._people if person.star and person.standing is standing)
+        stars = (person for person in self._people if person.star)
+        return next(star.index for star in stars if star.standing_at(0) is standing)
 
     def _post(self, author: int, parent: Parent | None = None, **more: object) -> int:
         self._at_ms += MINUTE_MS + mix(self._seed, Draw.STORY, self._at_ms) % MINUTE_MS

@@ -1,0 +1,256 @@
+"""Search and lists: paging reaches exactly what the truth says is there."""
+
+from datetime import timedelta
+
+import pytest
+
+from mistnet.sim.clock import SimClock
+from mistnet.sim.ledger import Key, Tier
+from mistnet.sim.numbers import time_of
+from mistnet.sim.service import XService
+from mistnet.sim.truth import Truth
+from mistnet.sim.visitor import Visitor
+from mistnet.sim.world import World
+
+KEY = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=10**9)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(7, "tiny")
+
+
+@pytest.fixture
+def clock() -> SimClock:
+    return SimClock()
+
+
+@pytest.fixture
+def visitor(world: World, clock: SimClock) -> Visitor:
+    return Visitor(XService(world, clock.now, keys=[KEY]))
+
+
+@pytest.fixture
+def truth(world: World) -> Truth:
+    return Truth(world)
+
+
+def ids(page: dict[str, list[dict[str, str]]]) -> list[int]:
+    return [int(post["id"]) for post in page["tweets"]]
+
+
+async def by_ceiling(visitor: Visitor, query: str) -> list[int]:
+    found: list[int] = []
+    while page := ids(await visitor.search(f"{query} max_id:{found[-1] - 1}" if found else query)):
+        assert len(page) <= 20
+        found += page
+    return found
+
+
+async def by_cursor(visitor: Visitor, path: str, key: str, **params: object) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    cursor = ""
+    while True:
+        page = await visitor.get(path, cursor=cursor, **params)
+        found += page["data"][key] if "data" in page else page[key]
+        cursor = page["next_cursor"]
+        if not page["has_next_page"]:
+            return found
+
+
+async def test_paging_by_ceiling_and_by_cursor_covers_exactly_the_truth(
+    visitor: Visitor, truth: Truth, clock: SimClock
+) -> None:
+    handles = truth.accounts(clock.now())
+    assert len(handles) >= 6
+    for handle in handles:
+        expected = truth.search_ids(handle, clock.now())
+        assert await by_ceiling(visitor, f"from:{handle}") == expected
+        listed = await by_cursor(visitor, "/twitter/tweet/advanced_search", "tweets", query=f"from:{handle}")
+        assert [int(post["id"]) for post in listed] == expected
+
+
+async def test_native_retweets_come_only_in_the_second_pass(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    handle = truth.accounts(clock.now())[0]
+    posts, retweets = truth.search_ids(handle, clock.now()), truth.retweet_ids(handle, clock.now())
+    assert retweets
+    assert await by_ceiling(visitor, f"from:{handle} filter:nativeretweets") == retweets
+    both = await by_ceiling(visitor, f"from:{handle} include:nativeretweets")
+    assert both == sorted(posts + retweets, reverse=True)
+    page = await visitor.search(f"from:{handle} filter:nativeretweets")
+    for post in page["tweets"]:
+        original = post["retweeted_tweet"]
+        author = world.person(int(original["author"]["id"]))
+        assert author is not None
+        assert post["text"].partition(": ")[0] == f"RT @{author.handle_at(time_of(int(post['id'])))}"
+        assert len(post["text"]) <= 140
+        assert post["likeCount"] == original["likeCount"]
+
+
+async def test_the_ceiling_is_inclusive_and_the_floor_is_not(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+    handle = truth.accounts(clock.now())[0]
+    known = truth.search_ids(handle, clock.now())
+    assert ids(await visitor.search(f"from:{handle} max_id:{known[5]}"))[0] == known[5]
+    assert ids(await visitor.search(f"from:{handle} since_id:{known[5]}")) == known[:5]
+    assert ids(await visitor.search(f"from:{handle} since_id:{known[9]} max_id:{known[3]}")) == known[3:9]
+
+
+async def test_time_bounds_have_the_precision_of_a_second(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+    handle = truth.accounts(clock.now())[0]
+    known = truth.search_ids(handle, clock.now())
+    since, until = time_of(known[9]) // 1000, time_of(known[3]) // 1000
+    found = ids(await visitor.search(f"from:{handle} since_time:{since} until_time:{until}"))
+    assert found == [post_id for post_id in known if since <= time_of(post_id) // 1000 < until]
+
+
+async def test_replies_can_be_left_out(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+    handle = truth.accounts(clock.now())[0]
+    found = await by_ceiling(visitor, f"from:{handle} -filter:replies")
+    expected = [each for each in truth.search_ids(handle, clock.now()) if truth.parent_of(each) is None]
+    assert found == expected
+
+
+async def test_a_conversation_can_be_searched_and_so_can_words(visitor: Visitor, world: World, clock: SimClock) -> None:
+    root = world.stories.wide_root
+    found = await by_ceiling(visitor, f"conversation_id:{root}")
+    assert root in found
+    assert len(found) > 100
+    assert root in ids(await visitor.search("flea MARKET"))
+    assert root in ids(await visitor.search('"flea market" -nonsense'))
+    handle = world.stars[0].handle_at(0)
+    page = await visitor.search(f"to:{handle}")
+    assert page["tweets"]
+    assert {post["inReplyToUsername"] for post in page["tweets"]} == {handle}
+
+
+async def test_an_unknown_protected_or_suspended_author_gives_an_empty_page(visitor: Visitor, world: World) -> None:
+    for handle in ("nobody_at_all", world.stars[4].handle_at(0), world.stars[6].handle_at(0)):
+        page = await visitor.search(f"from:{handle}")
+        assert page == {"tweets": [], "has_next_page": False, "next_cursor": ""}
+
+
+async def test_hidden_posts_are_had_by_id_and_by_nothing_else(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+    handle = truth.accounts(clock.now())[0]
+    hidden = truth.hidden_ids(handle, clock.now())
+    assert hidden
+    assert not set(hidden) & set(await by_ceiling(visitor, f"from:{handle} include:nativeretweets"))
+    page = await visitor.get("/twitter/tweets", tweet_ids=",".join(map(str, hidden[:50])))
+    assert ids(page) == hidden[:50]
+
+
+async def test_an_account_too_new_for_search_is_had_by_id_alone(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    new = world.stars[7]
+    assert truth.search_ids(new.handle_at(0), clock.now()) == []
+    hidden = truth.hidden_ids(new.handle_at(0), clock.now())
+    assert hidden
+    assert ids(await visitor.get("/twitter/tweets", tweet_ids=hidden[0])) == [hidden[0]]
+    assert (await visitor.get("/twitter/user/last_tweets", userId=new.id))["data"]["tweets"] == []
+
+
+async def test_search_goes_by_the_handle_of_the_hour(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    (_, old), (_, new) = world.stars[1].handles
+    assert ids(await visitor.search(f"from:{old}"))
+    assert not ids(await visitor.search(f"from:{new}"))
+    clock.advance(timedelta(days=4))
+    assert not ids(await visitor.search(f"from:{old}"))
+    page = await visitor.search(f"from:{new.upper()}")
+    assert {post["author"]["userName"] for post in page["tweets"]} == {new}
+    assert {post["author"]["id"] for post in page["tweets"]} == {str(world.stars[1].id)}
+
+
+async def test_a_suspension_takes_everything_away(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    star = world.stars[5]
+    handle = star.handle_at(0)
+    known = truth.search_ids(handle, clock.now())
+    assert known
+    clock.advance(timedelta(days=11))
+    assert truth.search_ids(handle, clock.now()) == []
+    assert not ids(await visitor.search(f"from:{handle}"))
+    page = await visitor.get("/twitter/tweets", tweet_ids=",".join(map(str, known[:20])))
+    assert not [post for post in page["tweets"] if post["id"]]
+    assert (await visitor.get("/twitter/user/last_tweets", userId=star.id))["data"] is None
+
+
+async def test_timelines_hold_posts_and_retweets_and_replies_on_demand(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    star = world.stars[0]
+    handle = star.handle_at(0)
+    account = truth.account(handle, clock.now())
+    assert account is not None
+    everything = sorted((*account.search, *account.retweets, *account.hidden), reverse=True)
+    path = "/twitter/user/last_tweets"
+    listed = await by_cursor(visitor, path, "tweets", userId=star.id, includeReplies="true")
+    assert [int(post["id"]) for post in listed] == everything
+    plain = await by_cursor(visitor, "/twitter/user/tweet_timeline", "tweets", userId=star.id)
+    assert [int(post["id"]) for post in plain] == [each for each in everything if truth.parent_of(each) is None]
+
+
+@pytest.mark.parametrize("side", ["followers", "followings"])
+async def test_follow_lists_page_through_the_graph_newest_first(
+    side: str, visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    handle = world.stars[0].handle_at(0)
+    listed = await by_cursor(visitor, f"/twitter/user/{side}", side, userName=handle, pageSize=20)
+    expected = truth.followers(handle, clock.now()) if side == "followers" else truth.followings(handle, clock.now())
+    assert [int(user["id"]) for user in listed] == expected
+    assert expected
+
+
+async def test_follower_ids_are_the_followers_and_those_no_longer_shown(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    handle = world.stars[0].handle_at(0)
+    path = "/twitter/user/followers_ids"
+    found: list[int] = []
+    cursor = ""
+    while cursor != "0":
+        page = await visitor.get(path, userName=handle, count=7, cursor=cursor)
+        found += [int(each) for each in page["ids"]]
+        cursor = page["next_cursor"]
+    assert [each for each in found if each in truth.hydratable(found, clock.now())] == truth.followers(
+        handle, clock.now()
+    )
+
+
+async def test_replies_and_context_show_the_thread(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    root, leaf = world.stories.wide_root, world.stories.deep_leaf
+    for path in ("/twitter/tweet/replies", "/twitter/tweet/replies/v1", "/twitter/tweet/replies/v2"):
+        listed = [int(post["id"]) for post in await by_cursor(visitor, path, "tweets", tweetId=root)]
+        assert listed == sorted(set(listed), reverse=True)
+        assert len(listed) > 100
+    page = await visitor.get("/twitter/tweet/thread_context", tweetId=leaf)
+    assert ids(page)[:61] == [*truth.chain(leaf, clock.now()).ancestors[::-1], leaf]
+
+
+async def test_looking_up_gone_posts_gives_nothing_or_an_empty_shell(
+    visitor: Visitor, world: World, truth: Truth
+) -> None:
+    gone = [world.stories.ghost_leaf - 1, world.stories.ghost_leaf - 9, 8, 9]
+    page = await visitor.get("/twitter/tweets", tweet_ids=",".join(map(str, gone)))
+    assert page["tweets"]
+    assert not any(post["id"] for post in page["tweets"])
+
+
+async def test_batches_leave_out_who_was_never_anybody(
+    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+) -> None:
+    ghost = truth.parent_of(world.stories.ghost_leaf)
+    assert ghost is not None
+    asked = [person.id for person in world.people] + [ghost.user_id]
+    page = await visitor.get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, asked)))
+    shown = {int(user["id"]) for user in page["users"] if not user.get("unavailable")}
+    marked = {int(user["id"]) for user in page["users"] if user.get("unavailable")}
+    assert shown == truth.hydratable(asked, clock.now())
+    assert marked == truth.unavailable(asked, clock.now())
+    assert ghost.user_id not in shown | marked
