@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl
@@ -82,7 +82,8 @@ class Control:
         return asdict(least_credits(self._truth, handles, self._clock.now(), retweets=retweets))
 
     def stats(self, _: Given) -> object:
-        return asdict(self._service.stats)
+        stats = self._service.stats
+        return {each.name: getattr(stats, each.name) for each in fields(stats)}
 
     def advance(self, given: Given) -> object:
         return {"now": self._clock.advance(timedelta(seconds=float(given["seconds"])))}

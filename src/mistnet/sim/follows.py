@@ -1,7 +1,8 @@
 """Who follows whom, since when and until when."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
 from mistnet.sim.numbers import DAY_MS, Draw, mix
 from mistnet.sim.people import FOREVER_MS, Person
@@ -9,15 +10,27 @@ from mistnet.sim.people import FOREVER_MS, Person
 NEAR = 6
 FUTURE_DAYS = 60
 
+Edge = tuple[int, int, int]  # since, until, the other one
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    since_ms: int
-    until_ms: int
-    other: int
 
-    def holds_at(self, now_ms: int) -> bool:
-        return self.since_ms <= now_ms < self.until_ms
+class Edges:
+    """One person's follows in one direction, oldest first, packed: a star has very many."""
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        found = sorted(edges, key=lambda edge: (edge[0], edge[2]))
+        self._since = array("Q", [since_ms for since_ms, _, _ in found])
+        self._until = array("Q", [until_ms for _, until_ms, _ in found])
+        self._other = array("L", [other for _, _, other in found])
+        self._ends = array("Q", sorted(self._until))
+
+    def at(self, now_ms: int) -> list[int]:
+        """Newest first."""
+        begun = bisect_right(self._since, now_ms)
+        edges = zip(self._until[:begun], self._other[:begun], strict=True)
+        return [other for until_ms, other in edges if until_ms > now_ms][::-1]
+
+    def count_at(self, now_ms: int) -> int:
+        return bisect_right(self._since, now_ms) - bisect_right(self._ends, now_ms)
 
 
 class Follows:
@@ -26,53 +39,58 @@ class Follows:
     def __init__(self, seed: int, people: Sequence[Person], start_ms: int) -> None:
         self._seed, self._people, self._start_ms = seed, people, start_ms
         self._stars = sum(person.star for person in people)
-        self._followers: dict[int, list[Edge]] = {}
-        self._followings: dict[int, list[Edge]] = {}
+        self._followers: dict[int, Edges] = {}
+        self._followings: dict[int, Edges] = {}
 
     def followers(self, of: int, now_ms: int) -> list[int]:
         """Newest first, those who can no longer be shown included."""
-        edges = self._followers.get(of)
-        if edges is None:
-            edges = self._followers[of] = _newest_first(self._edges_to(of))
-        return [edge.other for edge in edges if edge.holds_at(now_ms)]
+        return self._edges_to(of).at(now_ms)
 
     def followings(self, of: int, now_ms: int) -> list[int]:
+        return self._edges_from(of).at(now_ms)
+
+    def counts(self, of: int, now_ms: int) -> tuple[int, int]:
+        """How many followers and followings."""
+        return self._edges_to(of).count_at(now_ms), self._edges_from(of).count_at(now_ms)
+
+    def _edges_to(self, of: int) -> Edges:
+        edges = self._followers.get(of)
+        if edges is None:
+            asked = range(len(self._people)) if of < self._stars else self._near(of)
+            edges = self._followers[of] = Edges(self._found((who, of, who) for who in asked))
+        return edges
+
+    def _edges_from(self, of: int) -> Edges:
         edges = self._followings.get(of)
         if edges is None:
-            edges = self._followings[of] = _newest_first(self._edges_from(of))
-        return [edge.other for edge in edges if edge.holds_at(now_ms)]
-
-    def _edges_to(self, of: int) -> Iterator[Edge]:
-        for who in range(len(self._people)) if of < self._stars else self._near(of):
-            edge = self._edge(who, of)
-            if edge:
-                yield Edge(*edge, who)
-
-    def _edges_from(self, of: int) -> Iterator[Edge]:
-        for whom in sorted({*range(self._stars), *self._near(of)}):
-            edge = self._edge(of, whom)
-            if edge:
-                yield Edge(*edge, whom)
+            asked = {*range(self._stars), *self._near(of)}
+            edges = self._followings[of] = Edges(self._found((of, whom, whom) for whom in asked))
+        return edges
 
     def _near(self, of: int) -> list[int]:
         return [(of + step) % len(self._people) for step in range(-NEAR, NEAR + 1) if step]
 
-    def _edge(self, who: int, whom: int) -> tuple[int, int] | None:
+    def _found(self, asked: Iterable[tuple[int, int, int]]) -> Iterator[Edge]:
         """A function of the two alone, so that both ways of looking agree."""
-        luck = mix(self._seed, Draw.FOLLOW, who, whom)
-        near = (who - whom + NEAR) % len(self._people) <= 2 * NEAR
-        share = max(0.9 / (whom + 2) ** 0.5 if whom < self._stars else 0.0, 0.5 if near else 0.0)
-        if who == whom or luck % 1000 >= share * 1000:
-            return None
+        towards, share, known = 0, 0.0, -1
+        for who, whom, other in asked:
+            if whom != known:
+                towards, share, known = mix(self._seed, Draw.FOLLOW, whom), self._share(whom), whom
+            luck = mix(towards, who)
+            near = (who - whom + NEAR) % len(self._people) <= 2 * NEAR
+            if luck % 1000 < (max(share, 500) if near else share) and who != whom:
+                yield (*self._span(who, whom, luck), other)
+
+    def _share(self, whom: int) -> float:
+        """How many of a thousand follow somebody they do not live next to."""
+        return 900 / (whom + 2) ** 0.5 if whom < self._stars else 0.0
+
+    def _span(self, who: int, whom: int, luck: int) -> tuple[int, int]:
+        """One in eight is still to come; one in sixteen will not last."""
         met_ms = max(self._people[who].created_ms, self._people[whom].created_ms)
-        if (luck >> 10) % 8:
-            since_ms = met_ms + (luck >> 16) % max(self._start_ms - met_ms, 1)
-        else:
+        since_ms = met_ms + (luck >> 16) % max(self._start_ms - met_ms, 1)
+        if (luck >> 10) % 8 == 0:
             since_ms = self._start_ms + (luck >> 16) % (FUTURE_DAYS * DAY_MS)
         if (luck >> 13) % 16:
             return since_ms, FOREVER_MS
-        return since_ms, since_ms + DAY_MS + (luck >> 18) % (self._start_ms + FUTURE_DAYS * DAY_MS - met_ms)
-
-
-def _newest_first(edges: Iterator[Edge]) -> list[Edge]:
-    return sorted(edges, key=lambda edge: (edge.since_ms, edge.other), reverse=True)
+        return since_ms, max(since_ms, self._start_ms) + DAY_MS + (luck >> 18) % (FUTURE_DAYS * DAY_MS)

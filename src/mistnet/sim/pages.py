@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from mistnet.sim.ledger import follow_ids_price, follow_list_price, posts_price
 
+POSITION_BYTES = 9
 SUCCESS = b'"status":"success","msg":"success"'
 SUCCESS_WITH_CODE = b'"status":"success","code":0,"msg":"success"'
 
@@ -111,7 +112,7 @@ class CursorKind(StrEnum):
 
 
 def cursor_to(kind: CursorKind, position: int) -> str:
-    return kind + urlsafe_b64encode(position.to_bytes(9, "big")).decode()
+    return kind + urlsafe_b64encode(position.to_bytes(POSITION_BYTES, "big")).decode()
 
 
 def position_of(kind: CursorKind, cursor: str) -> int | None:
@@ -119,6 +120,7 @@ def position_of(kind: CursorKind, cursor: str) -> int | None:
     if not cursor.startswith(kind):
         return None
     try:
-        return int.from_bytes(urlsafe_b64decode(cursor.removeprefix(kind)), "big")
+        position = urlsafe_b64decode(cursor.removeprefix(kind))
     except (NotBase64, ValueError):
         return None
+    return int.from_bytes(position, "big") if len(position) == POSITION_BYTES else None

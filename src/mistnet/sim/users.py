@@ -1,7 +1,7 @@
 """The three ways in which a user is written: profile, author of a post, member of a follow list."""
 
-import json
 from dataclasses import dataclass
+from json import JSONEncoder
 from typing import Any
 
 from mistnet.sim.clock import iso_date, legacy_date, to_ms
@@ -67,9 +67,7 @@ class Face:
     lost_posts: int  # counted on the profile, returned by nothing
 
 
-def dump(value: object) -> str:
-    """Compact JSON in ASCII, as upstream writes it."""
-    return json.dumps(value, separators=(",", ":"))
+dump = JSONEncoder(separators=(",", ":")).encode  # compact and in ASCII, as upstream writes
 
 
 class Users:
@@ -208,9 +206,10 @@ class Users:
 
     def _counts(self, person: Person, now_ms: int) -> dict[str, int]:
         posts = self._world.timeline(person.index, now_ms).until(now_ms)
+        followers, following = self._world.follows.counts(person.index, now_ms)
         return {
-            "followers": len(self._world.follows.followers(person.index, now_ms)),
-            "following": len(self._world.follows.followings(person.index, now_ms)),
+            "followers": followers,
+            "following": following,
             "statuses": posts + self.face(person).lost_posts,
             "media": posts // 5,
         }
@@ -251,5 +250,5 @@ def _face(seed: int, person: Person) -> Face:
         can_dm=bool(luck >> 44 & 1),
         automated_by="ExampleHouse" if (luck >> 45) % 20 == 0 else None,
         favourites=(luck >> 20) % 50_000,
-        lost_posts=(luck >> 50) % (person.posts // 10 + 3),
+        lost_posts=1 + (luck >> 50) % (person.posts // 10 + 3),
     )

@@ -1,0 +1,159 @@
+"""Money and limits: what each call costs, what a key may do, and the least a backfill can cost."""
+
+from datetime import timedelta
+
+import pytest
+
+from mistnet.sim.clock import SimClock
+from mistnet.sim.cost import Cost, least_credits, lookup_cost, profiles_cost, sweep_cost
+from mistnet.sim.faults import Fault, Faults
+from mistnet.sim.ledger import Key, Tier, follow_ids_price, follow_list_price, posts_price, profiles_price
+from mistnet.sim.people import Size
+from mistnet.sim.service import XService
+from mistnet.sim.truth import Truth
+from mistnet.sim.visitor import Visitor
+from mistnet.sim.world import World
+
+CREDITS = 1_000_000
+WORLD = World(7, "tiny")
+HANDLE = WORLD.stars[0].handle_at(0)
+
+
+def service_for(key: Key, clock: SimClock, **more: object) -> XService:
+    return XService(WORLD, clock.now, keys=[key], **more)  # type: ignore[arg-type]  # keywords of XService
+
+
+def paid() -> Key:
+    return Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=CREDITS)
+
+
+def spent(service: XService) -> int:
+    return CREDITS - service.ledger.purses["sim-key"].left
+
+
+def test_prices_step_with_the_fill_of_a_page() -> None:
+    assert [posts_price(posts) for posts in (0, 1, 20)] == [15, 15, 300]
+    assert [profiles_price(users, users) for users in (0, 1, 99, 100, 150)] == [15, 18, 1782, 100, 150]
+    assert [follow_list_price(users) for users in (0, 4, 20, 99, 100, 199, 200)] == [15, 15, 60, 297, 200, 398, 200]
+    assert [follow_ids_price(ids) for ids in (0, 199, 200, 3999, 4000, 5000)] == [15, 398, 200, 3999, 1800, 2250]
+
+
+def test_the_one_recorded_bill_adds_up() -> None:
+    assert 2 * follow_ids_price(5000) + follow_list_price(200) + follow_list_price(20) == 4760
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "price"),
+    [
+        ("/twitter/tweet/advanced_search", {"query": f"from:{HANDLE}"}, 300),
+        ("/twitter/tweet/advanced_search", {"query": "from:nobody_here"}, 15),
+        ("/twitter/user/info", {"userName": HANDLE}, 18),
+        ("/twitter/user/info", {"userName": "nobody_here"}, 15),
+        ("/twitter/user/last_tweets", {"userName": HANDLE}, 300),
+        ("/twitter/user/tweet_timeline", {"userId": WORLD.stars[0].id}, 285),
+        ("/twitter/tweets", {"tweet_ids": "1,2,3"}, 15),
+        ("/twitter/tweet/thread_context", {"tweetId": WORLD.stories.deep_leaf}, 61 * 15),
+        ("/twitter/tweet/replies", {"tweetId": WORLD.stories.wide_root}, 300),
+        ("/twitter/user/batch_info_by_ids", {"userIds": f"{WORLD.stars[0].id},{WORLD.stars[1].id},5"}, 36),
+        ("/oapi/my/info", {}, 0),
+    ],
+)
+async def test_each_call_costs_what_the_price_list_says(path: str, params: dict[str, object], price: int) -> None:
+    service = service_for(paid(), SimClock())
+    await Visitor(service).get(path, **params)
+    assert spent(service) == price == service.stats.credits["sim-key"]
+
+
+async def test_a_hundred_profiles_at_once_cost_less_than_six_alone() -> None:
+    world = World(7, Size(users=160, stars=10, posts=400))
+    shown = [person.id for person in world.people if person.shown_at(0)]
+    service = XService(world, SimClock().now, keys=[paid()])
+    await Visitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:100])))
+    assert spent(service) == 100
+    await Visitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:6])))
+    assert spent(service) == 100 + 6 * 18
+
+
+async def test_the_balance_follows_a_minute_behind() -> None:
+    clock = SimClock()
+    key = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=1000, bonus_credits=100)
+    service = service_for(key, clock)
+    visitor = Visitor(service)
+    await visitor.search(f"from:{HANDLE}")
+    assert await visitor.get("/oapi/my/info") == {"recharge_credits": 1000, "total_bonus_credits": 100}
+    clock.advance(timedelta(seconds=19))
+    assert await visitor.get("/oapi/my/info") == {"recharge_credits": 1000, "total_bonus_credits": 100}
+    clock.advance(timedelta(seconds=41))
+    assert await visitor.get("/oapi/my/info") == {"recharge_credits": 800, "total_bonus_credits": 0}
+
+
+async def test_a_spent_key_is_refused_at_once_and_works_again_when_recharged() -> None:
+    service = service_for(Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=300), SimClock())
+    visitor = Visitor(service)
+    assert (await visitor.ask("/twitter/user/last_tweets", userName=HANDLE)).status == 200
+    refused = await visitor.ask("/twitter/user/last_tweets", userName=HANDLE)
+    assert refused.status == 402
+    assert b"Credits is not enough.Please recharge" in refused.body
+    assert (await visitor.ask("/oapi/my/info")).status == 200
+    service.ledger.grant("sim-key", 500)
+    assert (await visitor.get("/oapi/my/info"))["recharge_credits"] == 500
+    assert (await visitor.ask("/twitter/user/last_tweets", userName=HANDLE)).status == 200
+
+
+async def test_a_free_key_may_ask_once_in_five_seconds_for_anything() -> None:
+    clock = SimClock()
+    visitor = Visitor(service_for(Key(name="sim-key", tier=Tier.FREE, bonus_credits=10_000), clock))
+    assert (await visitor.ask("/oapi/my/info")).status == 200
+    clock.advance(timedelta(seconds=4.9))
+    refused = await visitor.ask("/twitter/user/info", userName=HANDLE)
+    assert refused.status == 429
+    assert "retry-after" not in refused.headers
+    clock.advance(timedelta(seconds=0.1))
+    assert (await visitor.ask("/twitter/user/info", userName=HANDLE)).status == 200
+
+
+async def test_a_paid_key_may_ask_twenty_times_a_second() -> None:
+    clock = SimClock()
+    visitor = Visitor(service_for(Key(name="sim-key", recharge_credits=CREDITS), clock))
+    statuses = [(await visitor.ask("/twitter/user/info", userName=HANDLE)).status for _ in range(21)]
+    assert statuses == [200] * 20 + [429]
+    clock.advance(timedelta(seconds=1))
+    assert (await visitor.ask("/twitter/user/info", userName=HANDLE)).status == 200
+
+
+@pytest.mark.parametrize(("bill_failures", "price"), [(False, 0), (True, 15)])
+async def test_failures_are_free_unless_told_otherwise(bill_failures: bool, price: int) -> None:
+    faults = Faults(1, {Fault.SERVER_ERROR: 1.0})
+    service = service_for(paid(), SimClock(), faults=faults, bill_failures=bill_failures)
+    assert (await Visitor(service).ask("/twitter/user/info", userName=HANDLE)).status >= 500
+    assert spent(service) == price
+    assert (await Visitor(service).ask("/twitter/nowhere")).status == 404
+    assert spent(service) == 2 * price
+
+
+def test_the_least_cost_counts_full_pages_two_looks_and_full_batches() -> None:
+    assert sweep_cost(0) == Cost(calls=2, credits=30)
+    assert sweep_cost(41) == Cost(calls=5, credits=41 * 15 + 30)
+    assert lookup_cost(41) == Cost(calls=3, credits=41 * 15)
+    assert [profiles_cost(users).credits for users in (0, 1, 5, 6, 100, 101, 250)] == [0, 18, 90, 100, 100, 118, 300]
+
+
+async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
+    clock = SimClock()
+    service = service_for(paid(), clock)
+    visitor, truth = Visitor(service), Truth(WORLD)
+    handles = truth.accounts(clock.now())[:3]
+    for handle in handles:
+        query, looks = f"from:{handle}", 0
+        while looks < 2:
+            page = (await visitor.search(query))["tweets"]
+            looks += not page
+            query = f"from:{handle} max_id:{int(page[-1]['id']) - 1}" if page else query
+    missing = sorted(truth.missing_ancestors(handles, clock.now()))
+    assert missing
+    for start in range(0, len(missing), 20):
+        asked = ",".join(map(str, missing[start : start + 20]))
+        found = await visitor.get("/twitter/tweets", tweet_ids=asked)
+        assert len(found["tweets"]) == len(missing[start : start + 20])
+    least = least_credits(truth, handles, clock.now())
+    assert least == Cost(calls=sum(service.stats.calls.values()), credits=spent(service))
