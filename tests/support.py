@@ -31,6 +31,7 @@ from mistnet.domain.jobs import (
     Write,
 )
 from mistnet.domain.ports import WorkerCard
+from mistnet.domain.sources import Errand
 from mistnet.engine.kinds import Kind, Kinds, single
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
@@ -229,3 +230,32 @@ async def run_until(worker: Worker, condition: Callable[[], bool], *, seconds: f
     finally:
         worker.drain()
         await running
+
+
+async def no_wait(_seconds: float) -> None:
+    """Stands in for a sleep where nobody has time."""
+
+
+class LetThrough:
+    """A call that nobody governs; it remembers what it cost."""
+
+    def __init__(self, key: str, endpoint: str) -> None:
+        self.key, self.endpoint = key, endpoint
+        self.items = self.credits = 0
+
+    def settle(self, *, items: int, credits_due: int) -> None:
+        self.items, self.credits = items, credits_due
+
+
+class OpenGate:
+    """Lets every call through at once, and keeps a list of them."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.calls: list[LetThrough] = []
+
+    @asynccontextmanager
+    async def call(self, endpoint: str, *, most: int, errand: Errand) -> AsyncIterator[LetThrough]:
+        self.calls.append(LetThrough(self._key, endpoint))
+        yield self.calls[-1]
+        assert self.calls[-1].credits <= most

@@ -7,7 +7,7 @@ import os
 import secrets as random_names
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,10 +19,12 @@ from mistnet import __version__
 from mistnet.domain.errors import BadPlugin
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, WorkerName, Write
 from mistnet.domain.ports import Clock, WorkerCard
+from mistnet.domain.sources import X_SOURCE
 from mistnet.engine.kinds import Kind, Kinds
-from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.engine.policy import Policy
 from mistnet.engine.worker import Tools, Worker
+from mistnet.harvest import WRITERS, Harvest
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
@@ -33,6 +35,7 @@ from mistnet.store.queue import JobQueue
 from mistnet.store.schema import migrate, require_current, schema_state
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
+from mistnet.upstream.transport import Transport
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +48,28 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
 class App:
     """All parts, put together for one process."""
 
-    def __init__(self, settings: Settings, *, plugins: Sequence[Plugin] = (), clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        plugins: Sequence[Plugin] = (),
+        clock: Clock | None = None,
+        transport: Transport | None = None,
+        database: Database | None = None,
+    ) -> None:
         self.settings = settings
-        self.database = Database(settings.database_url.get_secret_value(), clock=clock)
-        brought = [*plugins, *(load_plugin(name) for name in settings.plugins)]
+        self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
+        self.metrics = EngineMetrics()
+        self.harvest = Harvest(
+            settings, self.database, transport=transport, metrics=SourceMetrics(self.metrics.registry)
+        )
+        brought = [
+            Plugin(kinds=self.harvest.kinds, writers=WRITERS),
+            *plugins,
+            *(load_plugin(name) for name in settings.plugins),
+        ]
         self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
         self._require_known_kinds()
-        self.metrics = EngineMetrics()
         self.job_writer = JobWriter(self.kinds.rules)
         jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
         writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs]
@@ -81,7 +99,7 @@ class App:
             lanes=lanes if lanes is not None else self.kinds.lanes,
             version=__version__,
         )
-        async with DatabaseBell(self.database) as bell:
+        async with DatabaseBell(self.database) as bell, self.harvest.opened():
             tools = Tools(
                 queue=self.queue,
                 upkeep=self.upkeep,
@@ -91,14 +109,20 @@ class App:
                 policy=policy_of(self.settings),
                 metrics=self.metrics,
                 secrets=self.secrets,
+                halted=self.halted,
             )
             yield Worker(
                 tools, card, lanes=None if lanes is None else [Lane(lane) for lane in lanes], until_idle=until_idle
             )
 
+    async def halted(self) -> Collection[str]:
+        """Lanes whose source will not serve us until somebody acts or the day is over."""
+        return {X_SOURCE} if await self.harvest.halt() else set()
+
     @property
     def secrets(self) -> Sequence[str]:
-        return [self.database.url.password] if self.database.url.password else []
+        keys = [key.get_secret_value() for key in self.settings.x_api_key]
+        return [*keys, *([self.database.url.password] if self.database.url.password else [])]
 
 
 @asynccontextmanager

@@ -9,8 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from mistnet.domain.errors import SettingsError, did_you_mean
@@ -75,6 +81,36 @@ class Settings(BaseSettings):
     lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
     kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
     plugins: list[str] = Field([], description="Your own job kinds: a list of module:function.")
+    x_api_key: Annotated[list[SecretStr], NoDecode] = Field(
+        [],
+        validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
+        description="The key for TwitterAPI.io; several, with commas between, each have their own rate and purse.",
+    )
+    x_base_url: str = Field("https://api.twitterapi.io", description="Where TwitterAPI.io answers.")
+    x_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
+        900.0, description="How many calls a minute one key may make; a 429 lowers it for a while."
+    )
+    x_burst: Annotated[int, Field(ge=1, le=1000)] = Field(
+        5, description="How many calls may start at once after a rest."
+    )
+    x_day_credits: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="How many credits may be spent on X in a day (UTC). Unset: no cap."
+    )
+    x_month_credits: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="How many credits may be spent on X in a month (UTC). Unset: no cap."
+    )
+    x_reposts: bool = Field(True, description="Whether native retweets are collected too, in a second pass.")
+    breaker_failures: Count = Field(5, description="After so many failures in a row a source is left alone.")
+    breaker_seconds: Seconds = Field(300.0, description="For how long it is, before one call tries again.")
+    second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
+        30.0, description="The pause before the end of a history is looked at again and believed."
+    )
+    batch_fill_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
+        30.0, description="How long users to be fetched by id wait for others to fill a batch with."
+    )
+    relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
+        7.0, description="How often accounts that cannot be collected are looked at again."
+    )
     log_format: Literal["text", "json"] = Field("text", description="How log lines look.")
     log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="The least important log line that is written."
@@ -90,6 +126,21 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file())
+
+    @field_validator("x_api_key", mode="before")
+    @classmethod
+    def _split_keys(cls, given: object) -> object:
+        """One key, or several with commas between; a list in the file."""
+        if isinstance(given, str):
+            return [key.strip() for key in given.split(",") if key.strip()]
+        return given
+
+    @field_validator("x_base_url")
+    @classmethod
+    def _is_http(cls, given: str) -> str:
+        if not given.startswith(("https://", "http://")):
+            raise ValueError("must begin with https:// or http://")
+        return given.rstrip("/")
 
     @property
     def heartbeat(self) -> timedelta:

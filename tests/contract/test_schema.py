@@ -54,6 +54,11 @@ def empty_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple
         asyncio.run(drop_database(dsn, name))
 
 
+def not_of_the_search(name: str | None, _kind: str, _parents: object) -> bool:
+    """Alembic knows no virtual tables and no expression indexes; the comparison of the catalogs does."""
+    return name is None or not name.startswith("posts_search")
+
+
 async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str]) -> None:
     migrated, declared = Database(empty_urls[0]), Database(empty_urls[1])
     await migrate(migrated)
@@ -62,7 +67,9 @@ async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str])
     async with migrated.read() as one, declared.read() as other:
         found, wanted = await one.run_sync(described), await other.run_sync(described)
         differences = await one.run_sync(
-            lambda sync: compare_metadata(MigrationContext.configure(sync), tables.metadata)
+            lambda sync: compare_metadata(
+                MigrationContext.configure(sync, opts={"include_name": not_of_the_search}), tables.metadata
+            )
         )
     await migrated.close()
     await declared.close()

@@ -29,7 +29,8 @@ TWEET = keys(
 AUTHOR = keys(
     """type userName url twitterUrl id name isVerified isBlueVerified verifiedType profilePicture coverPicture
     description location followers following status canDm canMediaTag createdAt entities fastFollowersCount
-    favouritesCount hasCustomTimelines isTranslator mediaCount statusesCount withheldInCountries affiliatesHighlightedLabel
+    favouritesCount hasCustomTimelines isTranslator mediaCount statusesCount withheldInCountries
+    affiliatesHighlightedLabel
     possiblySensitive pinnedTweetIds profile_bio isAutomated automatedBy"""
 )
 PROFILE = keys(

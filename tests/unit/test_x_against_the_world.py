@@ -15,7 +15,7 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.upstream.transport import Answer, Request, Unanswered
 from mistnet.upstream.x.client import Page, XClient
-from tests.support import TurnedClock
+from tests.support import OpenGate, TurnedClock
 
 NOW = WORLD_START_AT + timedelta(days=3)
 
@@ -44,7 +44,7 @@ def world() -> World:
 def asking(world: World, faults: Faults | None = None) -> XClient:
     key = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=10**9)
     service = XService(world, lambda: NOW, keys=[key], faults=faults)
-    return XClient(WorldTransport(service), key="sim-key", clock=TurnedClock(NOW))
+    return XClient(WorldTransport(service), gate=OpenGate("sim-key"), clock=TurnedClock(NOW))
 
 
 def handles(world: World) -> Iterator[str]:

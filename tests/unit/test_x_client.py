@@ -11,7 +11,7 @@ from mistnet.domain.errors import BadRequest, BrokenAnswer, NotNow, RateLimited,
 from mistnet.domain.social import PostId, UserId
 from mistnet.upstream.transport import Answer, Request, Unanswered
 from mistnet.upstream.x.client import XClient
-from tests.support import START, TurnedClock
+from tests.support import START, OpenGate, TurnedClock, no_wait
 from tests.unit.test_x_decode import AUTHOR, POST
 
 KEY = "new1_sesame12"
@@ -37,7 +37,7 @@ class Silent:
 
 
 def client(transport: Any) -> XClient:
-    return XClient(transport, key=KEY, clock=TurnedClock())
+    return XClient(transport, gate=OpenGate(KEY), clock=TurnedClock(), sleep=no_wait)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ MistnetError
 │   ├── BadArgs
 │   ├── JobNotFound
 │   ├── JobNotAllowed
-│   └── BadPlugin
+│   ├── BadPlugin
+│   ├── BadSearch
+│   └── BadExport
 ├── DatabaseError              exit code 1
 │   ├── DatabaseUnreachable
 │   ├── DatabaseBusy
@@ -25,7 +27,9 @@ MistnetError
     │   └── BadRequest
     └── NotNow                 -> Snooze
         ├── RateLimited
-        └── SourceRefused
+        ├── SourceRefused
+        ├── SourcePaused
+        └── BudgetSpent
 """
 
 from __future__ import annotations
@@ -112,6 +116,22 @@ class BadPlugin(UsageError):
         self.name, self.problem = name, problem
 
 
+class BadSearch(UsageError):
+    """A search that asks for nothing that could be looked up."""
+
+    def __init__(self, query: str, problem: str) -> None:
+        super().__init__(f"cannot search for {query[:80]!r}: {problem}")
+        self.query, self.problem = query, problem
+
+
+class BadExport(UsageError):
+    """An export that cannot be made, or not written where it was asked for."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"cannot export {what}: {problem}")
+        self.what, self.problem = what, problem
+
+
 class DatabaseError(MistnetError):
     """The database, or what we asked of it, is at fault."""
 
@@ -194,9 +214,9 @@ class Permanent(WorkError):
 class SourceDown(Temporary):
     """A source does not answer, or says that it is the one at fault."""
 
-    def __init__(self, source: str, problem: str) -> None:
+    def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
         super().__init__(f"{source} is down: {problem}")
-        self.source, self.problem = source, problem
+        self.source, self.problem, self.status = source, problem, status
 
 
 class BrokenAnswer(Temporary):
@@ -205,6 +225,7 @@ class BrokenAnswer(Temporary):
     def __init__(self, source: str, endpoint: str, problem: str) -> None:
         super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
         self.source, self.endpoint, self.problem = source, endpoint, problem
+        self.status = 200
 
 
 class BadRequest(Permanent):
@@ -224,16 +245,33 @@ class NotNow(WorkError):
 
 
 class RateLimited(NotNow):
-    """429: the source asks us to wait."""
+    """429: the source asks us to wait. A free key says so itself; a 403 may be the same in disguise."""
 
-    def __init__(self, source: str, until: datetime) -> None:
+    def __init__(self, source: str, until: datetime, *, free_tier: bool = False, key_unseen: bool = False) -> None:
         super().__init__(until, f"{source} asks us to wait")
-        self.source = source
+        self.source, self.free_tier, self.key_unseen = source, free_tier, key_unseen
+        self.status = 403 if key_unseen else 429
 
 
 class SourceRefused(NotNow):
     """The source does not serve this key: it is wrong, or its credits are spent. Somebody has to act."""
 
+    def __init__(self, source: str, until: datetime, problem: str, *, status: int) -> None:
+        super().__init__(until, f"{source} is paused: {problem}")
+        self.source, self.problem, self.status = source, problem, status
+
+
+class SourcePaused(NotNow):
+    """Nobody may ask this source now; `mistnet sources` tells why, `mistnet sources resume` ends it."""
+
     def __init__(self, source: str, until: datetime, problem: str) -> None:
         super().__init__(until, f"{source} is paused: {problem}")
         self.source, self.problem = source, problem
+
+
+class BudgetSpent(NotNow):
+    """The credits somebody allowed for the day or the month are spent or set aside."""
+
+    def __init__(self, source: str, until: datetime, span: str, spent: int, cap: int) -> None:
+        super().__init__(until, f"{source}: the {span}'s budget of {cap:,} credits is spent ({spent:,})")
+        self.source, self.span, self.spent, self.cap = source, span, spent, cap

@@ -51,13 +51,17 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewJob(Write, frozen=True, kw_only=True):
-    """A job somebody wants done. A key makes it unique among the live jobs of its kind."""
+    """A job somebody wants done. A key makes it unique among the live jobs of its kind.
+
+    `reason` says why it waits until `run_at`; without one, later means another day's work.
+    """
 
     kind: KindName
     args: Args
     key: str | None = None
     lane: Lane | None = None
     run_at: datetime | None = None
+    reason: str | None = None
 
 
 A = TypeVar("A", bound=Args)
@@ -76,6 +80,7 @@ class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     args: A
     attempt: int
     run_at: datetime
+    created_at: datetime
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -137,6 +142,7 @@ class Fail(msgspec.Struct, frozen=True):
     """A permanent fault: the job stays, with its error, and is never retried by itself."""
 
     error: str
+    writes: Sequence[Write] = ()
 
 
 Outcome: TypeAlias = Done | Continue | Snooze | Retry | Fail

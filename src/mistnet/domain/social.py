@@ -96,7 +96,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Post(Write, frozen=True, kw_only=True):
-    """A post. Whom it answers, quotes or repeats are plain ids: those posts may be gone."""
+    """A post. Whom it answers, quotes or repeats are plain ids: those posts may be gone.
+
+    `nested` says that it was shown inside another one, where upstream leaves things out.
+    """
 
     platform: Platform
     id: PostId
@@ -113,6 +116,7 @@ class Post(Write, frozen=True, kw_only=True):
     media: Sequence[Media] = ()
     links: Sequence[LinkMention] = ()
     metrics: Metrics = Metrics()
+    nested: bool = False
     raw: bytes
 
     @property
@@ -122,9 +126,51 @@ class Post(Write, frozen=True, kw_only=True):
 
 
 class Unreadable(Write, frozen=True, kw_only=True):
-    """A payload that could not be understood: kept whole, with the reason, to be tried again."""
+    """A payload that could not be understood: kept whole, with the reason, to be tried again.
+
+    Of a post on a page: its id if that much is legible, and its neighbours' ids.
+    """
 
     platform: Platform
     endpoint: str
     problem: str
     payload: bytes
+    post_id: PostId | None = None
+    above: PostId | None = None
+    below: PostId | None = None
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What one answer told: posts and people, each once, and what could not be read."""
+
+    posts: dict[PostId, Post]
+    users: dict[UserId, User]
+    unreadable: list[Unreadable]
+
+    @property
+    def writes(self) -> list[Write]:
+        return [*self.users.values(), *self.posts.values(), *self.unreadable]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of posts: its own, in order, and all that came along."""
+
+    own: Sequence[PostId]
+    gathered: Gathered
+    has_more: bool
+    cursor: str | None = None
+
+
+class UserPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a follower or following list, newest first."""
+
+    own: Sequence[UserId]
+    gathered: Gathered
+    has_more: bool
+    cursor: str | None = None
+
+
+class IdPage(msgspec.Struct, frozen=True, kw_only=True):
+    ids: Sequence[UserId]
+    has_more: bool
+    cursor: str | None = None

@@ -81,8 +81,8 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         match outcome:
             case Retry(error, alone):
                 return Retry(self._clean(error), alone=alone)
-            case Fail(error):
-                return Fail(self._clean(error))
+            case Fail(error, writes):
+                return Fail(self._clean(error), writes)
             case Snooze(until, reason):
                 return Snooze(until, self._clean(reason))
             case _:

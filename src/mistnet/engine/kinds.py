@@ -45,6 +45,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
             args=self.decode(lease.args),
             attempt=lease.attempts + 1,
             run_at=lease.run_at,
+            created_at=lease.created_at,
         )
 
 

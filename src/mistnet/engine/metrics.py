@@ -54,3 +54,27 @@ class EngineMetrics:
         self.clock_drift = Gauge(
             "mistnet_clock_drift_seconds", "How far the clock was off at its last correction.", registry=self.registry
         )
+
+
+class SourceMetrics:
+    """The meters of the sources, in the registry of their process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.calls = Counter(
+            "mistnet_calls",
+            "Calls to sources, by what came of them.",
+            ["source", "endpoint", "status"],
+            registry=registry,
+        )
+        self.credits = Counter("mistnet_credits", "Credits spent on calls.", ["source", "endpoint"], registry=registry)
+        self.call_seconds = Histogram(
+            "mistnet_call_seconds", "How long a call took.", ["source", "endpoint"], buckets=_LONG, registry=registry
+        )
+        self.refusals = Counter(
+            "mistnet_source_refusals", "Keys refused for good: wrong, or out of credits.", ["source"], registry=registry
+        )
+
+    def called(self, source: str, endpoint: str, status: int | None, cost: int, seconds: float) -> None:
+        self.calls.labels(source, endpoint, str(status or "none")).inc()
+        self.credits.labels(source, endpoint).inc(cost)
+        self.call_seconds.labels(source, endpoint).observe(seconds)

@@ -38,8 +38,15 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
             return Settlement(lease=lease, state=JobState.PENDING, run_at=until, attempts=lease.attempts, reason=reason)
         case Retry(error, alone):
             return _retried(lease, error, alone=alone, now=now, wait=backoff(lease.attempts, policy, chance))
-        case Fail(error):
-            return Settlement(lease=lease, state=JobState.FAILED, run_at=now, attempts=lease.attempts + 1, error=error)
+        case Fail(error, writes):
+            return Settlement(
+                lease=lease,
+                state=JobState.FAILED,
+                run_at=now,
+                attempts=lease.attempts + 1,
+                error=error,
+                writes=writes,
+            )
         case _:
             assert_never(outcome)
 

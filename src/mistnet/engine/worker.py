@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -41,6 +41,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     metrics: EngineMetrics
     secrets: Sequence[str] = ()
+    halted: Callable[[], Awaitable[Collection[str]]] | None = None
     chance: random.Random = msgspec.field(default_factory=random.Random)
 
 
@@ -226,8 +227,12 @@ class Worker:
         if not self._until_idle or self._running or len(self._leases):
             return False
         try:
+            halted = await self._tools.halted() if self._tools.halted else ()
             lanes = self._tools.kinds.lanes if self._lanes is None else self._lanes
-            return not await self._tools.upkeep.work_left(list(self._tools.kinds), lanes, now=self._tools.clock.now())
+            open_lanes = [lane for lane in lanes if lane not in halted]
+            return not open_lanes or not await self._tools.upkeep.work_left(
+                list(self._tools.kinds), open_lanes, now=self._tools.clock.now()
+            )
         except DatabaseError:
             return False
 

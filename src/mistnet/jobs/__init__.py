@@ -1,1 +1,1 @@
-"""One module per job kind: look, fetch, return an outcome."""
+"""One file per job kind: look, fetch, return an outcome."""

@@ -50,6 +50,7 @@ class JobWriter:
             "max_attempts": rules.max_attempts,
             "run_at": job.run_at or now,
             "parked": parked,
+            "reason": job.reason,
         }
 
     def _rules_of(self, kind: KindName) -> KindRules:
@@ -91,6 +92,7 @@ async def _insert(connection: AsyncConnection, rows: Sequence[dict[str, Any]], n
         "max_attempts_list": "max_attempts",
         "run_ats": "run_at",
         "parkeds": "parked",
+        "reasons": "reason",
     }
     binds: dict[str, Any] = {bind: [row[column] for row in rows] for bind, column in columns.items()}
     result = await connection.execute(command("enqueue", dialect), {**binds, "now": now})

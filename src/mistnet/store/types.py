@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, SmallInteger, String, Text
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -66,3 +67,31 @@ SMALL_NUMBERS = Values(SmallInteger())
 TEXTS = Values(Text())
 TIMES = Values(DateTime(timezone=True))
 FLAGS = Values(Boolean())
+
+
+class RawJson(TypeDecorator[bytes]):
+    """JSON as it came, byte for byte where the database allows it. Never parsed on the way in or out."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(_PostgresJsonText())
+        return dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> Any:  # noqa: ARG002 (SQLAlchemy's signature)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:  # noqa: ARG002
+        return None if value is None else str(value).encode()
+
+
+class _PostgresJsonText(postgresql.JSON):
+    """PostgreSQL's json without a Python object on either side."""
+
+    def bind_processor(self, _dialect: Dialect) -> None:
+        return None
+
+    def result_processor(self, _dialect: Dialect, _coltype: object) -> None:
+        return None

@@ -2,171 +2,250 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from mistnet.domain.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
 from mistnet.domain.ports import Clock
 from mistnet.domain.redaction import redact, shorten
-from mistnet.domain.social import Detail, PostId, User, UserId
+from mistnet.domain.social import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
+from mistnet.domain.sources import X_SOURCE, Errand, Gate
 from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
-from mistnet.upstream.x.decode import Gathered, Illegible, gather_posts, gather_users, number, read_user
-from mistnet.upstream.x.payloads import Envelope, PageData
+from mistnet.upstream.x import prices
+from mistnet.upstream.x.decode import Illegible, gather_posts, gather_users, number, read_user
+from mistnet.upstream.x.payloads import MISSING, Envelope, PageData
 
+T = TypeVar("T")
 Listed = TypeVar("Listed")
 
-SOURCE: Final = "x"
+SOURCE: Final = X_SOURCE
 FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
+PAID_KEY_WAIT: Final = timedelta(seconds=1)
 REFUSED_WAIT: Final = timedelta(hours=1)
-KEY_NOT_SEEN_WAIT: Final = timedelta(minutes=5)
+KEY_UNSEEN_WAIT: Final = timedelta(seconds=30)
+QUICK_TRIES: Final = 2
+QUICK_PAUSE_SECONDS: Final = 0.5
+_PAGE: Final = prices.posts(prices.POSTS_PER_PAGE)
+_GONE_WORDS: Final = ("not found", "not exist", "suspended", "deactivated", "unavailable")
+NOBODY: Final = Errand()
 
 _envelope = msgspec.json.Decoder(Envelope, strict=False).decode
 _page_data = msgspec.json.Decoder(PageData, strict=False).decode
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of posts: its own, in order, and all that came along."""
+class Priced(msgspec.Struct, Generic[T], frozen=True):
+    """An answer that was understood, how many things it holds, and what they cost."""
 
-    own: Sequence[PostId]
-    gathered: Gathered
-    has_more: bool
-    cursor: str | None
-
-
-class UserPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a follower or following list, newest first."""
-
-    own: Sequence[UserId]
-    gathered: Gathered
-    has_more: bool
-    cursor: str | None
-
-
-class IdPage(msgspec.Struct, frozen=True, kw_only=True):
-    ids: Sequence[UserId]
-    has_more: bool
-    cursor: str | None
+    value: T
+    items: int
+    credits: int
 
 
 class XClient:
-    """One key's way to TwitterAPI.io. Raises typed errors; decides nothing about retries."""
+    """The way to TwitterAPI.io. Raises typed errors; decides nothing about the jobs it works for."""
 
-    def __init__(self, transport: Transport, *, key: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._transport = transport
-        self._key = key
+        self._gate = gate
         self._clock = clock
+        self._sleep = sleep
 
-    async def user(self, handle: str) -> User | None:
+    async def user(self, handle: str, *, errand: Errand = NOBODY) -> User | None:
         """The profile behind a handle, or None if there is nobody."""
-        answer = await self._ask("/twitter/user/info", userName=handle)
-        found = _read(answer, "user/info")
-        if _is_null(found.data):
-            if "not found" in _told(found).lower() or found.status == "error":
-                return None
-            raise BrokenAnswer(SOURCE, "user/info", "neither a profile nor a reason")
-        try:
-            return read_user(found.data, Detail.PROFILE)
-        except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
-            raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
 
-    async def users(self, ids: Sequence[UserId]) -> Gathered:
+        def read(found: Envelope) -> Priced[User | None]:
+            if found.data is MISSING:
+                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "neither a profile nor a reason")
+            if found.status == "error" and not any(word in _told(found).lower() for word in _GONE_WORDS):
+                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "an error without a reason")
+            if _is_null(found.data):
+                return Priced(None, 0, prices.MINIMUM)
+            try:
+                return Priced(read_user(found.data, Detail.PROFILE), 1, prices.profile())
+            except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
+                raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
+
+        return await self._ask("/twitter/user/info", read, prices.profile(), errand, userName=handle)
+
+    async def users(self, ids: Sequence[UserId], *, errand: Errand = NOBODY) -> Gathered:
         """Profiles by id. Who is missing from the answer does not exist, or not any more."""
-        answer = await self._ask("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, ids)))
-        found = _succeeded(_read(answer, "user/batch_info_by_ids"), "user/batch_info_by_ids")
-        listed = _required(found.users, "users", "user/batch_info_by_ids")
-        return gather_users(listed, "user/batch_info_by_ids", Detail.PROFILE)
 
-    async def posts(self, ids: Sequence[PostId]) -> Gathered:
+        def read(found: Envelope) -> Priced[Gathered]:
+            listed = _required(_succeeded(found, "user/batch_info_by_ids").users, "users", "user/batch_info_by_ids")
+            gathered = gather_users(listed, "user/batch_info_by_ids", Detail.PROFILE)
+            return Priced(gathered, len(listed), prices.profiles(len(ids), len(listed)))
+
+        most = prices.profiles(len(ids), len(ids))
+        return await self._ask("/twitter/user/batch_info_by_ids", read, most, errand, userIds=",".join(map(str, ids)))
+
+    async def posts(self, ids: Sequence[PostId], *, errand: Errand = NOBODY) -> Gathered:
         """Posts by id. Deleted and protected ones are simply absent."""
-        answer = await self._ask("/twitter/tweets", tweet_ids=",".join(map(str, ids)))
-        found = _succeeded(_read(answer, "tweets"), "tweets")
-        listed = _required(found.tweets, "tweets", "tweets")
-        return gather_posts([each for each in listed if not _is_hollow(each)], "tweets")[0]
 
-    async def search(self, query: str, *, cursor: str | None = None) -> Page:
+        def read(found: Envelope) -> Priced[Gathered]:
+            listed = _required(_succeeded(found, "tweets").tweets, "tweets", "tweets")
+            shown = [each for each in listed if not _is_hollow(each)]
+            return Priced(gather_posts(shown, "tweets")[0], len(shown), prices.posts(len(shown)))
+
+        return await self._ask(
+            "/twitter/tweets", read, prices.posts(len(ids)), errand, tweet_ids=",".join(map(str, ids))
+        )
+
+    async def search(self, query: str, *, cursor: str | None = None, errand: Errand = NOBODY) -> Page:
         """Newest first, at most 20. Time and id bounds are words of the query."""
-        answer = await self._ask("/twitter/tweet/advanced_search", query=query, queryType="Latest", cursor=cursor)
-        found = _succeeded(_read(answer, "tweet/advanced_search"), "tweet/advanced_search")
-        return _page(found, _required(found.tweets, "tweets", "tweet/advanced_search"), "tweet/advanced_search")
 
-    async def last_posts(self, user_id: UserId, *, cursor: str | None = None) -> Page:
+        def read(found: Envelope) -> Priced[Page]:
+            listed = _required(_succeeded(found, "tweet/advanced_search").tweets, "tweets", "tweet/advanced_search")
+            return _priced(_page(found, listed, "tweet/advanced_search"), len(listed))
+
+        return await self._ask(
+            "/twitter/tweet/advanced_search", read, _PAGE, errand, query=query, queryType="Latest", cursor=cursor
+        )
+
+    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, errand: Errand = NOBODY) -> Page:
         """A user's latest, native retweets included, as the profile shows them."""
-        answer = await self._ask("/twitter/user/last_tweets", userId=str(user_id), includeReplies="true", cursor=cursor)
-        found = _succeeded(_read(answer, "user/last_tweets"), "user/last_tweets")
-        if _is_null(found.data):
-            return _page(found, _required(found.tweets, "data", "user/last_tweets"), "user/last_tweets")
-        data = _page_data(found.data)
-        listed = _required(data.tweets, "data.tweets", "user/last_tweets")
-        return _page(found, listed, "user/last_tweets", nested=data)
 
-    async def replies(self, post_id: PostId, *, cursor: str | None = None) -> Page:
+        def read(found: Envelope) -> Priced[Page]:
+            found = _succeeded(found, "user/last_tweets")
+            data = PageData(tweets=found.tweets) if _is_null(found.data) else _page_data(found.data)
+            listed = _required(data.tweets, "data.tweets", "user/last_tweets")
+            return _priced(_page(found, listed, "user/last_tweets", nested=data), len(listed))
+
+        return await self._ask(
+            "/twitter/user/last_tweets",
+            read,
+            _PAGE,
+            errand,
+            userId=str(user_id),
+            includeReplies="true",
+            cursor=cursor,
+        )
+
+    async def replies(self, post_id: PostId, *, cursor: str | None = None, errand: Errand = NOBODY) -> Page:
         """What was said below a post, nested answers too, newest first."""
-        answer = await self._ask("/twitter/tweet/replies", tweetId=str(post_id), cursor=cursor)
-        found = _succeeded(_read(answer, "tweet/replies"), "tweet/replies")
-        listed = found.tweets if found.tweets is not None else found.replies
-        return _page(found, _required(listed, "tweets", "tweet/replies"), "tweet/replies")
 
-    async def followers(self, handle: str, *, size: int = 200, cursor: str | None = None) -> UserPage:
-        found = await self._list("/twitter/user/followers", handle, size, cursor)
-        return _user_page(found, _required(found.followers, "followers", "user/followers"), "user/followers")
+        def read(found: Envelope) -> Priced[Page]:
+            found = _succeeded(found, "tweet/replies")
+            listed = _required(found.tweets if found.tweets is not None else found.replies, "tweets", "tweet/replies")
+            return _priced(_page(found, listed, "tweet/replies"), len(listed))
 
-    async def followings(self, handle: str, *, size: int = 200, cursor: str | None = None) -> UserPage:
-        found = await self._list("/twitter/user/followings", handle, size, cursor)
-        return _user_page(found, _required(found.followings, "followings", "user/followings"), "user/followings")
+        return await self._ask("/twitter/tweet/replies", read, _PAGE, errand, tweetId=str(post_id), cursor=cursor)
 
-    async def follower_ids(self, user_id: UserId, *, size: int = 5000, cursor: str | None = None) -> IdPage:
-        answer = await self._ask("/twitter/user/followers_ids", userId=str(user_id), count=str(size), cursor=cursor)
-        found = _succeeded(_read(answer, "user/followers_ids"), "user/followers_ids")
-        try:
-            ids = [UserId(number(each, "id")) for each in _required(found.ids, "ids", "user/followers_ids")]
-        except Illegible as error:
-            raise BrokenAnswer(SOURCE, "user/followers_ids", str(error)) from error
-        return IdPage(ids=ids, has_more=found.has_next_page is True, cursor=found.next_cursor or None)
+    async def followers(
+        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: Errand = NOBODY
+    ) -> UserPage:
+        """Asked for by handle; an id is not known to be accepted."""
+
+        def read(found: Envelope) -> Priced[UserPage]:
+            listed = _required(_succeeded(found, "user/followers").followers, "followers", "user/followers")
+            return _user_page(found, listed, "user/followers")
+
+        most = prices.follow_page(size)
+        return await self._ask(
+            "/twitter/user/followers", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+        )
+
+    async def followings(
+        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: Errand = NOBODY
+    ) -> UserPage:
+        def read(found: Envelope) -> Priced[UserPage]:
+            listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
+            return _user_page(found, listed, "user/followings")
+
+        most = prices.follow_page(size)
+        return await self._ask(
+            "/twitter/user/followings", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+        )
+
+    async def follower_ids(
+        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, errand: Errand = NOBODY
+    ) -> IdPage:
+        def read(found: Envelope) -> Priced[IdPage]:
+            listed = _required(_succeeded(found, "user/followers_ids").ids, "ids", "user/followers_ids")
+            try:
+                ids = [UserId(number(each, "id")) for each in listed]
+            except Illegible as error:
+                raise BrokenAnswer(SOURCE, "user/followers_ids", str(error)) from error
+            page = IdPage(ids=ids, has_more=found.has_next_page is True, cursor=found.next_cursor or None)
+            return Priced(page, len(ids), prices.follow_ids(len(ids)))
+
+        most = prices.follow_ids(size)
+        return await self._ask(
+            "/twitter/user/followers_ids", read, most, errand, userId=str(user_id), count=str(size), cursor=cursor
+        )
 
     async def balance(self) -> int:
         """Credits left, bought and given. Lags a minute behind what was spent."""
-        found = _read(await self._ask("/oapi/my/info"), "my/info")
-        if found.recharge_credits is None:
-            raise BrokenAnswer(SOURCE, "my/info", "no recharge_credits")
-        return found.recharge_credits + (found.total_bonus_credits or 0)
 
-    async def _list(self, path: str, handle: str, size: int, cursor: str | None) -> Envelope:
-        """These lists are asked for by handle; an id is not known to be accepted."""
-        answer = await self._ask(path, userName=handle, pageSize=str(size), cursor=cursor)
-        endpoint = path.removeprefix("/twitter/")
-        return _succeeded(_read(answer, endpoint), endpoint)
+        def read(found: Envelope) -> Priced[int]:
+            if found.recharge_credits is None:
+                raise BrokenAnswer(SOURCE, "my/info", "no recharge_credits")
+            return Priced(found.recharge_credits + (found.total_bonus_credits or 0), 1, 0)
 
-    async def _ask(self, path: str, **query: str | None) -> Answer:
-        given = {name: value for name, value in query.items() if value}
-        request = Request(path=path, query=given, headers={"X-API-Key": self._key})
-        try:
-            answer = await self._transport.send(request)
-        except Unanswered as error:
-            raise SourceDown(SOURCE, redact(str(error), [self._key])) from error
-        if answer.status != 200:
-            self._refuse(answer, path)
-        return answer
+        return await self._ask("/oapi/my/info", read, 0, NOBODY)
 
-    def _refuse(self, answer: Answer, path: str) -> None:
+    async def _ask(
+        self, path: str, read: Callable[[Envelope], Priced[T]], most: int, errand: Errand, **query: str | None
+    ) -> T:
+        """One question, asked once more at once if the connection failed."""
+        for tries in range(1, QUICK_TRIES + 1):
+            try:
+                return await self._ask_once(path, read, most, errand, query)
+            except SourceDown as error:
+                if error.status is not None or tries == QUICK_TRIES:
+                    raise
+                await self._sleep(QUICK_PAUSE_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    async def _ask_once(
+        self,
+        path: str,
+        read: Callable[[Envelope], Priced[T]],
+        most: int,
+        errand: Errand,
+        query: Mapping[str, str | None],
+    ) -> T:
+        endpoint = path.removeprefix("/twitter/").removeprefix("/oapi/")
+        async with self._gate.call(endpoint, most=most, errand=errand) as call:
+            given = {name: value for name, value in query.items() if value}
+            request = Request(path=path, query=given, headers={"X-API-Key": call.key})
+            try:
+                answer = await self._transport.send(request)
+            except Unanswered as error:
+                raise SourceDown(SOURCE, redact(str(error), [call.key])) from error
+            if answer.status != 200:
+                self._refuse(answer, endpoint, call.key)
+            told = read(_read(answer, endpoint))
+            call.settle(items=told.items, credits_due=told.credits)
+        return told.value
+
+    def _refuse(self, answer: Answer, endpoint: str, key: str) -> None:
         """Every status but 200, named for what it means to us."""
-        now = self._clock.now()
-        problem = shorten(redact(_problem(answer.body), [self._key]), 300)
-        if answer.status == 429:
-            raise RateLimited(SOURCE, now + _retry_after(answer, FREE_KEY_WAIT))
-        if answer.status == 402 or "credit" in problem.lower():
-            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"no credits left ({problem})")
-        if answer.status == 403 and "api key required" in problem.lower():
-            raise RateLimited(
-                SOURCE, now + _retry_after(answer, KEY_NOT_SEEN_WAIT)
-            )  # it was sent: a form of throttling
-        if answer.status in (401, 403):
-            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"the key is refused ({problem})")
-        if answer.status >= 500 or answer.status in (408, 425):
-            raise SourceDown(SOURCE, f"{answer.status} {problem}")
-        raise BadRequest(SOURCE, path, answer.status, problem)
+        now, status = self._clock.now(), answer.status
+        problem = shorten(redact(_problem(answer.body), [key]), 300)
+        if status == 429:
+            free_tier = "free-tier" in problem.lower()
+            wait = _retry_after(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
+            raise RateLimited(SOURCE, now + wait, free_tier=free_tier)
+        if status == 402 or (status in (401, 403) and "credit" in problem.lower()):
+            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"no credits left ({problem})", status=status)
+        if status == 403 and "api key required" in problem.lower():  # it was sent: a form of throttling
+            raise RateLimited(SOURCE, now + _retry_after(answer, KEY_UNSEEN_WAIT), key_unseen=True)
+        if status in (401, 403):
+            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"the key is refused ({problem})", status=status)
+        if status >= 500 or status in (408, 425):
+            raise SourceDown(SOURCE, f"{status} {problem}", status=status)
+        raise BadRequest(SOURCE, endpoint, status, problem)
 
 
 def _retry_after(answer: Answer, otherwise: timedelta) -> timedelta:
@@ -202,14 +281,19 @@ def _page(found: Envelope, listed: Sequence[msgspec.Raw], endpoint: str, nested:
     return Page(own=own, gathered=gathered, has_more=has_more is True, cursor=cursor or None)
 
 
-def _user_page(found: Envelope, listed: Sequence[msgspec.Raw], endpoint: str) -> UserPage:
+def _priced(page: Page, listed: int) -> Priced[Page]:
+    return Priced(page, listed, prices.posts(listed))
+
+
+def _user_page(found: Envelope, listed: Sequence[msgspec.Raw], endpoint: str) -> Priced[UserPage]:
     gathered = gather_users(listed, endpoint, Detail.LISTED)
-    return UserPage(
+    page = UserPage(
         own=list(gathered.users),
         gathered=gathered,
         has_more=found.has_next_page is True,
         cursor=found.next_cursor or None,
     )
+    return Priced(page, len(listed), prices.follow_page(len(listed)))
 
 
 def _is_null(raw: msgspec.Raw) -> bool:

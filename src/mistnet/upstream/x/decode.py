@@ -10,6 +10,7 @@ import msgspec
 
 from mistnet.domain.social import (
     Detail,
+    Gathered,
     LinkMention,
     Media,
     Metrics,
@@ -36,14 +37,6 @@ _user = msgspec.json.Decoder(UserPayload, strict=False).decode
 _post = msgspec.json.Decoder(PostPayload, strict=False).decode
 
 
-class Gathered(msgspec.Struct):
-    """What one answer told: posts and people, each once, and what could not be read."""
-
-    posts: dict[PostId, Post] = {}
-    users: dict[UserId, User] = {}
-    unreadable: list[Unreadable] = []
-
-
 class Illegible(ValueError):
     """A payload lacks what a user or post cannot be without."""
 
@@ -54,15 +47,34 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
     Quoted and repeated originals and all authors are gathered too. One bad post spoils nothing but itself.
     """
     gathered = Gathered(posts={}, users={}, unreadable=[])
-    own: list[PostId] = []
+    places: list[PostId | Unreadable] = []
     for payload in payloads:
         try:
-            post = _gather(payload, gathered)
+            places.append(_gather(payload, gathered).id)
         except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
-            gathered.unreadable.append(_unreadable(payload, endpoint, error))
-        else:
-            own.append(post.id)
+            places.append(_unreadable(payload, endpoint, error))
+    own = [place for place in places if not isinstance(place, Unreadable)]
+    gathered.unreadable.extend(_placed(places))
     return gathered, list(dict.fromkeys(own))
+
+
+def _placed(places: Sequence[PostId | Unreadable]) -> Iterator[Unreadable]:
+    """What could not be read, with its legible neighbours on the page."""
+    for place, each in enumerate(places):
+        if isinstance(each, Unreadable):
+            above = next((other for other in places[:place][::-1] if not isinstance(other, Unreadable)), None)
+            below = next((other for other in places[place:] if not isinstance(other, Unreadable)), None)
+            yield msgspec.structs.replace(each, post_id=_legible_id(each.payload), above=above, below=below)
+
+
+def _legible_id(payload: bytes) -> PostId | None:
+    try:
+        shown = msgspec.json.decode(payload)
+        return (
+            PostId(number(shown["id"], "id")) if isinstance(shown, dict) and isinstance(shown.get("id"), str) else None
+        )
+    except (msgspec.DecodeError, Illegible, UnicodeDecodeError):
+        return None
 
 
 def gather_users(payloads: Iterable[msgspec.Raw], endpoint: str, detail: Detail) -> Gathered:
@@ -81,28 +93,35 @@ def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unread
     return Unreadable(platform=Platform.X, endpoint=endpoint, problem=str(error), payload=bytes(payload))
 
 
-def _gather(payload: msgspec.Raw, gathered: Gathered) -> Post:
+def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -> Post:
     """Reads one post with its author, and the originals it quotes or repeats with theirs."""
     shown = _post(payload)
     author = read_user(shown.author, Detail.AUTHOR)
     quoted = _original(shown.quoted_tweet, gathered)
     reposted = _original(shown.retweeted_tweet, gathered)
-    post = _as_post(shown, bytes(payload), author, quoted, reposted)
+    post = _as_post(shown, bytes(payload), author, quoted, reposted, nested=nested)
     gathered.users.setdefault(author.id, author)
-    gathered.posts[post.id] = post
+    if not nested or post.id not in gathered.posts:
+        gathered.posts[post.id] = post
     return post
 
 
 def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
     if bytes(payload) == b"null":
         return None
-    original = _gather(payload, gathered)
+    original = _gather(payload, gathered, nested=True)
     author = gathered.users[original.author_id]
     return Reference(id=original.id, text=original.text, author_handle=author.handle, media=original.media)
 
 
 def _as_post(
-    shown: PostPayload, raw: bytes, author: User, quoted: Reference | None, reposted: Reference | None
+    shown: PostPayload,
+    raw: bytes,
+    author: User,
+    quoted: Reference | None,
+    reposted: Reference | None,
+    *,
+    nested: bool,
 ) -> Post:
     return Post(
         platform=Platform.X,
@@ -127,6 +146,7 @@ def _as_post(
             bookmarks=shown.bookmarkCount,
             views=shown.viewCount,
         ),
+        nested=nested,
         raw=raw,
     )
 

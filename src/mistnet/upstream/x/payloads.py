@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 _NOTHING = msgspec.Raw(b"null")
+MISSING = msgspec.Raw(b"")
+"""Of a key that is not there at all, as opposed to one that is null."""
 
 
 class Entity(msgspec.Struct, frozen=True):
@@ -135,7 +137,7 @@ class Envelope(msgspec.Struct, frozen=True):
     message: Any = None
     detail: Any = None
     error: Any = None
-    data: msgspec.Raw = _NOTHING
+    data: msgspec.Raw = MISSING
     tweets: list[msgspec.Raw] | None = None
     replies: list[msgspec.Raw] | None = None
     users: list[msgspec.Raw] | None = None

@@ -1,4 +1,4 @@
-"""The declared schema. Migrations are proven equal to it on every database."""
+"""The engine's tables: jobs, their history and errors, paused kinds, workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
-    MetaData,
     SmallInteger,
     Table,
     Text,
@@ -17,16 +16,8 @@ from sqlalchemy import (
     text,
 )
 
+from mistnet.store.tables.metadata import metadata
 from mistnet.store.types import BigId, UtcTime
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "%(table_name)s_%(column_0_N_name)s",
-        "uq": "%(table_name)s_%(column_0_N_name)s_key",
-        "ck": "%(table_name)s_%(constraint_name)s",
-        "pk": "%(table_name)s_pkey",
-    }
-)
 
 LIVE_KEY = "key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable')"
 WAITING = "state IN ('pending', 'retryable') AND NOT parked"

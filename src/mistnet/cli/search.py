@@ -1,0 +1,127 @@
+"""The search command: posts by their words, newest first."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from mistnet.app import open_app
+from mistnet.cli.joblines import storable
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import at, document, printable
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.query import Query, Term, parse
+from mistnet.domain.words import search_text
+from mistnet.store.search import FoundPost, PostSearch
+
+_COUNTS = ("likes", "replies", "reposts", "views")
+_NOTHING = (
+    "no posts found: try fewer words, the beginning of one (bitco*), or OR between two; "
+    "--author, --since and --until narrow it further"
+)
+
+
+def moment(given: str) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(given)
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("the time must be like 2027-01-31 or 2027-01-31T12:00:00Z") from None
+
+
+Author = Annotated[
+    str | None, typer.Option("--author", metavar="HANDLE", help="Only of whoever goes by this handle now.")
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option("--since", parser=moment, metavar="TIME", help="Not before; ISO 8601, UTC if no zone."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time; a date is its start."),
+]
+
+
+@shared_options
+async def search(
+    invocation: Invocation,
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", help='Words; "a phrase"; -without; begin*; this OR that. One argument: quote it.'
+        ),
+    ],
+    *,
+    author: Author = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 20,
+    before_id: Annotated[
+        int | None,
+        typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only older posts: the next page."),
+    ] = None,
+) -> None:
+    """Find posts by their words, newest first."""
+    storable("--author", author)
+    async with open_app(invocation.settings) as app:
+        found = await PostSearch(app.database).find(
+            query, author=author, since=since, until=until, limit=limit, before_id=before_id
+        )
+    more = found[-1].id if len(found) == limit else None
+    hint = [f"more: --before-id {more}"] if more else []
+    if found and invocation.out.on_terminal:
+        Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
+    else:
+        shown = document(posts=[_fields(post) for post in found], next_before_id=str(more) if more else None)
+        invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
+
+
+def on_terminal(found: Sequence[FoundPost], query: Query) -> RenderableType:
+    """One block for each post, its text wrapped, the words it was found by in colour."""
+    pattern = _pattern(query)
+    return Group(*(_block(post, pattern) for post in found))
+
+
+def _block(post: FoundPost, pattern: re.Pattern[str]) -> RenderableType:
+    text = Text(printable(post.text))
+    text.highlight_regex(pattern, "bold yellow")
+    below = Text("\n".join(_below(post)), style="dim")
+    return Group(Text(_heading(post), style="bold"), Padding(Group(text, below), (0, 0, 1, 2)))
+
+
+def _plain(post: FoundPost) -> str:
+    lines = [*printable(post.text).splitlines(), *_below(post)]
+    return "\n".join([_heading(post), *(f"  {line}" for line in lines)])
+
+
+def _heading(post: FoundPost) -> str:
+    who = f"@{post.handle}" if post.handle else f"user {post.author_id}"
+    name = f" ({post.name})" if post.name else ""
+    return printable(f"{who}{name} on {post.platform}, {at(post.created_at)} UTC", one_line=True)
+
+
+def _below(post: FoundPost) -> list[str]:
+    counts = [f"{getattr(post, name):,} {name}" for name in _COUNTS if getattr(post, name) is not None]
+    return [line for line in (", ".join(counts), printable(post.url or "", one_line=True)) if line]
+
+
+def _fields(post: FoundPost) -> dict[str, object]:
+    return {**msgspec.structs.asdict(post), "id": str(post.id), "author_id": str(post.author_id)}
+
+
+def _pattern(query: Query) -> re.Pattern[str]:
+    wanted = [_pattern_of(term) for choice in query.choices for term in choice]
+    return re.compile("|".join(sorted(wanted, key=len, reverse=True)), re.IGNORECASE)
+
+
+def _pattern_of(term: Term) -> str:
+    """The term as a text may have it. Only where a script has blanks do words have edges."""
+    begins = r"(?<!\w)" if search_text(term.words[0]) is None else ""
+    ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(term.words[-1]) is None else ""
+    return begins + r"[\W_]*".join(map(re.escape, term.words)) + ends

@@ -1,0 +1,127 @@
+"""Tracked accounts: our intent and progress, beside what upstream says of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from mistnet.domain.jobs import Write
+from mistnet.domain.social import Gathered, Page, Platform, PostId, User, UserId
+from mistnet.domain.sources import Errand
+
+
+class AccountState(StrEnum):
+    """What can be collected of an account now."""
+
+    ACTIVE = "active"
+    PROTECTED = "protected"
+    SUSPENDED = "suspended"
+    VANISHED = "vanished"
+    UNTRACKED = "untracked"
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A tracked user with what a sweep needs to know."""
+
+    platform: Platform
+    user_id: UserId
+    handle: str
+    state: AccountState
+    oldest_post_id: PostId | None = None
+    newest_post_id: PostId | None = None
+    newest_repost_id: PostId | None = None
+    backfilled_at: datetime | None = None
+    profiled_at: datetime | None = None
+    posts_count: int | None = None
+
+
+class TrackedAccount(Write, frozen=True, kw_only=True):
+    """From now on this user is tracked, or tracked again."""
+
+    platform: Platform
+    user_id: UserId
+
+
+class AccountStateChange(Write, frozen=True, kw_only=True):
+    """What became of an account, why, and when to look again if it cannot be collected."""
+
+    platform: Platform
+    user_id: UserId
+    state: AccountState
+    reason: str | None = None
+    next_look_at: datetime | None = None
+
+
+class Swept(Write, frozen=True, kw_only=True):
+    """What one step of a sweep proved. Oldest only falls, newest only rises; None leaves a boundary where it is."""
+
+    platform: Platform
+    user_id: UserId
+    oldest: PostId | None = None
+    newest: PostId | None = None
+    newest_repost: PostId | None = None
+    backfilled: bool = False
+    reposts_backfilled: bool = False
+    found: int = 0
+
+
+class SuggestionClosed(Write, frozen=True, kw_only=True):
+    """A suggestion was accepted or refused."""
+
+    platform: Platform
+    handle: str
+    accepted: bool
+    reason: str | None = None
+    user_id: UserId | None = None
+
+
+class Missing(Write, frozen=True, kw_only=True):
+    """Upstream was asked for this id and did not return it: a recorded gap."""
+
+    platform: Platform
+    what: str
+    id: int
+    reason: str
+
+
+class Frontier(msgspec.Struct, frozen=True):
+    """Where the way up from a reply leaves what we have: a post we lack, and whose it is if that was said."""
+
+    post_id: PostId
+    user_id: UserId | None = None
+
+
+class Look(Protocol):
+    """What handlers may ask the store. Nothing is locked, nothing stays open."""
+
+    async def account(self, platform: Platform, user_id: UserId) -> Account | None: ...
+
+    async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
+        """From each of these posts up through what is stored: the first that is not, and not known to be gone."""
+        ...
+
+    async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
+        """Those that are stored, or that upstream is known not to have."""
+        ...
+
+    async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
+        """Those whose backfill is still alive, so that their posts will come by themselves."""
+        ...
+
+    async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]: ...
+
+
+class XSource(Protocol):
+    """X, through whichever service reads it for us."""
+
+    async def user(self, handle: str, *, errand: Errand) -> User | None: ...
+
+    async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered: ...
+
+    async def posts(self, ids: Sequence[PostId], *, errand: Errand) -> Gathered: ...
+
+    async def search(self, query: str, *, errand: Errand) -> Page: ...

@@ -1,0 +1,123 @@
+"""Sources we read from: how fast, at what price, and who keeps the book."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType, Protocol, TypeVar
+
+import msgspec
+
+from mistnet.domain.jobs import JobId
+from mistnet.domain.social import UserId
+
+SourceName = NewType("SourceName", str)
+KeyLabel = NewType("KeyLabel", str)
+T = TypeVar("T")
+
+X_SOURCE = SourceName("x")
+
+
+class Halt(StrEnum):
+    """Why a source will not serve us until somebody acts or the day is over."""
+
+    BUDGET = "budget"
+    REFUSED = "refused"
+    PAUSED = "paused"
+
+
+class PausedBy(StrEnum):
+    OPERATOR = "operator"
+    SOURCE = "source"
+
+
+class SourceState(msgspec.Struct, frozen=True, kw_only=True):
+    """One source as all workers share it. Credits count what was set aside as well as what was spent."""
+
+    name: SourceName
+    paused_at: datetime | None = None
+    paused_by: PausedBy | None = None
+    pause_reason: str | None = None
+    failure_streak: int = 0
+    opened_until: datetime | None = None
+    probe_until: datetime | None = None
+    last_success_at: datetime | None = None
+    last_failure_at: datetime | None = None
+    last_failure: str | None = None
+    day: str | None = None
+    day_credits: int = 0
+    month_credits: int = 0
+    day_cap: int | None = None
+    month_cap: int | None = None
+
+
+class KeyState(msgspec.Struct, frozen=True, kw_only=True):
+    """One key of a source: its own rate, its own purse. The key itself is never stored."""
+
+    source: SourceName
+    label: KeyLabel
+    rate_per_minute: float | None = None
+    slowed_at: datetime | None = None
+    next_at: datetime | None = None
+    paused_at: datetime | None = None
+    pause_reason: str | None = None
+    balance: int | None = None
+    balance_at: datetime | None = None
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """On whose behalf a call is made."""
+
+    job_id: JobId | None = None
+    account_id: UserId | None = None
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One call: the money ledger and the provenance of what came of it."""
+
+    source: SourceName
+    key_label: KeyLabel
+    endpoint: str
+    at: datetime
+    seconds: float
+    status: int | None
+    items: int
+    credits: int
+    job_id: JobId | None = None
+    account_id: UserId | None = None
+    error: str | None = None
+
+
+class SourceBook(Protocol):
+    """What all workers know of the sources together."""
+
+    async def change(
+        self,
+        source: SourceName,
+        label: KeyLabel,
+        decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
+    ) -> T:
+        """Reads both rows under lock, lets `decide` choose, writes what changed."""
+        ...
+
+    async def record(self, calls: Sequence[CallRecord]) -> None: ...
+
+
+class Call(Protocol):
+    """One call that was let through."""
+
+    key: str
+
+    def settle(self, *, items: int, credits_due: int) -> None:
+        """The answer was good: this is what it brought and what it costs."""
+        ...
+
+
+class Gate(Protocol):
+    """Lets calls to one source through, or raises NotNow with the reason and the time."""
+
+    def call(self, endpoint: str, *, most: int, errand: Errand) -> AbstractAsyncContextManager[Call]:
+        """`most` is the highest price this call can have: so much is set aside before it is made."""
+        ...

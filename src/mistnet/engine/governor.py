@@ -1,0 +1,496 @@
+"""Lets calls to one source through: rate, breaker, money and pause, shared with all other workers.
+
+A process takes time slots and credits from the shared rows a slice at a time, so that most calls cost no trip to
+the database. Whatever is refused is refused with a reason and a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+import msgspec
+from loguru import logger
+
+from mistnet.domain.errors import (
+    BrokenAnswer,
+    BudgetSpent,
+    DatabaseError,
+    NotNow,
+    RateLimited,
+    SourceDown,
+    SourcePaused,
+    SourceRefused,
+)
+from mistnet.domain.ports import Clock
+from mistnet.domain.sources import (
+    CallRecord,
+    Errand,
+    Halt,
+    KeyLabel,
+    KeyState,
+    PausedBy,
+    SourceBook,
+    SourceName,
+    SourceState,
+)
+from mistnet.engine.metrics import SourceMetrics
+
+T = TypeVar("T")
+
+_SLICE_SECONDS: Final = 0.25
+_MOST_SLOTS: Final = 1_000
+_LATE_SECONDS: Final = 0.25
+_FRESH_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 3.0
+_PROBE: Final = timedelta(seconds=60)
+_PAUSED_LOOK: Final = timedelta(minutes=5)
+_FLUSH_SECONDS: Final = 0.25
+_FREE_KEY_PER_MINUTE: Final = 11.5
+_SLOWER, _FASTER = 0.8, 1.25
+_SLOWED_ONCE: Final = timedelta(seconds=1)
+_FASTER_AFTER: Final = timedelta(seconds=2)
+_UNSEEN_LIMIT: Final = 10
+_ERROR_CHARACTERS: Final = 500
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say of a source; what its shared row says goes before."""
+
+    rate_per_minute: float = 900.0
+    burst: int = 5
+    day_credits: int | None = None
+    month_credits: int | None = None
+    breaker_failures: int = 5
+    breaker_cooldown: timedelta = timedelta(minutes=5)
+    failure_credits: Callable[[int | None], int] = lambda _status: 0
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the shared rows brought: slots and credits, or the reason for none."""
+
+    slots: tuple[datetime, ...] = ()
+    credits: int = 0
+    refusal: NotNow | None = None
+    halt: Halt | None = None
+    key_paused: bool = False
+    failing: bool = False
+    probing: bool = False
+
+
+class Desk(msgspec.Struct):
+    """What this process holds of one key."""
+
+    label: KeyLabel
+    secret: str
+    slots: deque[datetime] = msgspec.field(default_factory=deque)
+    looked_at: datetime | None = None
+    free_at: datetime | None = None
+    paused: bool = False
+    unseen: int = 0
+
+
+class Ticket(msgspec.Struct):
+    """One call that was let through: the port's Call."""
+
+    key: str
+    label: KeyLabel
+    reserved: int
+    items: int = 0
+    cost: int | None = None
+
+    def settle(self, *, items: int, credits_due: int) -> None:
+        self.items, self.cost = items, credits_due
+
+
+class Governor:
+    """One per source and process. Opened for as long as calls are made."""
+
+    def __init__(
+        self,
+        source: SourceName,
+        keys: Mapping[KeyLabel, str],
+        *,
+        book: SourceBook,
+        clock: Clock,
+        limits: Limits,
+        metrics: SourceMetrics | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._source = source
+        self._desks = [Desk(label=label, secret=secret) for label, secret in keys.items()]
+        self._book = book
+        self._clock = clock
+        self._limits = limits
+        self._metrics = metrics
+        self._sleep = sleep
+        self._lock = asyncio.Lock()
+        self._purse = 0
+        self._purse_day = ""
+        self._failing = False
+        self._turned_away_until: datetime | None = None
+        self._unwritten: list[CallRecord] = []
+        self._halt: Halt | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Governor]:
+        """Writes the ledger while calls are made; gives unspent credits back at the end."""
+        writing = asyncio.create_task(self._write_down_forever(), name=f"ledger of {self._source}")
+        try:
+            yield self
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            with suppress(DatabaseError):
+                await self._give_back()
+                await self.write_down()
+
+    def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
+        """Whether and why the source will not serve us until somebody acts or the day is over."""
+        if source.paused_at:
+            return Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
+        today = _on_day(source, self._clock.now())
+        if any(cap is not None and cap - spent < a_page for cap, spent in self._caps(today)):
+            return Halt.BUDGET
+        return self._halt
+
+    @asynccontextmanager
+    async def call(self, endpoint: str, *, most: int, errand: Errand) -> AsyncIterator[Ticket]:
+        ticket = await self._admitted(most)
+        at, begun = self._clock.now(), time.perf_counter()
+        error: BaseException | None = None
+        try:
+            yield ticket
+            await self._went_well(ticket)
+        except SourceRefused as refused:
+            error = refused
+            await self._refused(ticket, refused)
+            raise
+        except RateLimited as limited:
+            error = limited
+            await self._slow_down(ticket, limited)
+            raise
+        except (SourceDown, BrokenAnswer) as failed:
+            error = failed
+            await self._went_wrong(str(failed))
+            raise
+        except BaseException as other:
+            error = other
+            raise
+        finally:
+            self._note(ticket, endpoint, errand, at, time.perf_counter() - begun, error)
+
+    async def _admitted(self, most: int) -> Ticket:
+        """A slot and the credits for one call. Waits a moment for its slot, never long."""
+        while True:
+            desk = await self._ready_desk(most)
+            slot = desk.slots.popleft()
+            self._purse -= most
+            wait = (slot - self._clock.now()).total_seconds()
+            if wait > 0:
+                await self._sleep(wait)
+            if wait < -_LATE_SECONDS:
+                self._purse += most  # a slot left lying too long would make a crowd; it is let go
+                continue
+            return Ticket(key=desk.secret, label=desk.label, reserved=most)
+
+    async def _ready_desk(self, most: int) -> Desk:
+        async with self._lock:
+            now = self._clock.now()
+            desk = self._best_desk(now)
+            stale = desk.looked_at is None or (now - desk.looked_at).total_seconds() > _FRESH_SECONDS
+            if stale or not desk.slots or self._purse < most or self._purse_day != _day(now):
+                await self._withdraw(desk, most, now)
+            return desk
+
+    def _best_desk(self, now: datetime) -> Desk:
+        if not self._desks:
+            raise SourcePaused(self._source, now + _PAUSED_LOOK, "no key is configured")
+        open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
+        return min(open_ones, key=lambda desk: (desk.slots[0] if desk.slots else desk.free_at) or now)
+
+    async def _withdraw(self, desk: Desk, most: int, now: datetime) -> None:
+        if self._purse_day != _day(now):
+            self._purse, self._purse_day = 0, _day(now)  # yesterday's credits were counted yesterday
+        need = max(most - self._purse, 0)
+        wanted = 0 if desk.slots and desk.slots[0] >= now - timedelta(seconds=_LATE_SECONDS) else 1
+        grant = await self._book.change(
+            self._source, desk.label, lambda source, key: self._grant(source, key, need=need, wanted=wanted, now=now)
+        )
+        desk.looked_at, desk.paused, self._failing = now, grant.key_paused, grant.failing
+        if grant.probing:
+            for other in self._desks:
+                other.slots.clear()
+        desk.slots.extend(grant.slots)
+        self._purse += grant.credits
+        self._halt = grant.halt
+        if grant.refusal:
+            desk.slots.clear()
+            if grant.key_paused and any(not other.paused for other in self._desks):
+                await self._withdraw(self._best_desk(now), most, now)
+                return
+            raise grant.refusal
+
+    def _grant(
+        self, source: SourceState, key: KeyState, *, need: int, wanted: int, now: datetime
+    ) -> tuple[SourceState, KeyState, Grant]:
+        """Decides on both rows at once. Pure: what it returns is written by the store."""
+        source = _on_day(source, now)
+        refusal, halt = self._closed(source, key, now)
+        if refusal:
+            return source, key, Grant(refusal=refusal, halt=halt, key_paused=key.paused_at is not None)
+        slice_credits = self._affordable(source, need)
+        if slice_credits < need:
+            return source, key, Grant(refusal=self._too_dear(source, need, now), halt=Halt.BUDGET)
+        key = self._quickened(key, now)
+        half_open = source.failure_streak >= self._limits.breaker_failures
+        rate = (key.rate_per_minute or self._limits.rate_per_minute) / 60
+        slots, next_at = take_slots(
+            key.next_at, now, rate=rate, burst=self._limits.burst, count=1 if half_open else wanted * _slice(rate)
+        )
+        if slots and (slots[0] - now).total_seconds() > _PATIENCE_SECONDS:
+            turned = self._turned_away(slots[0], rate)
+            return source, key, Grant(refusal=NotNow(turned, f"{self._source}: the key's rate allows no more now"))
+        source = msgspec.structs.replace(
+            source,
+            day_credits=source.day_credits + slice_credits,
+            month_credits=source.month_credits + slice_credits,
+            probe_until=now + _PROBE if half_open else None,
+        )
+        key = msgspec.structs.replace(key, next_at=next_at)
+        failing = source.failure_streak > 0
+        return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probing=half_open)
+
+    def _turned_away(self, slot: datetime, rate: float) -> datetime:
+        """Those who must come back come back one after the other."""
+        after = self._turned_away_until
+        turned = slot if after is None or after < slot else after + timedelta(seconds=1 / rate)
+        self._turned_away_until = turned
+        return turned
+
+    def _closed(self, source: SourceState, key: KeyState, now: datetime) -> tuple[NotNow | None, Halt | None]:
+        if source.paused_at:
+            halt = Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
+            return SourcePaused(self._source, now + _PAUSED_LOOK, source.pause_reason or "paused"), halt
+        if key.paused_at:
+            return SourcePaused(self._source, now + _PAUSED_LOOK, key.pause_reason or "its key is paused"), Halt.REFUSED
+        if source.opened_until and source.opened_until > now:
+            problem = f"{self._source}: {source.failure_streak} failures in a row, next try then"
+            return NotNow(source.opened_until, problem), None
+        if source.probe_until and source.probe_until > now:
+            return NotNow(now + _PROBE / 6, f"{self._source}: one call tries whether it is well again"), None
+        return None, None
+
+    def _affordable(self, source: SourceState, need: int) -> int:
+        """A slice to spend without asking again: a twentieth of what is left, ten calls' worth at most."""
+        if need == 0:
+            return 0
+        rooms = [cap - spent for cap, spent in self._caps(source) if cap is not None]
+        room = min(rooms, default=None)
+        if room is None:
+            return 10 * need
+        return min(max(need, min(10 * need, room // 20)), max(room, 0))
+
+    def _caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
+        day = source.day_cap if source.day_cap is not None else self._limits.day_credits
+        month = source.month_cap if source.month_cap is not None else self._limits.month_credits
+        return (day, source.day_credits), (month, source.month_credits)
+
+    def _too_dear(self, source: SourceState, need: int, now: datetime) -> BudgetSpent:
+        (day, of_day), (month, of_month) = self._caps(source)
+        if month is not None and of_month + need > month:
+            first = (now.replace(day=1) + timedelta(days=32)).replace(day=1)
+            return BudgetSpent(self._source, _midnight(first), "month", of_month, month)
+        return BudgetSpent(self._source, _midnight(now + timedelta(days=1)), "day", of_day, day or 0)
+
+    def _quickened(self, key: KeyState, now: datetime) -> KeyState:
+        """A rate that was lowered by a 429 rises again while none comes. One that was set stays."""
+        if key.rate_per_minute is None or key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
+            return key
+        rate = key.rate_per_minute * _FASTER
+        if rate >= self._limits.rate_per_minute:
+            return msgspec.structs.replace(key, rate_per_minute=None, slowed_at=None)
+        return msgspec.structs.replace(key, rate_per_minute=rate, slowed_at=now)
+
+    async def _went_well(self, ticket: Ticket) -> None:
+        self._desk(ticket).unseen = 0
+        if not self._failing:
+            return
+        self._failing = False
+        await self._change_source(
+            lambda source: msgspec.structs.replace(source, failure_streak=0, opened_until=None, probe_until=None)
+        )
+
+    async def _went_wrong(self, problem: str) -> None:
+        now = self._clock.now()
+        self._failing = True
+
+        def counted(source: SourceState) -> SourceState:
+            streak = source.failure_streak + 1
+            opens = streak >= self._limits.breaker_failures
+            return msgspec.structs.replace(
+                source,
+                failure_streak=streak,
+                opened_until=now + self._limits.breaker_cooldown if opens else source.opened_until,
+                probe_until=None,
+                last_failure_at=now,
+                last_failure=problem[:_ERROR_CHARACTERS],
+            )
+
+        after = await self._change_source(counted)
+        if after.opened_until and after.opened_until > now:
+            for desk in self._desks:
+                desk.slots.clear()
+
+    async def _refused(self, ticket: Ticket, refused: SourceRefused) -> None:
+        """The key is no good any more. With no key left the source itself is paused, until somebody acts."""
+        now = self._clock.now()
+        desk = self._desk(ticket)
+        desk.paused = True
+        desk.slots.clear()
+        last = all(other.paused for other in self._desks)
+
+        def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
+            key = msgspec.structs.replace(key, paused_at=now, pause_reason=refused.problem)
+            if last and not source.paused_at:
+                source = msgspec.structs.replace(
+                    source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=refused.problem
+                )
+            return source, key, None
+
+        await self._book.change(self._source, ticket.label, paused)
+        logger.error(
+            "{source} is paused: {problem}. Mend it, then: mistnet sources resume {source}",
+            source=self._source,
+            problem=refused.problem,
+        )
+        if self._metrics:
+            self._metrics.refusals.labels(self._source).inc()
+        if last:
+            self._halt = Halt.REFUSED
+
+    async def _slow_down(self, ticket: Ticket, limited: RateLimited) -> None:
+        """Nobody asks with this key before the time it was told, and then more slowly for a while."""
+        desk, now = self._desk(ticket), self._clock.now()
+        desk.slots.clear()
+        if limited.key_unseen:
+            desk.unseen += 1
+            if desk.unseen >= _UNSEEN_LIMIT:
+                problem = f"it says {desk.unseen} times in a row that no key was sent"
+                await self._refused(ticket, SourceRefused(self._source, limited.until, problem, status=403))
+                return
+
+        def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
+            rate = key.rate_per_minute or self._limits.rate_per_minute
+            key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
+            if limited.free_tier:
+                slowest = min(rate, _FREE_KEY_PER_MINUTE)
+                return source, msgspec.structs.replace(key, rate_per_minute=slowest, slowed_at=None), None
+            if key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE:
+                lowered = max(rate * _SLOWER, min(rate, _FREE_KEY_PER_MINUTE))
+                key = msgspec.structs.replace(key, rate_per_minute=lowered, slowed_at=now)
+            return source, key, None
+
+        await self._book.change(self._source, ticket.label, slower)
+
+    def _desk(self, ticket: Ticket) -> Desk:
+        return next(desk for desk in self._desks if desk.label == ticket.label)
+
+    async def _change_source(self, change: Callable[[SourceState], SourceState]) -> SourceState:
+        def both(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, SourceState]:
+            changed = change(source)
+            return changed, key, changed
+
+        return await self._book.change(self._source, self._desks[0].label, both)
+
+    def _note(
+        self, ticket: Ticket, endpoint: str, errand: Errand, at: datetime, seconds: float, error: BaseException | None
+    ) -> None:
+        """The ledger's row, and the unspent part of what was set aside back into the purse."""
+        status = getattr(error, "status", None) if error else 200
+        cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status)
+        self._purse += ticket.reserved - cost
+        self._unwritten.append(
+            CallRecord(
+                source=self._source,
+                key_label=ticket.label,
+                endpoint=endpoint,
+                at=at,
+                seconds=seconds,
+                status=status,
+                items=ticket.items,
+                credits=cost,
+                job_id=errand.job_id,
+                account_id=errand.account_id,
+                error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] if error else None,
+            )
+        )
+        if self._metrics:
+            self._metrics.called(self._source, endpoint, status, cost, seconds)
+
+    async def write_down(self) -> None:
+        """Adds what was called since the last time to the ledger."""
+        written, self._unwritten = self._unwritten, []
+        if not written:
+            return
+        try:
+            await self._book.record(written)
+        except DatabaseError:
+            self._unwritten = written + self._unwritten
+            raise
+
+    async def _write_down_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            with suppress(DatabaseError):  # kept, and tried again
+                await self.write_down()
+
+    async def _give_back(self) -> None:
+        left, self._purse = self._purse, 0
+        if left and self._purse_day == _day(self._clock.now()):
+            await self._change_source(
+                lambda source: msgspec.structs.replace(
+                    source,
+                    day_credits=max(source.day_credits - left, 0),
+                    month_credits=max(source.month_credits - left, 0),
+                )
+            )
+
+
+def take_slots(
+    next_at: datetime | None, now: datetime, *, rate: float, burst: int, count: int
+) -> tuple[tuple[datetime, ...], datetime]:
+    """`count` moments at which a call may start, and when the one after may. After a rest `burst` may start at once."""
+    interval = timedelta(seconds=1 / rate)
+    rested = now - interval * (burst - 1)
+    first = max(next_at, rested) if next_at else rested
+    slots = tuple(max(first + interval * place, now) for place in range(count))
+    return slots, first + interval * count
+
+
+def _slice(rate: float) -> int:
+    return min(max(int(rate * _SLICE_SECONDS), 1), _MOST_SLOTS)
+
+
+def _on_day(source: SourceState, now: datetime) -> SourceState:
+    """A new day starts at nothing, a new month too."""
+    today = _day(now)
+    if source.day == today:
+        return source
+    same_month = source.day is not None and source.day[:7] == today[:7]
+    return msgspec.structs.replace(
+        source, day=today, day_credits=0, month_credits=source.month_credits if same_month else 0
+    )
+
+
+def _day(now: datetime) -> str:
+    return now.astimezone(UTC).date().isoformat()
+
+
+def _midnight(day: datetime) -> datetime:
+    return day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,184 @@
+"""Puts the collecting of X together: client, governor, job kinds, writers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from mistnet import __version__
+from mistnet.domain.accounts import (
+    AccountStateChange,
+    Missing,
+    SuggestionClosed,
+    Swept,
+    TrackedAccount,
+)
+from mistnet.domain.jobs import JobClass
+from mistnet.domain.ports import Clock
+from mistnet.domain.social import Post, Unreadable, User
+from mistnet.domain.sources import X_SOURCE, Halt, KeyLabel
+from mistnet.engine.governor import Governor, Limits
+from mistnet.engine.kinds import Kind, batched, single
+from mistnet.engine.metrics import SourceMetrics
+from mistnet.jobs import args
+from mistnet.jobs.args import Rules
+from mistnet.jobs.profiles import FULL_BATCH, Profiler
+from mistnet.jobs.sweeps import Sweeper
+from mistnet.jobs.threads import Threads
+from mistnet.settings import Settings
+from mistnet.store.accounts import (
+    StoreLook,
+    write_closed_suggestions,
+    write_state_changes,
+    write_swept,
+    write_tracked,
+)
+from mistnet.store.database import Database
+from mistnet.store.social import write_missing, write_posts, write_quarantine, write_users
+from mistnet.store.sources import StoreBook
+from mistnet.store.writes import Writer
+from mistnet.upstream.http import HttpTransport
+from mistnet.upstream.transport import Answer, Request, Transport
+from mistnet.upstream.x import prices
+from mistnet.upstream.x.client import XClient
+
+WALKS_PER_CALL = 20
+POSTS_PER_CALL = 50
+LANES = (args.LANE,)
+
+
+class Harvest:
+    """All of X for one process. Calls can be made while it is open."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        transport: Transport | None = None,
+        metrics: SourceMetrics | None = None,
+    ) -> None:
+        self.book = StoreBook(database)
+        self.look = StoreLook(database)
+        self.rules = rules_of(settings)
+        self.governor = Governor(
+            X_SOURCE,
+            keys_of(settings),
+            book=self.book,
+            clock=database.clock,
+            limits=limits_of(settings),
+            metrics=metrics,
+        )
+        self._transport = _Later(settings.x_base_url, transport)
+        self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
+        self.kinds = kinds(self.look, self.x, database.clock, self.rules)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        async with self._transport.opened(), self.governor.opened():
+            yield
+
+    async def halt(self) -> Halt | None:
+        """Why X will not serve us for now, as far as all workers together know."""
+        for state in await self.book.states():
+            if state.name == X_SOURCE:
+                return self.governor.halted(state, a_page=prices.posts(prices.POSTS_PER_PAGE))
+        return None
+
+
+class _Later:
+    """A transport that is opened when it is needed; until then there is nothing to close."""
+
+    def __init__(self, base_url: str, given: Transport | None) -> None:
+        self._base_url = base_url
+        self._given = given
+        self._open: Transport | None = given
+
+    async def send(self, request: Request) -> Answer:
+        if self._open is None:
+            raise RuntimeError("calls are made while the harvest is open")
+        return await self._open.send(request)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        if self._given is not None:
+            yield
+            return
+        async with HttpTransport(self._base_url, user_agent=f"mistnet/{__version__}") as transport:
+            self._open = transport
+            yield
+        self._open = None
+
+
+def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[Kind]:
+    """Every kind of collecting job, by hand."""
+    sweeper = Sweeper(look=look, x=x, clock=clock, rules=rules)
+    threads = Threads(look=look, x=x, clock=clock, rules=rules, in_flight={})
+    profiler = Profiler(look=look, x=x, clock=clock, rules=rules)
+    return [
+        single(args.BACKFILL, sweeper.backfill, args.BackfillArgs, job_class=JobClass.SWEEP, lanes=LANES),
+        single(args.CATCH_UP, sweeper.catch_up, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
+        single(args.REPOSTS, sweeper.reposts, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
+        batched(args.WALK, threads.walk, args.WalkArgs, batch=WALKS_PER_CALL, job_class=JobClass.WALK, lanes=LANES),
+        batched(
+            args.HYDRATE_USER,
+            profiler.hydrate,
+            args.HydrateUserArgs,
+            batch=FULL_BATCH,
+            job_class=JobClass.HYDRATION,
+            lanes=LANES,
+        ),
+        batched(
+            args.HYDRATE_POST,
+            threads.hydrate,
+            args.HydratePostArgs,
+            batch=POSTS_PER_CALL,
+            job_class=JobClass.HYDRATION,
+            lanes=LANES,
+        ),
+        single(args.RELOOK, profiler.relook, args.RelookArgs, job_class=JobClass.HYDRATION, lanes=LANES),
+        single(args.SUGGESTION, profiler.suggestion, args.SuggestionArgs, job_class=JobClass.SUGGESTION, lanes=LANES),
+    ]
+
+
+WRITERS: Sequence[Writer[Any]] = (
+    Writer(User, write_users),
+    Writer(TrackedAccount, write_tracked),
+    Writer(AccountStateChange, write_state_changes),
+    Writer(Post, write_posts),
+    Writer(Swept, write_swept),
+    Writer(Missing, write_missing),
+    Writer(Unreadable, write_quarantine),
+    Writer(SuggestionClosed, write_closed_suggestions),
+)
+"""In the order their tables depend on each other."""
+
+
+def rules_of(settings: Settings) -> Rules:
+    return Rules(
+        second_look=timedelta(seconds=settings.second_look_seconds),
+        batch_fill=timedelta(seconds=settings.batch_fill_seconds),
+        relook=timedelta(days=settings.relook_days),
+        reposts=settings.x_reposts,
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        rate_per_minute=settings.x_rate_per_minute,
+        burst=settings.x_burst,
+        day_credits=settings.x_day_credits,
+        month_credits=settings.x_month_credits,
+        breaker_failures=settings.breaker_failures,
+        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
+        failure_credits=prices.failure,
+    )
+
+
+def keys_of(settings: Settings) -> Mapping[KeyLabel, str]:
+    """Keys by a label that names them without giving them away."""
+    keys = [key.get_secret_value() for key in settings.x_api_key]
+    return {KeyLabel(f"key-{hashlib.sha256(key.encode()).hexdigest()[:8]}"): key for key in keys}

@@ -1,0 +1,144 @@
+"""What each kind of collecting job is about, and how one is asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from math import floor
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.accounts import Frontier
+from mistnet.domain.jobs import Args, KindName, NewJob
+from mistnet.domain.social import Post, PostId, UserId
+
+SUGGESTION: Final = KindName("suggestion")
+BACKFILL: Final = KindName("backfill")
+CATCH_UP: Final = KindName("catch_up")
+REPOSTS: Final = KindName("reposts")
+RELOOK: Final = KindName("relook")
+WALK: Final = KindName("walk")
+HYDRATE_USER: Final = KindName("hydrate_user")
+HYDRATE_POST: Final = KindName("hydrate_post")
+LANE: Final = "x"
+
+HEAD_START: Final = timedelta(days=1)
+"""A tracked user is hydrated before all others: its job counts as due since then."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about collecting."""
+
+    second_look: timedelta = timedelta(seconds=30)
+    batch_fill: timedelta = timedelta(seconds=30)
+    relook: timedelta = timedelta(days=7)
+    reposts: bool = True
+
+
+class SuggestionArgs(Args, frozen=True):
+    handle: str
+
+
+class BackfillArgs(Args, frozen=True):
+    """The sweep's place is kept with the account; here is only whether its end is suspected."""
+
+    user_id: UserId
+    suspected: bool = False
+
+
+class RangeArgs(Args, frozen=True):
+    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post it has met."""
+
+    user_id: UserId
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+    top: PostId | None = None
+    suspected: bool = False
+    mending: bool = False
+
+
+class RelookArgs(Args, frozen=True):
+    user_id: UserId
+
+
+class WalkArgs(Args, frozen=True):
+    """The way up from a reply: the next post wanted, whose it is, and for which account we walk."""
+
+    conversation_id: PostId
+    reply_id: PostId
+    next_id: PostId
+    next_user_id: UserId | None = None
+    account_id: UserId | None = None
+
+
+class HydrateUserArgs(Args, frozen=True):
+    user_id: UserId
+    tracked: bool = False
+
+
+class HydratePostArgs(Args, frozen=True):
+    post_id: PostId
+
+
+def suggestion(handle: str) -> NewJob:
+    return NewJob(kind=SUGGESTION, key=handle.lower(), args=SuggestionArgs(handle=handle))
+
+
+def backfill(user_id: UserId) -> NewJob:
+    return NewJob(kind=BACKFILL, key=str(user_id), args=BackfillArgs(user_id=user_id))
+
+
+def catch_up(user_id: UserId, floor: PostId) -> NewJob:
+    """Everything since the newest post we have."""
+    return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+
+
+def mend(user_id: UserId, floor: PostId, ceiling: PostId | None) -> NewJob:
+    """A second look between two posts, where something could not be read."""
+    args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True)
+    return NewJob(kind=CATCH_UP, key=f"{user_id}:{floor}-{ceiling}", args=args)
+
+
+def reposts(user_id: UserId, floor: PostId) -> NewJob:
+    return NewJob(kind=REPOSTS, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+
+
+def relook(user_id: UserId) -> NewJob:
+    return NewJob(kind=RELOOK, key=str(user_id), args=RelookArgs(user_id=user_id))
+
+
+def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
+    """The way up from a reply, beginning at the first post on it that we lack."""
+    conversation_id = reply.conversation_id or reply.id
+    args = WalkArgs(
+        conversation_id=conversation_id,
+        reply_id=reply.id,
+        next_id=frontier.post_id,
+        next_user_id=frontier.user_id,
+        account_id=account_id,
+    )
+    return NewJob(kind=WALK, key=f"{conversation_id}:{reply.id}", args=args)
+
+
+def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:
+    """All jobs of one span fall due together, so that they fill a batch. A tracked user waits for nobody."""
+    run_at = now - HEAD_START if tracked else _end_of_span(now, fill)
+    return NewJob(
+        kind=HYDRATE_USER,
+        key=str(user_id),
+        args=HydrateUserArgs(user_id=user_id, tracked=tracked),
+        run_at=run_at,
+        reason=None if tracked else "waits for others to fill a batch with",
+    )
+
+
+def hydrate_post(post_id: PostId) -> NewJob:
+    return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id))
+
+
+def _end_of_span(now: datetime, fill: timedelta) -> datetime:
+    seconds = fill.total_seconds()
+    if seconds <= 0:
+        return now
+    spans = floor(now.timestamp() / seconds) + 1
+    return datetime.fromtimestamp(spans * seconds, now.tzinfo)

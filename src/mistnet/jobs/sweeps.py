@@ -1,0 +1,168 @@
+"""Walk one account's posts backward, a page per step: backfill, catch-up, and native retweets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.accounts import Account, AccountState, AccountStateChange, Look, Swept, XSource
+from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Write
+from mistnet.domain.ports import Clock
+from mistnet.domain.social import Page, Platform, Post, PostId
+from mistnet.domain.sources import Errand
+from mistnet.jobs import args
+from mistnet.jobs.args import BackfillArgs, RangeArgs, Rules
+from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, holes, query, verdict
+from mistnet.jobs.profiles import Profile, check_profile, state_change
+from mistnet.jobs.threads import beyond, first_unknown
+
+PROFILE_DAYS: Final = timedelta(days=1)
+SECOND_LOOK: Final = "looks a second time before it believes the end"
+
+
+class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
+    """The sweeps of one source. One page per step; everything a page leads to lands with it or not at all."""
+
+    look: Look
+    x: XSource
+    clock: Clock
+    rules: Rules
+
+    async def backfill(self, job: Job[BackfillArgs]) -> Outcome:
+        """From the oldest post we have down to the first one ever written."""
+        account = await self.look.account(Platform.X, job.args.user_id)
+        if account is None:
+            return Fail(f"there is no account {job.args.user_id}")
+        if account.state is not AccountState.ACTIVE:
+            return Done()
+        span = Span(ceiling=PostId(account.oldest_post_id - 1) if account.oldest_post_id else None)
+        page = await self._page(job, account, span)
+        match verdict(page, account.user_id, span):
+            case Progress(posts=posts, lowest=lowest, highest=highest):
+                reached = Swept(
+                    platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
+                )
+                writes = await self._collected(page, posts, account, span)
+                return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
+            case Emptiness() if not job.args.suspected:
+                again = BackfillArgs(user_id=account.user_id, suspected=True)
+                return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
+            case Emptiness() | Strangers():
+                return await self._end_of_backfill(job, account, page)
+
+    async def _end_of_backfill(self, job: Job[BackfillArgs], account: Account, page: Page) -> Outcome:
+        """Two looks agree. The end is believed if the handle is still this account's."""
+        profile = await check_profile(self.x, account, self._errand(job, account))
+        if profile.state is not AccountState.ACTIVE:
+            return Done([*page.gathered.writes, *profile.writes, self._state_change(account, profile)])
+        if profile.handle != account.handle:
+            return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
+        finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
+        return Done([*page.gathered.writes, *profile.writes, finished, *self._reposts(account)])
+
+    async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
+        """From the newest post there is down to the newest one we had. The newest moves when all between is there."""
+        return await self._range(job, reposts=False)
+
+    async def reposts(self, job: Job[RangeArgs]) -> Outcome:
+        return await self._range(job, reposts=True)
+
+    async def _range(self, job: Job[RangeArgs], *, reposts: bool) -> Outcome:
+        account = await self.look.account(Platform.X, job.args.user_id)
+        if account is None:
+            return Fail(f"there is no account {job.args.user_id}")
+        if account.state is not AccountState.ACTIVE:
+            return Done()
+        at = job.args
+        span = Span(floor=at.floor, ceiling=at.ceiling)
+        page = await self._page(job, account, span, reposts=reposts)
+        found = verdict(page, account.user_id, span)
+        if at.mending:
+            posts = found.posts if isinstance(found, Progress) else ()
+            return Done(await self._collected(page, posts, account, None))
+        match found:
+            case Progress(posts=posts, lowest=lowest, highest=highest):
+                top = max(at.top or highest, highest)
+                down = msgspec.structs.replace(at, ceiling=PostId(lowest - 1), top=top, suspected=False)
+                counted = Swept(platform=Platform.X, user_id=account.user_id, found=len(posts))
+                return Continue([*await self._collected(page, posts, account, span), counted], args=down)
+            case Emptiness() if not at.suspected and (at.top or not at.floor):
+                again = msgspec.structs.replace(at, suspected=True)
+                return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
+            case Emptiness() | Strangers():
+                return await self._end_of_range(job, account, page, reposts=reposts)
+
+    async def _end_of_range(self, job: Job[RangeArgs], account: Account, page: Page, *, reposts: bool) -> Outcome:
+        at = job.args
+        stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
+        writes: list[Write] = list(page.gathered.writes)
+        if stale or page.own:
+            profile = await check_profile(self.x, account, self._errand(job, account))
+            writes += profile.writes
+            if profile.state is not AccountState.ACTIVE:
+                return Done([*writes, self._state_change(account, profile)])
+            if profile.handle != account.handle:
+                return Continue(writes, args=msgspec.structs.replace(at, suspected=False))
+        if reposts:
+            done = Swept(
+                platform=Platform.X,
+                user_id=account.user_id,
+                newest_repost=at.top,
+                reposts_backfilled=at.floor == 0,
+            )
+            return Done([*writes, done])
+        return Done(
+            [*writes, Swept(platform=Platform.X, user_id=account.user_id, newest=at.top), *self._reposts(account)]
+        )
+
+    async def _page(
+        self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
+    ) -> Page:
+        return await self.x.search(query(account.handle, span, reposts=reposts), errand=self._errand(job, account))
+
+    async def _collected(self, page: Page, posts: Sequence[Post], account: Account, span: Span | None) -> list[Write]:
+        """The page's users and posts, and the work they lead to. No span: this was a second look already."""
+        writes: list[Write] = list(page.gathered.writes)
+        writes += await self._walks(page, posts, account)
+        writes += await self._strangers(page, posts)
+        if span is not None:
+            by_id, between = holes(page, span)
+            writes += [args.hydrate_post(post_id) for post_id in by_id]
+            writes += [args.mend(account.user_id, each.floor, each.ceiling) for each in between]
+        return writes
+
+    async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
+        """One for each reply whose way up leads to a post we lack."""
+        own = {post.id for post in posts}
+        starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
+        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values() if start})
+        wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
+        return [
+            args.walk(post, frontier, account.user_id) for post in posts if (frontier := wanted[post.id]) is not None
+        ]
+
+    async def _strangers(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
+        """Whom these replies answer, if we know nothing of them yet."""
+        answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
+        unknown = answered - page.gathered.users.keys()
+        unknown -= await self.look.known_users(Platform.X, unknown)
+        now, fill = self.clock.now(), self.rules.batch_fill
+        return [args.hydrate_user(user_id, now=now, fill=fill) for user_id in sorted(unknown)]
+
+    def _reposts(self, account: Account) -> list[NewJob]:
+        """`from:` never shows native retweets: they take a pass of their own."""
+        if not self.rules.reposts:
+            return []
+        return [args.reposts(account.user_id, account.newest_repost_id or PostId(0))]
+
+    def _state_change(self, account: Account, profile: Profile) -> AccountStateChange:
+        return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
+
+    def _errand(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> Errand:
+        return Errand(job.id, account.user_id)
+
+    def _later(self) -> datetime:
+        return self.clock.now() + self.rules.second_look

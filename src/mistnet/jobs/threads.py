@@ -1,0 +1,157 @@
+"""Walk from replies up to their roots, and fetch single posts by id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.accounts import Frontier, Look, Missing, XSource
+from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.domain.ports import Clock
+from mistnet.domain.social import Gathered, Platform, Post, PostId, UserId
+from mistnet.domain.sources import Errand
+from mistnet.jobs import args
+from mistnet.jobs.args import HydratePostArgs, Rules, WalkArgs
+
+NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
+LONGEST_WAIT: Final = timedelta(minutes=10)
+IN_FLIGHT: Final = timedelta(seconds=5)
+
+
+def first_unknown(reply: Post, shown: Mapping[PostId, Post], own: Collection[PostId]) -> Frontier | None:
+    """Up from a reply through what the same page shows: the first post that is not on it.
+
+    None at a root, and at another post of the account's own, which goes its own way up.
+    """
+    current, seen = reply, {reply.id}
+    while (up := current.in_reply_to_id) is not None and up not in own and up not in seen:
+        if up not in shown:
+            return Frontier(up, current.in_reply_to_user_id)
+        seen.add(up)
+        current = shown[up]
+    return None
+
+
+def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | None:
+    """Where the way up leaves what is stored. None: it ends at a root, or at a post known to be gone."""
+    found = stored.get(start.post_id)
+    return start if found and found.post_id == start.post_id else found
+
+
+class Threads(msgspec.Struct, frozen=True, kw_only=True):
+    """Thread walks and post hydration. Walks never create walks."""
+
+    look: Look
+    x: XSource
+    clock: Clock
+    rules: Rules
+    in_flight: dict[PostId, datetime]
+
+    async def walk(self, jobs: Sequence[Job[WalkArgs]]) -> Sequence[Outcome]:
+        """One level up for up to twenty walks with one call. Ends at a root, or at a post that is gone."""
+        now = self.clock.now()
+        starts = {job.id: Frontier(job.args.next_id, job.args.next_user_id) for job in jobs}
+        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values()})
+        wanted = {job_id: beyond(start, stored) for job_id, start in starts.items()}
+        authors = {each.user_id for each in wanted.values() if each and each.user_id}
+        swept = await self.look.being_backfilled(authors)
+        waits = {job.id: self._waits(job, wanted[job.id], swept, now) for job in jobs}
+        asking = {
+            job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
+        }
+        gathered = await self._fetch({each.post_id for each in asking.values()}, _errand(jobs), now)
+        along: list[Write] = list(gathered.unreadable)
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            wait, frontier = waits[job.id], asking.get(job.id)
+            if wait is not None:
+                outcomes.append(wait)
+            elif frontier is None:
+                outcomes.append(Done(along))
+            else:
+                outcomes.append(await self._step(job, frontier, gathered, along))
+            along = along if isinstance(outcomes[-1], Snooze | Retry) else []
+        return outcomes
+
+    def _waits(
+        self, job: Job[WalkArgs], frontier: Frontier | None, swept: Collection[UserId], now: datetime
+    ) -> Snooze | None:
+        """A walk waits where its next post is about to come by itself."""
+        if frontier is None:
+            return None
+        if frontier.user_id in swept:
+            wait = min(max(now - job.created_at, self.rules.second_look), LONGEST_WAIT)
+            return Snooze(now + wait, "the sweep of that post's author will bring it")
+        if self.in_flight.get(frontier.post_id, now) > now:
+            return Snooze(now + IN_FLIGHT, "another walk is fetching the same post")
+        return None
+
+    async def _fetch(self, ids: Collection[PostId], errand: Errand, now: datetime) -> Gathered:
+        if not ids:
+            return Gathered({}, {}, [])
+        for post_id in [each for each, until in self.in_flight.items() if until <= now]:
+            del self.in_flight[post_id]
+        self.in_flight.update(dict.fromkeys(ids, now + IN_FLIGHT))
+        try:
+            return await self.x.posts(sorted(ids), errand=errand)
+        except BaseException:
+            for post_id in ids:
+                self.in_flight.pop(post_id, None)
+            raise
+
+    async def _step(
+        self, job: Job[WalkArgs], frontier: Frontier, gathered: Gathered, along: Sequence[Write]
+    ) -> Outcome:
+        post = gathered.posts.get(frontier.post_id)
+        if post is None and gathered.unreadable:
+            return Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}")
+        if post is None:
+            return Done([*along, gone(frontier.post_id), *await self._author(frontier.user_id)])
+        writes = [*along, *about(post, gathered)]
+        if post.in_reply_to_id is None:
+            return Done(writes)
+        up = msgspec.structs.replace(job.args, next_id=post.in_reply_to_id, next_user_id=post.in_reply_to_user_id)
+        return Continue(writes, args=up)
+
+    async def _author(self, user_id: UserId | None) -> list[NewJob]:
+        """Of a post that is gone we can still know whose it was."""
+        if user_id is None or await self.look.known_users(Platform.X, {user_id}):
+            return []
+        return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill)]
+
+    async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
+        """Posts by id with their authors, each settled alone."""
+        gathered = await self.x.posts([job.args.post_id for job in jobs], errand=Errand(jobs[0].id))
+        along: list[Write] = list(gathered.unreadable)
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            post = gathered.posts.get(job.args.post_id)
+            if post is not None:
+                outcomes.append(Done([*along, *about(post, gathered)]))
+            elif gathered.unreadable:
+                outcomes.append(Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}"))
+                continue
+            else:
+                outcomes.append(Fail(NOT_RETURNED, [*along, gone(job.args.post_id)]))
+            along = []
+        return outcomes
+
+
+def about(post: Post, gathered: Gathered) -> list[Write]:
+    """A post with the originals it shows, and all their authors."""
+    shown = [reference.id for reference in (post.quoted, post.reposted) if reference]
+    posts = [post, *(gathered.posts[post_id] for post_id in shown)]
+    return [*(gathered.users[each.author_id] for each in posts), *posts]
+
+
+def gone(post_id: PostId) -> Missing:
+    return Missing(platform=Platform.X, what="post", id=post_id, reason=NOT_RETURNED)
+
+
+def _errand(jobs: Sequence[Job[WalkArgs]]) -> Errand:
+    """One call for many walks belongs to an account only if they all do."""
+    accounts = {job.args.account_id for job in jobs}
+    return Errand(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)

@@ -1,0 +1,163 @@
+"""Writes what became of tracked accounts and suggestions, and answers what handlers look up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.accounts import (
+    Account,
+    AccountState,
+    AccountStateChange,
+    Frontier,
+    SuggestionClosed,
+    Swept,
+    TrackedAccount,
+)
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store.database import Database
+from mistnet.store.statements import command, statement
+from mistnet.store.tables import accounts, suggestions, users
+
+
+async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
+    """A user who is tracked already stays as far as he is; one who was not any more is again."""
+    insert = postgresql.insert(accounts) if connection.dialect.name == "postgresql" else sqlite.insert(accounts)
+    adding = insert.on_conflict_do_update(
+        index_elements=["platform", "user_id"],
+        set_={"state": AccountState.ACTIVE, "state_since": now, "state_reason": None, "next_look_at": None},
+        where=accounts.c.state != AccountState.ACTIVE,
+    )
+    rows = [
+        {
+            "platform": each.platform,
+            "user_id": each.user_id,
+            "state": AccountState.ACTIVE,
+            "state_since": now,
+            "tracked_at": now,
+        }
+        for each in sorted({(each.platform, each.user_id): each for each in given}.values(), key=lambda e: e.user_id)
+    ]
+    await connection.execute(adding, rows)
+
+
+async def write_state_changes(connection: AsyncConnection, given: Sequence[AccountStateChange], now: datetime) -> None:
+    """An account nobody tracks any more does not come back to life by what a late sweep saw."""
+    rows = [
+        {
+            "platform": each.platform,
+            "user_id": each.user_id,
+            "state": each.state,
+            "reason": each.reason,
+            "next_look_at": each.next_look_at,
+            "now": now,
+        }
+        for each in sorted(given, key=lambda each: each.user_id)
+    ]
+    await connection.execute(command("change_account_state", connection.dialect.name), rows)
+
+
+async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> None:
+    rows = [
+        {
+            "platform": each.platform,
+            "user_id": each.user_id,
+            "oldest": each.oldest,
+            "newest": each.newest,
+            "newest_repost": each.newest_repost,
+            "backfilled": each.backfilled,
+            "reposts_backfilled": each.reposts_backfilled,
+            "found": each.found,
+            "now": now,
+        }
+        for each in sorted(given, key=lambda each: each.user_id)
+    ]
+    await connection.execute(command("move_boundaries", connection.dialect.name), rows)
+
+
+async def write_closed_suggestions(
+    connection: AsyncConnection, given: Sequence[SuggestionClosed], now: datetime
+) -> None:
+    for each in given:
+        await connection.execute(
+            update(suggestions)
+            .where(
+                suggestions.c.platform == each.platform,
+                suggestions.c.handle_key == each.handle.lower(),
+                suggestions.c.deleted_at.is_(None),
+            )
+            .values(
+                deleted_at=now,
+                outcome="accepted" if each.accepted else "refused",
+                reason=each.reason,
+                user_id=each.user_id,
+            )
+        )
+
+
+_ACCOUNT: Final = select(
+    accounts.c.platform,
+    accounts.c.user_id,
+    users.c.handle,
+    accounts.c.state,
+    accounts.c.oldest_post_id,
+    accounts.c.newest_post_id,
+    accounts.c.newest_repost_id,
+    accounts.c.backfilled_at,
+    users.c.profiled_at,
+    users.c.posts_count,
+).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+
+
+class StoreLook:
+    """Reads for handlers: each question stands for itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def account(self, platform: Platform, user_id: UserId) -> Account | None:
+        asked = _ACCOUNT.where(accounts.c.platform == platform, accounts.c.user_id == user_id)
+        async with self._database.glance() as connection:
+            row = (await connection.execute(asked)).mappings().first()
+        if row is None:
+            return None
+        return Account(**{**row, "platform": Platform(row["platform"]), "state": AccountState(row["state"])})
+
+    async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
+        if not ids:
+            return {}
+        binds = {"platform": platform, "ids": sorted(ids)}
+        async with self._database.glance() as connection:
+            rows = await connection.execute(statement("frontiers", self._database.dialect), binds)
+            return {row.start: Frontier(row.id, row.user_id) for row in rows}
+
+    async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
+        if not ids:
+            return set()
+        binds = {"platform": platform, "ids": sorted(ids)}
+        async with self._database.glance() as connection:
+            return set((await connection.execute(statement("known_users", self._database.dialect), binds)).scalars())
+
+    async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
+        if not user_ids:
+            return set()
+        binds = {"keys": [str(each) for each in sorted(user_ids)]}
+        async with self._database.glance() as connection:
+            found = await connection.execute(statement("being_backfilled", self._database.dialect), binds)
+            return {UserId(int(key)) for key in found.scalars()}
+
+    async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
+        asked = (
+            select(users.c.id)
+            .where(users.c.platform == platform)
+            .order_by(users.c.profiled_at.asc().nulls_first(), users.c.id)
+            .limit(limit + len(without))
+        )
+        async with self._database.read() as connection:
+            found = (await connection.execute(asked)).scalars()
+            return [each for each in found if each not in without][:limit]

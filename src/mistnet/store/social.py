@@ -1,0 +1,276 @@
+"""Writes users and posts: what was known is kept, what is new is added, nothing gets poorer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import Table, bindparam, case, func, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.accounts import Missing
+from mistnet.domain.social import Detail, Media, Post, Unreadable, User
+from mistnet.domain.words import search_text
+from mistnet.store.tables import missing, posts, quarantine, user_versions, users
+
+_RICHNESS: Final = {Detail.AUTHOR: 0, Detail.LISTED: 1, Detail.PROFILE: 2}
+_PICTURE_SIZE: Final = re.compile(r"_(?:normal|mini|bigger|\d+x\d+)(?=\.\w+$)")
+_VERSIONED: Final = ("handle", "name", "bio", "avatar_url")
+_USER_TEXTS: Final = (*_VERSIONED, "location", "website", "banner_url", "verified_kind", "unavailable_reason")
+_USER_FACTS: Final = (
+    *("verified", "protected", "automated", "created_at"),
+    *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
+)
+_KNOWN: Final = (*_USER_TEXTS, *_USER_FACTS, "detail", "profiled_at")
+_NUL: Final = "\x00"
+Row = dict[str, Any]
+V = TypeVar("V", User, Post, Missing)
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def write_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
+    """Adds and enriches users. Earlier handles, names, bios and pictures are kept as versions."""
+    wanted = _latest(given)
+    known = await _known_users(connection, wanted)
+    added = [_new_user(user, now) for key, user in wanted.items() if key not in known]
+    changed = [_merged(known[key], user, now) for key, user in wanted.items() if key in known]
+    versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
+    if versions:
+        await connection.execute(_insert(connection, user_versions).on_conflict_do_nothing(), versions)
+    if added:
+        await connection.execute(_enriching(connection), added)
+    if changed:
+        await connection.execute(_UPDATE_USER, changed)
+
+
+def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
+    """One per id, in an order that all writers share, so that two of them cannot wait for each other."""
+    found: dict[tuple[str, int], V] = {}
+    for each in given:
+        before = found.get((each.platform, each.id))
+        if isinstance(each, User) and isinstance(before, User) and _RICHNESS[before.detail] > _RICHNESS[each.detail]:
+            continue
+        if isinstance(each, Post) and isinstance(before, Post) and each.nested and not before.nested:
+            continue
+        found[each.platform, each.id] = each
+    return dict(sorted(found.items()))
+
+
+async def _known_users(
+    connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
+) -> dict[tuple[str, int], Mapping[str, Any]]:
+    columns = [users.c.platform, users.c.id, *(users.c[name] for name in _KNOWN)]
+    asked = select(*columns).where(tuple_(users.c.platform, users.c.id).in_(list(wanted))).order_by(users.c.id)
+    rows = await connection.execute(asked.with_for_update())
+    return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
+
+
+def _shown(user: User) -> Row:
+    texts = {name: _storable(getattr(user, name)) for name in _USER_TEXTS}
+    return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
+
+
+def _new_user(user: User, now: datetime) -> Row:
+    return {
+        "platform": user.platform,
+        "id": user.id,
+        **_shown(user),
+        "handle_key": _key(user.handle),
+        "detail": user.detail,
+        "raw": user.raw,
+        "first_seen_at": now,
+        "last_updated_at": now,
+        "profiled_at": now if user.detail is Detail.PROFILE else None,
+    }
+
+
+def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
+    """What was known with what this payload says on top. What it does not say stays."""
+    row = {name: old[name] if value is None else value for name, value in _shown(user).items()}
+    poorer = _RICHNESS[user.detail] < _RICHNESS[Detail(old["detail"])]
+    if poorer:
+        row |= {name: old[name] for name in ("avatar_url", "banner_url") if old[name]}
+    if user.unavailable_reason is None and user.detail is Detail.PROFILE:
+        row["unavailable_reason"] = None
+    return {
+        **{f"new_{name}": value for name, value in row.items()},
+        "new_handle_key": _key(row["handle"]),
+        "new_detail": old["detail"] if poorer else user.detail,
+        "new_raw": None if poorer else user.raw,
+        "new_last_updated_at": now,
+        "new_profiled_at": now if user.detail is Detail.PROFILE else old["profiled_at"],
+        "known_platform": user.platform,
+        "known_id": user.id,
+    }
+
+
+def _version(old: Mapping[str, Any], user: User, now: datetime) -> list[Row]:
+    """The earlier face, if this payload shows another one."""
+    shown = _shown(user)
+    turned = [
+        name
+        for name in _VERSIONED
+        if shown[name] is not None and old[name] is not None and not _alike(name, old[name], shown[name])
+    ]
+    if not turned:
+        return []
+    earlier = {name: old[name] for name in _VERSIONED}
+    return [
+        {
+            "platform": user.platform,
+            "user_id": user.id,
+            "until": now,
+            **earlier,
+            "handle_key": _key(old["handle"]),
+        }
+    ]
+
+
+def _alike(name: str, old: str, new: str) -> bool:
+    """The same picture comes in several sizes, and an embedded author may lack a bio."""
+    if name == "avatar_url":
+        return _PICTURE_SIZE.sub("", old) == _PICTURE_SIZE.sub("", new)
+    return old == new or (name == "bio" and not new)
+
+
+def _enriching(connection: AsyncConnection) -> Any:
+    """Somebody else may add the same user at the same moment: then both tellings count."""
+    adding = _insert(connection, users)
+    kept = {"platform", "id", "first_seen_at", "detail", "raw"}
+    told = {
+        column.name: func.coalesce(adding.excluded[column.name], column)
+        for column in users.columns
+        if column.name not in kept
+    }
+    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told)
+
+
+_TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
+_UPDATE_USER: Final = (
+    update(users)
+    .where(users.c.platform == bindparam("known_platform"), users.c.id == bindparam("known_id"))
+    .values(
+        **{name: bindparam(f"new_{name}", type_=users.c[name].type) for name in _TURNED},
+        raw=func.coalesce(bindparam("new_raw", type_=users.c.raw.type), users.c.raw),
+    )
+)
+
+
+async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
+    """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
+    rows = [_post(post, now) for post in _latest(given).values()]
+    await connection.execute(_refreshing(connection), rows)
+
+
+def _post(post: Post, now: datetime) -> Row:
+    reference = post.reposted or post.quoted
+    clean = _storable(post.text_clean)
+    return {
+        "platform": post.platform,
+        "id": post.id,
+        "author_id": post.author_id,
+        "text": _storable(post.text),
+        "text_clean": clean,
+        "search_text": search_text(clean),
+        "lang": _storable(post.lang),
+        "url": _storable(post.url),
+        "created_at": post.created_at,
+        "conversation_id": post.conversation_id,
+        "in_reply_to_id": post.in_reply_to_id,
+        "in_reply_to_user_id": post.in_reply_to_user_id,
+        "quoted_id": post.quoted.id if post.quoted else None,
+        "reposted_id": post.reposted.id if post.reposted else None,
+        "referenced_text": _storable(reference.text) if reference else None,
+        "referenced_handle": _storable(reference.author_handle) if reference else None,
+        "referenced_media": _listed(reference.media) if reference else None,
+        "media": _listed(post.media),
+        "links": _encode(post.links) if post.links else None,
+        "likes": post.metrics.likes,
+        "replies": post.metrics.replies,
+        "reposts": post.metrics.reposts,
+        "quotes": post.metrics.quotes,
+        "bookmarks": post.metrics.bookmarks,
+        "views": post.metrics.views,
+        "nested": post.nested,
+        "raw": post.raw,
+        "first_seen_at": now,
+        "last_updated_at": now,
+    }
+
+
+def _listed(media: Sequence[Media]) -> bytes | None:
+    return _encode(media) if media else None
+
+
+def _refreshing(connection: AsyncConnection) -> Any:
+    adding = _insert(connection, posts)
+    told: dict[str, Any] = {
+        column.name: func.coalesce(adding.excluded[column.name], column)
+        for column in posts.columns
+        if column.name not in {"platform", "id", "author_id", "first_seen_at", "nested", "raw"}
+    }
+    poorer = adding.excluded.nested & ~posts.c.nested
+    told["nested"] = posts.c.nested & adding.excluded.nested
+    told["raw"] = case((poorer, posts.c.raw), else_=adding.excluded.raw)
+    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told)
+
+
+async def write_missing(connection: AsyncConnection, given: Sequence[Missing], now: datetime) -> None:
+    found = {(each.platform, each.what, each.id): each for each in given}
+    rows = [
+        {"platform": each.platform, "what": each.what, "id": each.id, "reason": each.reason, "asked_at": now}
+        for _, each in sorted(found.items())
+    ]
+    adding = _insert(connection, missing)
+    again = {
+        "reason": adding.excluded.reason,
+        "asked_at": adding.excluded.asked_at,
+        "times_asked": missing.c.times_asked + 1,
+    }
+    await connection.execute(adding.on_conflict_do_update(index_elements=["platform", "what", "id"], set_=again), rows)
+
+
+async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadable], now: datetime) -> None:
+    """The same payload is kept once, however often it comes."""
+    found = {(each.platform, each.endpoint, hashlib.sha256(each.payload).hexdigest()): each for each in given}
+    rows = [
+        {
+            "platform": platform,
+            "endpoint": endpoint,
+            "digest": digest,
+            "problem": _storable(each.problem),
+            "payload": each.payload,
+            "first_seen_at": now,
+            "last_seen_at": now,
+        }
+        for (platform, endpoint, digest), each in sorted(found.items(), key=lambda item: item[0])
+    ]
+    adding = _insert(connection, quarantine)
+    again = {
+        "problem": adding.excluded.problem,
+        "last_seen_at": adding.excluded.last_seen_at,
+        "times_seen": quarantine.c.times_seen + 1,
+    }
+    where = ["platform", "endpoint", "digest"]
+    await connection.execute(adding.on_conflict_do_update(index_elements=where, set_=again), rows)
+
+
+def _insert(connection: AsyncConnection, table: Table) -> Any:
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def _key(handle: str | None) -> str | None:
+    return handle.lower() if handle else None
+
+
+def _storable(text: Any) -> Any:
+    """Databases refuse NUL and broken surrogates in text; the raw payload still has them."""
+    if isinstance(text, str) and not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return text.replace(_NUL, "\N{SYMBOL FOR NULL}") if isinstance(text, str) and _NUL in text else text

@@ -1,0 +1,168 @@
+"""The shared rows of the sources and the ledger of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.sources import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.store.database import Database
+from mistnet.store.enqueue import CHANNEL
+from mistnet.store.statements import command
+from mistnet.store.tables import calls, source_keys, sources
+
+T = TypeVar("T")
+_SOURCE_FIELDS: Final = SourceState.__struct_fields__
+_KEY_FIELDS: Final = KeyState.__struct_fields__
+
+
+class StoreBook:
+    """The port's book on a database. What is asked of it is decided elsewhere."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[tuple[SourceName, KeyLabel]] = set()
+
+    async def change(
+        self,
+        source: SourceName,
+        label: KeyLabel,
+        decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
+    ) -> T:
+        async with self._database.write() as connection:
+            if (source, label) not in self._known:
+                await _ensure(connection, source, label)
+            state, key = await _locked_source(connection, source), await _locked_key(connection, source, label)
+            new_state, new_key, decided = decide(state, key)
+            if new_state != state:
+                await connection.execute(
+                    update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
+                )
+            if new_key != key:
+                await connection.execute(
+                    update(source_keys)
+                    .where(source_keys.c.source == source, source_keys.c.label == label)
+                    .values(**_changed(key, new_key))
+                )
+        self._known.add((source, label))
+        return decided
+
+    async def record(self, records: Sequence[CallRecord]) -> None:
+        """Adds calls to the ledger, and notes when each source answered last."""
+        rows = [msgspec.structs.asdict(record) for record in records]
+        answered: dict[SourceName, datetime] = {}
+        for record in records:
+            if record.error is None:
+                answered[record.source] = max(record.at, answered.get(record.source, record.at))
+        async with self._database.write() as connection:
+            await connection.execute(insert(calls), rows)
+            for source, at in answered.items():
+                await connection.execute(
+                    update(sources)
+                    .where(sources.c.name == source)
+                    .values(last_success_at=func.coalesce(_later(connection, at), at))
+                )
+
+    async def states(self) -> Sequence[SourceState]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(select(*(sources.c[name] for name in _SOURCE_FIELDS)).order_by("name"))
+            return [SourceState(**row) for row in rows.mappings()]
+
+    async def keys(self) -> Sequence[KeyState]:
+        async with self._database.read() as connection:
+            columns = (source_keys.c[name] for name in _KEY_FIELDS)
+            rows = await connection.execute(select(*columns).order_by("source", "label"))
+            return [KeyState(**row) for row in rows.mappings()]
+
+    async def pause(self, source: SourceName, reason: str, *, now: datetime) -> None:
+        await self._set(source, paused_at=now, paused_by=PausedBy.OPERATOR, pause_reason=reason)
+
+    async def resume(self, source: SourceName, *, now: datetime) -> int:
+        """Ends every pause and the breaker's wait; work that waited for it is due at once. Returns how much."""
+        async with self._database.write() as connection:
+            await connection.execute(
+                update(sources)
+                .where(sources.c.name == source)
+                .values(
+                    paused_at=None,
+                    paused_by=None,
+                    pause_reason=None,
+                    failure_streak=0,
+                    opened_until=None,
+                    probe_until=None,
+                )
+            )
+            await connection.execute(
+                update(source_keys).where(source_keys.c.source == source).values(paused_at=None, pause_reason=None)
+            )
+            woken = await connection.execute(
+                command("wake_lane", self._database.dialect), {"lane": source, "now": now, "about": f"{source}%"}
+            )
+            if self._database.dialect == "postgresql":
+                await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+            return woken.rowcount
+
+    async def set_caps(self, source: SourceName, *, day: int | None, month: int | None) -> None:
+        """None leaves a cap as it is."""
+        caps = {name: cap for name, cap in (("day_cap", day), ("month_cap", month)) if cap is not None}
+        if caps:
+            await self._set(source, **caps)
+
+    async def set_rate(self, source: SourceName, per_minute: float) -> int:
+        """For every key of the source that has been used; returns how many."""
+        async with self._database.write() as connection:
+            changed = await connection.execute(
+                update(source_keys)
+                .where(source_keys.c.source == source)
+                .values(rate_per_minute=per_minute, slowed_at=None, next_at=None)
+            )
+            return changed.rowcount
+
+    async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
+        def noted(state: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
+            return state, msgspec.structs.replace(key, balance=balance, balance_at=now), None
+
+        await self.change(source, label, noted)
+
+    async def _set(self, source: SourceName, **values: Any) -> None:
+        async with self._database.write() as connection:
+            await _ensure_source(connection, source)
+            await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+
+
+def _later(connection: AsyncConnection, at: datetime) -> Any:
+    greatest = func.greatest if connection.dialect.name == "postgresql" else func.max
+    return greatest(sources.c.last_success_at, at, type_=sources.c.last_success_at.type)
+
+
+async def _ensure(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
+    await _ensure_source(connection, source)
+    adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(source_keys)
+    await connection.execute(adding.on_conflict_do_nothing(), {"source": source, "label": label})
+
+
+async def _ensure_source(connection: AsyncConnection, source: SourceName) -> None:
+    adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(sources)
+    await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
+
+
+async def _locked_source(connection: AsyncConnection, source: SourceName) -> SourceState:
+    columns = (sources.c[name] for name in _SOURCE_FIELDS)
+    asked = select(*columns).where(sources.c.name == source).with_for_update()
+    return SourceState(**(await connection.execute(asked)).mappings().one())
+
+
+async def _locked_key(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> KeyState:
+    columns = (source_keys.c[name] for name in _KEY_FIELDS)
+    asked = select(*columns).where(source_keys.c.source == source, source_keys.c.label == label).with_for_update()
+    return KeyState(**(await connection.execute(asked)).mappings().one())
+
+
+def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(new, name) for name in new.__struct_fields__ if getattr(new, name) != getattr(old, name)}

@@ -1,0 +1,7 @@
+-- Say what became of an account. One that nobody tracks any more stays that way.
+UPDATE accounts
+SET state_since = CASE WHEN state = :state THEN state_since ELSE :now END,
+    state = :state,
+    state_reason = :reason,
+    next_look_at = :next_look_at
+WHERE platform = :platform AND user_id = :user_id AND state <> 'untracked'

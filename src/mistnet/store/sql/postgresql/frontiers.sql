@@ -1,0 +1,13 @@
+-- From each of these posts up through what is stored: which is the first we lack and could still have?
+WITH RECURSIVE climb (start, id, user_id) AS (
+    SELECT asked.id, asked.id, CAST(NULL AS bigint) FROM unnest(CAST(:ids AS bigint[])) AS asked (id)
+    UNION
+    SELECT c.start, p.in_reply_to_id, p.in_reply_to_user_id
+    FROM climb c
+    JOIN posts p ON p.platform = :platform AND p.id = c.id
+    WHERE p.in_reply_to_id IS NOT NULL
+)
+SELECT c.start, c.id, c.user_id
+FROM climb c
+WHERE NOT EXISTS (SELECT 1 FROM posts p WHERE p.platform = :platform AND p.id = c.id)
+    AND NOT EXISTS (SELECT 1 FROM missing m WHERE m.platform = :platform AND m.what = 'post' AND m.id = c.id)

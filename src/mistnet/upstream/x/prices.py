@@ -1,0 +1,52 @@
+"""What TwitterAPI.io asks for each answer, in credits; 100,000 credits are one US dollar. All of it stands here."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+CREDITS_PER_DOLLAR: Final = 100_000
+MINIMUM: Final = 15
+POST: Final = 15
+PROFILE: Final = 18
+FULL_BATCH: Final = 100
+"""From so many ids in one call a profile costs one credit instead of eighteen."""
+
+POSTS_PER_PAGE: Final = 20
+
+
+def posts(returned: int) -> int:
+    return max(MINIMUM, POST * returned)
+
+
+def profile() -> int:
+    return PROFILE
+
+
+def profiles(asked: int, returned: int) -> int:
+    return max(MINIMUM, returned if asked >= FULL_BATCH else PROFILE * returned)
+
+
+def follow_page(returned: int) -> int:
+    rate = 1 if returned >= 200 else 2 if returned >= 100 else 3
+    return max(MINIMUM, rate * returned)
+
+
+def follow_ids(returned: int) -> int:
+    rate = 0.45 if returned >= 4000 else 1 if returned >= 200 else 2
+    return max(MINIMUM, ceil(rate * returned))
+
+
+def failure(status: int | None) -> int:
+    """Refused calls are free; of the others nobody knows for sure, so the minimum is counted."""
+    return 0 if status in (401, 402, 403, 429) else MINIMUM
+
+
+def filling_up_pays(users: int) -> bool:
+    """Whether a batch of so many is cheaper with others added until it is full."""
+    return users < FULL_BATCH and users * PROFILE > FULL_BATCH
+
+
+def backfill(posts_count: int, *, looks: int = 2) -> int:
+    """About what all posts of one account cost: each post, and the looks that prove the end."""
+    return POST * posts_count + looks * MINIMUM
