@@ -18,14 +18,16 @@ import msgspec
 from mistnet import __version__
 from mistnet.domain.errors import BadPlugin
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, WorkerName, Write
-from mistnet.domain.ports import Clock, WorkerCard
-from mistnet.domain.sources import X_SOURCE
+from mistnet.domain.ports import Bell, Clock, WorkerCard
+from mistnet.domain.sources import X_SOURCE, Halt
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.engine.policy import Policy
 from mistnet.engine.worker import Tools, Worker
 from mistnet.harvest import WRITERS, Harvest
+from mistnet.jobs.args import relook
 from mistnet.settings import KindSettings, Settings
+from mistnet.store.accounts import accounts_to_look_at
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
@@ -100,24 +102,45 @@ class App:
             version=__version__,
         )
         async with DatabaseBell(self.database) as bell, self.harvest.opened():
-            tools = Tools(
-                queue=self.queue,
-                upkeep=self.upkeep,
-                bell=bell,
-                clock=self.database.clock,
-                kinds=self.kinds,
-                policy=policy_of(self.settings),
-                metrics=self.metrics,
-                secrets=self.secrets,
-                halted=self.halted,
-            )
             yield Worker(
-                tools, card, lanes=None if lanes is None else [Lane(lane) for lane in lanes], until_idle=until_idle
+                self.tools(bell),
+                card,
+                lanes=None if lanes is None else [Lane(lane) for lane in lanes],
+                until_idle=until_idle,
             )
+
+    def tools(self, bell: Bell, **other: Any) -> Tools:
+        """What a worker of this app works with."""
+        given: dict[str, Any] = {"policy": policy_of(self.settings), "secrets": self.secrets, **other}
+        return Tools(
+            queue=self.queue,
+            upkeep=self.upkeep,
+            bell=bell,
+            clock=self.database.clock,
+            kinds=self.kinds,
+            metrics=self.metrics,
+            halted=self.halted,
+            chores=[self.look_again],
+            **given,
+        )
+
+    async def look_again(self) -> int:
+        """Makes the jobs that look again at accounts which could not be collected; returns how many."""
+        now = self.database.clock.now()
+        async with self.database.write() as connection:
+            due = await accounts_to_look_at(connection, now=now, next_at=now + self.harvest.rules.relook)
+            await self.job_writer.write(connection, [relook(user_id) for user_id in due], now)
+        return len(due)
 
     async def halted(self) -> Collection[str]:
         """Lanes whose source will not serve us until somebody acts or the day is over."""
         return {X_SOURCE} if await self.harvest.halt() else set()
+
+    async def stopped_by(self) -> Halt | None:
+        """Why work that is still there cannot go on, if its source is the reason."""
+        now = self.database.clock.now()
+        halt = await self.harvest.halt()
+        return halt if halt and await self.upkeep.work_left(list(self.kinds), [X_SOURCE], now=now) else None
 
     @property
     def secrets(self) -> Sequence[str]:

@@ -19,7 +19,7 @@ from mistnet.domain.accounts import (
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Post, Unreadable, User
-from mistnet.domain.sources import X_SOURCE, Halt, KeyLabel
+from mistnet.domain.sources import X_SOURCE, Halt, KeyLabel, SourceState
 from mistnet.engine.governor import Governor, Limits
 from mistnet.engine.kinds import Kind, batched, single
 from mistnet.engine.metrics import SourceMetrics
@@ -83,10 +83,9 @@ class Harvest:
 
     async def halt(self) -> Halt | None:
         """Why X will not serve us for now, as far as all workers together know."""
-        for state in await self.book.states():
-            if state.name == X_SOURCE:
-                return self.governor.halted(state, a_page=prices.posts(prices.POSTS_PER_PAGE))
-        return None
+        known = {state.name: state for state in await self.book.states()}
+        state = known.get(X_SOURCE) or SourceState(name=X_SOURCE)
+        return self.governor.halted(state, a_page=prices.posts(prices.POSTS_PER_PAGE))
 
 
 class _Later:

@@ -113,6 +113,7 @@ def inline_sqlite(opened: list[Callable[[], None]]) -> Callable[..., aiosqlite.C
 
 def _abandon_sqlite(connection: aiosqlite.Connection) -> None:
     if connection._connection is not None:
+        connection._connection.rollback()  # a statement that is still open would keep the dead one's lock
         connection._connection.close()
         connection._connection = None
 

@@ -1,6 +1,7 @@
 """Money and limits: what each call costs, what a key may do, and the least a backfill can cost."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,15 @@ def test_the_least_cost_counts_full_pages_two_looks_and_full_batches() -> None:
     assert sweep_cost(0) == Cost(calls=2, credits=30)
     assert sweep_cost(41) == Cost(calls=5, credits=41 * 15 + 30)
     assert lookup_cost(41) == Cost(calls=3, credits=41 * 15)
+    assert lookup_cost(1, gone=40) == Cost(calls=3, credits=3 * 15)
     assert [profiles_cost(users).credits for users in (0, 1, 5, 6, 100, 101, 250)] == [0, 18, 90, 100, 100, 118, 300]
+
+
+def test_users_nobody_knows_cost_nothing_and_help_to_fill_a_batch() -> None:
+    assert profiles_cost(0, unknown=7) == Cost(calls=1, credits=15)
+    assert profiles_cost(30, unknown=90) == Cost(calls=2, credits=30 + 15)
+    assert profiles_cost(30, unknown=40) == Cost(calls=1, credits=30 + 30)
+    assert profiles_cost(3, unknown=40) == Cost(calls=1, credits=3 * 18)
 
 
 async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
@@ -143,17 +152,40 @@ async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
     service = service_for(paid(), clock)
     visitor, truth = Visitor(service), Truth(WORLD)
     handles = truth.accounts(clock.now())[:3]
+    swept: list[Any] = []
     for handle in handles:
-        query, looks = f"from:{handle}", 0
-        while looks < 2:
-            page = (await visitor.search(query))["tweets"]
-            looks += not page
-            query = f"from:{handle} max_id:{int(page[-1]['id']) - 1}" if page else query
-    missing = sorted(truth.missing_ancestors(handles, clock.now()))
-    assert missing
-    for start in range(0, len(missing), 20):
-        asked = ",".join(map(str, missing[start : start + 20]))
-        found = await visitor.get("/twitter/tweets", tweet_ids=asked)
-        assert len(found["tweets"]) == len(missing[start : start + 20])
+        await visitor.get("/twitter/user/info", userName=handle)
+        swept += await perfect_sweep(visitor, handle)
+    shown = [*swept, *(post["quoted_tweet"] for post in swept if post["quoted_tweet"])]
+    chains = [truth.chain(int(post["id"]), clock.now()) for post in swept]
+    lacking = {each for chain in chains for each in chain.ancestors} - {int(post["id"]) for post in shown}
+    gone = {chain.end_id for chain in chains if chain.end != "root"}
+    assert lacking
+    assert gone
+    ancestors = await perfect_lookup(visitor, sorted(lacking), sorted(gone))
+    authors = {post["author"]["id"] for post in [*shown, *ancestors]}
+    ends = [truth.parent_of(chain.ancestors[-1]) for chain in chains if chain.ancestors and chain.end != "root"]
+    spoken_to = {post["inReplyToUserId"] for post in swept} | {str(end.user_id) for end in ends if end}
+    strangers = sorted(spoken_to - authors - {None})
+    found = await visitor.get("/twitter/user/batch_info_by_ids", userIds=",".join(strangers))
+    assert 0 < len(found["users"]) < 6, "so few that a batch is not worth filling"
     least = least_credits(truth, handles, clock.now())
     assert least == Cost(calls=sum(service.stats.calls.values()), credits=spent(service))
+
+
+async def perfect_sweep(visitor: Visitor, handle: str) -> list[Any]:
+    query, looks, swept = f"from:{handle}", 0, []
+    while looks < 2:
+        page = (await visitor.search(query))["tweets"]
+        swept += page
+        looks += not page
+        query = f"from:{handle} max_id:{int(page[-1]['id']) - 1}" if page else query
+    return swept
+
+
+async def perfect_lookup(visitor: Visitor, lacking: list[int], gone: list[int]) -> list[Any]:
+    """No call without something to find, as long as there is."""
+    calls = -(-(len(lacking) + len(gone)) // 20)
+    asked = [[*lacking[call::calls], *gone[call::calls]] for call in range(calls)]
+    pages = [await visitor.get("/twitter/tweets", tweet_ids=",".join(map(str, ids))) for ids in asked]
+    return [post for page in pages for post in page["tweets"] if post["id"]]

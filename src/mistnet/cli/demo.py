@@ -1,165 +1,294 @@
-"""The demo: a fresh queue in a temporary folder, three toy kinds, a few seconds of work to look at."""
+"""The demo: a simulated world, collected in one process, with somebody to watch or without."""
 
 import asyncio
+import shutil
+import signal
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
+import typer
 from rich.console import Console
-from rich.live import Live
 
-from mistnet.app import App, Plugin, open_app
+from mistnet.app import App, ready
 from mistnet.cli import logs
-from mistnet.cli.output import Grid, document, rendered
+from mistnet.cli.demo_watch import Watch
+from mistnet.cli.output import Block, Grid
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.status import Status, status_of
-from mistnet.domain.errors import Temporary
-from mistnet.domain.jobs import Args, Continue, Done, Job, JobClass, JobState, KindName, NewJob, Outcome
-from mistnet.engine.kinds import batched, single
-from mistnet.settings import Settings, load_settings
+from mistnet.cli.signals import stopping
+from mistnet.jobs import args
+from mistnet.settings import Settings
+from mistnet.store.coverage import Coverage
+from mistnet.store.ledger import By, Ledger
+from mistnet.store.overview import Overview
+from mistnet.store.roster import NewSuggestion, Roster
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
 
-_WALKS: Final = 12
-_STEPS: Final = 5
-_NOTES_PER_WALK: Final = 22
-_FLAKY: Final = 24
-_JOBS: Final = _WALKS + _WALKS * _NOTES_PER_WALK + _FLAKY
-_LANE: Final = "demo"
-_LONG: Final = timedelta(days=1)
+if TYPE_CHECKING:
+    from mistnet.cli.demo_world import DemoWorld
 
-
-class WalkArgs(Args, frozen=True):
-    """How far a walk has come."""
-
-    walk: int
-    step: int = 0
-
-
-class NoteArgs(Args, frozen=True):
-    """Which thing of which walk is to be noted."""
-
-    walk: int
-    number: int
-
-
-class FlakyArgs(Args, frozen=True):
-    number: int
-
-
-async def walk(job: Job[WalkArgs]) -> Outcome:
-    """A page per step; the last one creates the notes, in the same transaction that ends the walk."""
-    await asyncio.sleep(0.2)
-    at = job.args
-    if at.step < _STEPS:
-        return Continue(args=WalkArgs(walk=at.walk, step=at.step + 1))
-    numbers = range(_NOTES_PER_WALK)
-    return Done([NewJob(kind=KindName("note"), args=NoteArgs(walk=at.walk, number=n)) for n in numbers])
-
-
-async def note(jobs: Sequence[Job[NoteArgs]]) -> Sequence[Outcome]:
-    """Up to twenty at once, as one call to a source would bring them."""
-    await asyncio.sleep(0.2)
-    return [Done() for _ in jobs]
-
-
-async def flaky(job: Job[FlakyArgs]) -> Outcome:
-    await asyncio.sleep(0.1)
-    if job.attempt <= 2:
-        raise Temporary("the source coughed")
-    return Done()
-
-
-def plugin() -> Plugin:
-    return Plugin(
-        kinds=[
-            single("walk", walk, WalkArgs, job_class=JobClass.SWEEP, lanes=[_LANE]),
-            batched("note", note, NoteArgs, batch=20, job_class=JobClass.HYDRATION, lanes=[_LANE]),
-            single("flaky", flaky, FlakyArgs, job_class=JobClass.WALK, lanes=[_LANE]),
-        ]
-    )
+DISAGREES: Final = 1
+COMMANDS: Final = (
+    "status --watch",
+    "coverage",
+    "search coin",
+    "spend",
+    "sources",
+    "jobs list",
+    "export posts --format csv",
+)
+_FILE: Final = "demo.db"
+_EVER: Final = timedelta(days=1)
+_WATCHED_LATENCY: Final = (0.02, 0.04)
+_QUIET: Final = "CRITICAL"
+_HURRIED: Final[Mapping[str, Any]] = {
+    "x_rate_per_minute": 1_000_000,
+    "second_look_seconds": 0.5,
+    "batch_fill_seconds": 1,
+    "backoff_base_seconds": 0.2,
+    "max_attempts": 50,
+    "breaker_seconds": 1,
+    "idle_poll_seconds": 0.5,
+    "grace_seconds": 1,
+}
+"""What is minutes with a real source is moments here."""
 
 
 class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the demo did."""
+    """What the demo collected, and whether the world agrees that this is all there is."""
 
-    jobs: int
-    succeeded: int
-    retries: int
+    seed: int
+    size: str
+    faults: str
+    accounts: Mapping[str, int]
+    posts: int
+    native_retweets: int
+    threads_walked: int
+    users: int
+    gone_upstream: Mapping[str, int]
+    complete: bool
+    disagreements: Sequence[str]
+    calls: int
+    failed_calls: int
+    credits: int
+    dollars: float
     seconds: float
+    database_url: str | None
+    next: Sequence[str]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which world, and whether its database is kept."""
+
+    seed: int
+    size: str
+    faults: str
+    keep: Path | None
 
 
 @shared_options
-async def demo(invocation: Invocation) -> None:
-    """Watch the queue work for a few seconds, in a temporary folder that is removed afterwards."""
-    settings = invocation.settings
-    if settings.log_level == "INFO":
-        logs.set_up(style=settings.log_format, level="ERROR")  # hundreds of lines would hide the table
-    with tempfile.TemporaryDirectory(prefix="mistnet-demo-") as folder:
-        async with open_app(_demo_settings(Path(folder)), plugins=[plugin()]) as app:
-            report = await _run(app, live=invocation.out.on_terminal)
-    invocation.out.show(document(report=report), _said(report))
+async def demo(
+    invocation: Invocation,
+    *,
+    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7,
+    size: Annotated[
+        Literal["tiny", "small"], typer.Option("--size", metavar="tiny|small", help="600 or 8,000 posts.")
+    ] = "small",
+    faults: Annotated[
+        Literal["none", "all"],
+        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
+    ] = "none",
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the database in this folder; else it is removed."),
+    ] = None,
+) -> int:
+    """Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.
+
+    On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
+    everything, prints a report and ends; exit code 1 if the world disagrees.
+    """
+    live = invocation.out.on_terminal and _can_draw()
+    _hush(invocation.settings, live=live)
+    choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
+    with _folder(keep) as folder:
+        return await (_watched if live else _reported)(invocation, choice, folder)
 
 
-def _demo_settings(folder: Path) -> Settings:
-    return load_settings(
-        database_url=f"sqlite:///{folder / 'demo.db'}",
-        backoff_base_seconds=0.4,
-        max_attempts=5,
-        plugins=[],
-        kinds={},
-        lane_caps={},
-        aging_minutes=None,
-    )
-
-
-async def _run(app: App, *, live: bool) -> DemoReport:
+async def _reported(invocation: Invocation, choice: Choice, folder: Path) -> int:
+    """Everything the world has, then the report."""
+    app, world = _opened(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
-    walks = [NewJob(kind=KindName("walk"), args=WalkArgs(walk=n), key=str(n)) for n in range(_WALKS)]
-    shaky = [NewJob(kind=KindName("flaky"), args=FlakyArgs(number=n), key=str(n)) for n in range(_FLAKY)]
-    await app.enqueue([*walks, *shaky])
-    async with app.worker(concurrency=4, until_idle=True) as worker:
-        watching = asyncio.create_task(_watch(app)) if live else None
-        await worker.run()
-        if watching:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-    done = await app.inspector.finished(since=app.database.clock.now() - _LONG)
-    retries = app.metrics.registry.get_sample_value("mistnet_job_retries_total", {"kind": "flaky"})
-    return DemoReport(
-        jobs=_JOBS, succeeded=sum(done.values()), retries=int(retries or 0), seconds=time.monotonic() - begun
-    )
+    try:
+        await _suggest(app, world)
+        async with app.worker(until_idle=True) as worker:
+            await worker.run()
+        report = await _report(app, world, choice, time.monotonic() - begun)
+    finally:
+        await app.database.close()
+    invocation.out.show(report, *_blocks(report))
+    return 0 if report.complete else DISAGREES
 
 
-async def _watch(app: App) -> None:
-    with Live(console=Console(), auto_refresh=False) as table:
+async def _watched(invocation: Invocation, choice: Choice, folder: Path) -> int:
+    """The same before somebody's eyes, and then on until he has seen enough."""
+    enough = asyncio.Event()
+    with stopping(enough.set, meaning="the demo ends", at_once=lambda: _forget(folder, choice)) as stop:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.ask, "the terminal is gone")
+        sys.stdout.write("making a simulated world ...\r")
+        sys.stdout.flush()
+        app, world = _opened(folder, choice, _WATCHED_LATENCY)
         try:
-            while True:
-                table.update(rendered([_grid(await status_of(app, recent=_LONG))]), refresh=True)
-                await asyncio.sleep(0.2)
+            await _suggest(app, world)
+            await _work_watched(app, Watch(app, world, commands(app.database.shown_url)), enough)
+            totals = await Overview(app.database).totals()
         finally:
-            table.update("")
+            await app.database.close()
+    said = f"{totals.posts:,} posts of {totals.users:,} users were collected. "
+    said += f"They stay in {app.database.shown_url}" if choice.keep else "The database is removed; --keep DIR keeps it."
+    invocation.out.show(None, said)
+    return 0
 
 
-def _grid(status: Status) -> Grid:
-    states = (JobState.PENDING, JobState.RUNNING, JobState.RETRYABLE)
-    return Grid(
-        title="the queue at work",
-        columns=("kind", *map(str, states), "succeeded"),
-        rows=[
-            (kind.kind, *(str(kind.states.get(state, 0)) for state in states), str(kind.done_last_minute))
-            for kind in status.kinds
-        ],
+async def _work_watched(app: App, watch: Watch, enough: asyncio.Event) -> None:
+    async with app.worker() as worker:
+        watching = asyncio.create_task(watch.run(), name="watch")
+        watching.add_done_callback(lambda _: enough.set())
+        working = asyncio.create_task(worker.run(), name="worker")
+        working.add_done_callback(lambda _: enough.set())
+        await enough.wait()
+        watching.cancel()
+        worker.drain()
+        await asyncio.wait([watching, working])
+        for task in (watching, working):
+            if not task.cancelled():
+                task.result()  # what went wrong comes out here
+
+
+def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
+    from mistnet.cli.demo_world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
+
+    world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
+    return App(_settings(folder, world.key), transport=world.transport), world
+
+
+def _settings(folder: Path, key: str) -> Settings:
+    """Every setting is given, so that none of somebody's own, least of all his key, has a part in it."""
+    defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
+    url = f"sqlite:///{folder / _FILE}"
+    return Settings(**{**defaults, **_HURRIED, "database_url": url, "x_api_key": key})
+
+
+async def _suggest(app: App, world: "DemoWorld") -> None:
+    await ready(app.database)
+    wanted = [NewSuggestion(handle=handle) for handle in world.handles]
+    roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
+    await roster.suggest(wanted, job=args.suggestion, now=now)
+
+
+async def _report(app: App, world: "DemoWorld", choice: Choice, seconds: float) -> DemoReport:
+    disagreements = await world.disagreements(app)
+    suggestions = await Roster(app.database, app.job_writer).suggestions(live_only=False)
+    accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())
+    accounts["refused"] = sum(each.outcome == "refused" for each in suggestions)
+    done = await app.inspector.finished(since=app.database.clock.now() - _EVER)
+    totals = await Overview(app.database).totals()
+    spent = await Ledger(app.database).spent(By.SOURCE)
+    cost = sum(each.credits for each in spent)
+    url = app.database.shown_url if choice.keep else None
+    return DemoReport(
+        seed=choice.seed,
+        size=choice.size,
+        faults=choice.faults,
+        accounts=accounts,
+        posts=totals.posts,
+        native_retweets=totals.native_retweets,
+        threads_walked=done.get(args.WALK, 0),
+        users=totals.users,
+        gone_upstream={"posts": totals.gone_posts, "users": totals.gone_users},
+        complete=not disagreements,
+        disagreements=disagreements,
+        calls=sum(each.calls for each in spent),
+        failed_calls=sum(each.failures for each in spent),
+        credits=cost,
+        dollars=cost / CREDITS_PER_DOLLAR,
+        seconds=round(seconds, 1),
+        database_url=url,
+        next=commands(url),
     )
 
 
-def _said(report: DemoReport) -> str:
-    return (
-        f"{report.succeeded} of {report.jobs} jobs done in {report.seconds:.1f} s; {report.retries} attempts "
-        f"failed on purpose and were tried again.\n"
-        f"Each walk went step by step, taking turns with the others, and left {_NOTES_PER_WALK} notes,\n"
-        f"which were then handled twenty at a time.\n"
-        f"Next: `mistnet status` looks at your own queue, `mistnet doctor` checks it, `mistnet -h` says more."
-    )
+def _blocks(report: DemoReport) -> list[Block]:
+    coverage = "complete: everything the world shows is stored" if report.complete else "; ".join(report.disagreements)
+    gone = report.gone_upstream
+    rows = [
+        ("world", f"seed {report.seed}, {report.size}, faults: {report.faults}"),
+        ("accounts", ", ".join(f"{count} {state}" for state, count in report.accounts.items())),
+        ("posts", f"{report.posts:,}, of which {report.native_retweets:,} native retweets"),
+        ("threads walked", f"{report.threads_walked:,}"),
+        ("users", f"{report.users:,}"),
+        ("gone upstream", f"{gone['posts']:,} posts and {gone['users']:,} users that others had answered"),
+        ("coverage", coverage),
+        ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
+        ("spent", f"{report.credits:,} simulated credits (${report.dollars:,.2f})"),
+        ("time", f"{report.seconds:g} s"),
+    ]
+    said = "\n".join(["Look at it:" if report.database_url else "Do it again and look at it:", "", *_indented(report)])
+    return [Grid(title="the demo collected a simulated world", columns=("", ""), rows=rows), said]
+
+
+def _indented(report: DemoReport) -> list[str]:
+    return [f"  {line}" for line in report.next]
+
+
+def commands(url: str | None) -> list[str]:
+    """What to type next, the database first; without one, how to keep it."""
+    own = own_name()
+    first = [f"{own} demo --keep mistnet-demo"] if url is None else []
+    kept = url or f"sqlite:///mistnet-demo/{_FILE}"
+    return [*first, f"export MISTNET_DATABASE_URL={kept}", *(f"{own} {each}" for each in COMMANDS)]
+
+
+def own_name() -> str:
+    """What somebody types to run this program: `mistnet` where it is on the path."""
+    if shutil.which("mistnet"):
+        return "mistnet"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "mistnet" else "python -m mistnet"
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="mistnet-demo-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    if (keep / _FILE).exists():
+        raise typer.BadParameter(f"{keep / _FILE} exists already; name another folder", param_hint="--keep")
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{keep} cannot be made: {error.strerror}", param_hint="--keep") from None
+    yield keep.resolve()
+
+
+def _forget(folder: Path, choice: Choice) -> None:
+    if choice.keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _can_draw() -> bool:
+    return not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _hush(settings: Settings, *, live: bool) -> None:
+    """Hundreds of log lines would hide what is shown; who wants them asks for a level, and keeps them apart."""
+    if settings.log_level == "INFO" or (live and sys.stderr.isatty()):
+        logs.set_up(style=settings.log_format, level=_QUIET)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ID_FIELDS = {"id", "job_id", "before_id"}
+_ID_FIELDS = {"id", "job_id", "before_id", "user_id", "oldest_post_id", "newest_post_id"}
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

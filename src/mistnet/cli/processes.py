@@ -14,7 +14,7 @@ from loguru import logger
 from mistnet.settings import Settings
 
 REFUSED: Final = 2
-_ENDS: Final = {0, REFUSED, 3}
+_ENDS: Final = {0, REFUSED, 3, 4, 5}
 """Exit codes of a child that meant to stop; any other end is an accident."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0

@@ -40,11 +40,11 @@ Author = Annotated[
 ]
 Since = Annotated[
     datetime | None,
-    typer.Option("--since", parser=moment, metavar="TIME", help="Not before; ISO 8601, UTC if no zone."),
+    typer.Option("--since", parser=moment, metavar="TIME", help="From this time on, in ISO 8601; UTC if no zone."),
 ]
 Until = Annotated[
     datetime | None,
-    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time; a date is its start."),
+    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time."),
 ]
 
 
@@ -91,8 +91,8 @@ def on_terminal(found: Sequence[FoundPost], query: Query) -> RenderableType:
 def _block(post: FoundPost, pattern: re.Pattern[str]) -> RenderableType:
     text = Text(printable(post.text))
     text.highlight_regex(pattern, "bold yellow")
-    below = Text("\n".join(_below(post)), style="dim")
-    return Group(Text(_heading(post), style="bold"), Padding(Group(text, below), (0, 0, 1, 2)))
+    below = [Text(line, style="dim") for line in _below(post)]
+    return Group(Text(_heading(post), style="bold"), Padding(Group(text, *below), (0, 0, 1, 2)))
 
 
 def _plain(post: FoundPost) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -13,9 +13,19 @@ from mistnet.cli.gauges import served
 from mistnet.cli.processes import Crew, CrewPlan
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import ask_when_orphaned, stopping
-from mistnet.domain.errors import NoKinds, did_you_mean
+from mistnet.domain.errors import NoKey, did_you_mean
+from mistnet.domain.sources import X_SOURCE, Halt
 
 DONE_WITH_GAPS: Final = 3
+STOPPED_BY_BUDGET: Final = 4
+SOURCE_REFUSED: Final = 5
+
+
+_HALTS: Final[Mapping[Halt | None, str]] = {
+    Halt.BUDGET: "; stopped by the budget: `mistnet sources` shows it, `mistnet sources set` raises it",
+    Halt.REFUSED: "; stopped because the source refuses the key: see `mistnet sources`",
+    Halt.PAUSED: "; stopped because the source is paused: `mistnet sources resume` ends that",
+}
 
 
 class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +45,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     gaps: int
     seconds: float
     drained: bool
+    halt: Halt | None = None
 
     def __str__(self) -> str:
         found = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
         gaps = f"{found} (see `mistnet jobs dead`)" if self.gaps else "no gaps"
-        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}"
+        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '')}"
+
+    @property
+    def code(self) -> int:
+        """What --until-idle tells the shell."""
+        if self.drained:
+            return 0
+        if self.halt:
+            return STOPPED_BY_BUDGET if self.halt is Halt.BUDGET else SOURCE_REFUSED
+        return DONE_WITH_GAPS if self.gaps else 0
 
 
 @shared_options
@@ -66,7 +86,8 @@ async def work(
     """Work on jobs until told to stop.
 
     SIGTERM or Ctrl-C lets running jobs finish; a second one stops at once. With --until-idle the exit code is
-    0 when all is done and 3 when some jobs are dead or failed.
+    0 when all is done, 3 when some jobs are dead or failed, 4 when the budget is spent, 5 when a source refuses
+    the key or is paused.
     """
     async with open_app(invocation.settings) as app:
         plan = WorkPlan(
@@ -79,7 +100,7 @@ async def work(
         if processes == 1:
             report = await _work_here(app, plan)
             invocation.out.show(report, str(report))
-            return DONE_WITH_GAPS if until_idle and report.gaps and not report.drained else 0
+            return report.code if until_idle else 0
     report, code = await _work_together(invocation, plan, processes)
     invocation.out.show(report, str(report))
     return code
@@ -87,8 +108,8 @@ async def work(
 
 def wanted_lanes(app: App, lanes: str | None) -> Sequence[str] | None:
     """The lanes to work on; a name that no kind has is a slip of the pen."""
-    if not app.kinds:
-        raise NoKinds
+    if not app.settings.x_api_key and (lanes is None or X_SOURCE in lanes.split(",")) and not app.settings.plugins:
+        raise NoKey
     if lanes is None:
         return None
     named = [lane.strip() for lane in lanes.split(",") if lane.strip()]
@@ -120,6 +141,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
         gaps=await app.inspector.gaps(),
         seconds=time.monotonic() - begun,
         drained=stop.asked,
+        halt=await app.stopped_by() if plan.until_idle else None,
     )
 
 

@@ -4,13 +4,16 @@ MistnetError
 ├── UsageError                 somebody asked for something that cannot be; exit code 2
 │   ├── SettingsError
 │   ├── UnknownKind
-│   ├── NoKinds
+│   ├── NoKey
+│   ├── BadHandle
+│   ├── NotTracked
 │   ├── BadArgs
 │   ├── JobNotFound
 │   ├── JobNotAllowed
 │   ├── BadPlugin
 │   ├── BadSearch
 │   └── BadExport
+├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1
 │   ├── DatabaseUnreachable
 │   ├── DatabaseBusy
@@ -39,6 +42,8 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from mistnet.domain.jobs import JobId, JobState
+
+_LISTED = 100
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -74,14 +79,30 @@ class UnknownKind(UsageError):
         self.kind, self.known = kind, tuple(known)
 
 
-class NoKinds(UsageError):
-    """This installation has no job kinds at all."""
+class NoKey(UsageError):
+    """A source is to be asked and no key for it is configured."""
 
     def __init__(self) -> None:
         super().__init__(
-            "there is nothing to work on: no job kinds are known. Name a plugin that brings some in the setting "
-            "'plugins', for example MISTNET_PLUGINS='[\"my_module:plugin\"]'"
+            "no key for X is configured: set MISTNET_X_API_KEY to a TwitterAPI.io key, "
+            "or try `mistnet demo`, which needs none"
         )
+
+
+class BadHandle(UsageError):
+    """What was given names no account."""
+
+    def __init__(self, given: str, problem: str) -> None:
+        super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://x.com/name")
+        self.given, self.problem = given, problem
+
+
+class NotTracked(UsageError):
+    """Nobody tracks this account, and nobody suggested it."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(f"{given} is neither tracked nor suggested; `mistnet track` begins to")
+        self.given = given
 
 
 class BadArgs(UsageError):
@@ -130,6 +151,22 @@ class BadExport(UsageError):
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"cannot export {what}: {problem}")
         self.what, self.problem = what, problem
+
+
+class NotReturned(MistnetError):
+    """All or nothing was asked for, and a source lacks some of it."""
+
+    def __init__(
+        self, source: str, what: str, missing: Sequence[int], *, asked: int, problem: str | None = None
+    ) -> None:
+        listed = ", ".join(map(str, missing[:_LISTED]))
+        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        unread = f" (some of the answer could not be read: {problem})" if problem else ""
+        super().__init__(
+            f"{source} does not return {len(missing)} of {asked} {what}: {listed}{more}{unread}. Nothing was written; "
+            f"leave these out, or use --background, which settles each id alone"
+        )
+        self.source, self.what, self.missing, self.asked, self.problem = source, what, tuple(missing), asked, problem
 
 
 class DatabaseError(MistnetError):

@@ -40,6 +40,7 @@ class Caretaker:
         card: Callable[[], WorkerCard],
         witness: ChoreWitness,
         wake: Callable[[], None],
+        chores: Sequence[Callable[[], Awaitable[int]]] = (),
     ) -> None:
         self._upkeep = upkeep
         self._clock = clock
@@ -48,6 +49,7 @@ class Caretaker:
         self._card = card
         self._witness = witness
         self._wake = wake
+        self._chores = chores
         self._settled_since = 0
 
     def count_settled(self) -> None:
@@ -71,7 +73,7 @@ class Caretaker:
         await self._upkeep.sign_in(self._card(), now=self._clock.now())
 
     async def look_after(self) -> None:
-        """The reclaimer's look: the clock, silent workers, parked work, old history."""
+        """The reclaimer's look: the clock, silent workers, parked work, what others want looked after, old history."""
         self._witness.clock_corrected((await self._upkeep.correct_clock()).total_seconds())
         now = self._clock.now()
         while lost := await self._upkeep.reclaim(now=now, limit=_SLICE):
@@ -79,6 +81,9 @@ class Caretaker:
             self._wake()
         if await self.unpark():
             self._wake()
+        for chore in self._chores:
+            if await chore():
+                self._wake()
         while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
             pass
 

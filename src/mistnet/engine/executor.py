@@ -6,19 +6,34 @@ import asyncio
 import traceback
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from mistnet.domain.errors import BadArgs, NotNow, Permanent, Temporary, TookTooLong, WorkError
+from mistnet.domain.errors import (
+    BadArgs,
+    DatabaseBusy,
+    DatabaseUnreachable,
+    MistnetError,
+    NotNow,
+    Permanent,
+    Temporary,
+    TookTooLong,
+    WorkError,
+)
 from mistnet.domain.jobs import Fail, Job, Lease, Outcome, Retry, Snooze
+from mistnet.domain.ports import Clock
 from mistnet.domain.redaction import redact, shorten
 from mistnet.engine.kinds import Kind
+
+DATABASE_WAIT: Final = timedelta(seconds=2)
+"""A handler that could not look is not at fault: it spends no attempt and comes back soon."""
 
 
 class Executor(msgspec.Struct, frozen=True, kw_only=True):
     """Runs one batch of one kind. Knows what must not be told."""
 
+    clock: Clock
     timeout: timedelta
     error_limit: int
     secrets: Sequence[str] = ()
@@ -45,7 +60,7 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
             if limit.expired():
                 return self._same(jobs, TookTooLong(kind.timeout or self.timeout))
             return await self._unknown(kind, jobs, error)
-        except WorkError as error:
+        except (WorkError, DatabaseBusy, DatabaseUnreachable) as error:
             return self._same(jobs, error)
         except Exception as error:  # noqa: BLE001 (a handler may raise anything; its job is retried, others go on)
             return await self._unknown(kind, jobs, error)
@@ -54,12 +69,14 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
             return [Retry(wrong, alone=True) for _ in jobs]
         return [self._cleaned(outcome) for outcome in outcomes]
 
-    def _same(self, jobs: Sequence[Job[Any]], error: WorkError) -> list[Outcome]:
+    def _same(self, jobs: Sequence[Job[Any]], error: MistnetError) -> list[Outcome]:
         """A fault the handler could name concerns every job it was working on."""
         outcome: Outcome
         match error:
             case NotNow():
                 outcome = Snooze(error.until, self._clean(error.reason))
+            case DatabaseBusy() | DatabaseUnreachable():
+                outcome = Snooze(self.clock.now() + DATABASE_WAIT, self._clean(str(error)))
             case Permanent():
                 outcome = Fail(self._clean(str(error)))
             case Temporary():

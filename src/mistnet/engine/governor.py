@@ -152,6 +152,8 @@ class Governor:
 
     def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
         """Whether and why the source will not serve us until somebody acts or the day is over."""
+        if not self._desks:
+            return Halt.REFUSED
         if source.paused_at:
             return Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
         today = _on_day(source, self._clock.now())

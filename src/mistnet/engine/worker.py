@@ -42,6 +42,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     metrics: EngineMetrics
     secrets: Sequence[str] = ()
     halted: Callable[[], Awaitable[Collection[str]]] | None = None
+    chores: Sequence[Callable[[], Awaitable[int]]] = ()
     chance: random.Random = msgspec.field(default_factory=random.Random)
 
 
@@ -80,9 +81,13 @@ class Worker:
             card=self._current_card,
             witness=self._journal,
             wake=tools.bell.ring,
+            chores=tools.chores,
         )
         self._executor = Executor(
-            timeout=self._policy.job_timeout, error_limit=self._policy.error_limit, secrets=tools.secrets
+            clock=tools.clock,
+            timeout=self._policy.job_timeout,
+            error_limit=self._policy.error_limit,
+            secrets=tools.secrets,
         )
 
     @property

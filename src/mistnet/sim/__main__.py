@@ -6,23 +6,29 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mistnet.sim.clock import SimClock
-from mistnet.sim.faults import PRESETS, Faults
+from mistnet.sim.box import pack
+from mistnet.sim.faults import PRESETS
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SIZES
-from mistnet.sim.server import asgi, serve
-from mistnet.sim.service import XService
-from mistnet.sim.world import World
+from mistnet.sim.server import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    asked = _parser().parse_args(arguments)
-    clock = SimClock(speed=asked.speed)
-    key = Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits)
-    faults = Faults(asked.seed, PRESETS[asked.faults], latency_seconds=(asked.latency[0], asked.latency[1]))
-    service = XService(World(asked.seed, asked.size), clock.now, keys=[key], faults=faults)
-    with suppress(KeyboardInterrupt):
-        asyncio.run(serve(asgi(service, clock), host=asked.host, port=asked.port, ready=_say_where))
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    box = pack(
+        seed=asked.seed,
+        size=asked.size,
+        faults=asked.faults,
+        latency_seconds=(asked.latency[0], asked.latency[1]),
+        speed=asked.speed,
+        key=Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits),
+    )
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(serve(box.asgi(), host=asked.host, port=asked.port, ready=_say_where))
+    except OSError as error:
+        parser.error(f"port {asked.port} cannot be used: {error.strerror}")
 
 
 def _say_where(url: str) -> None:

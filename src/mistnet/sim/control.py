@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.cost import least_credits
+from mistnet.sim.cost import Cost, least_by_endpoint
 from mistnet.sim.faults import PRESETS, Fault, Faults
 from mistnet.sim.service import Answer, Stats, XService
 from mistnet.sim.truth import Truth
@@ -79,7 +79,9 @@ class Control:
     def cost(self, given: Given) -> object:
         handles = given["handles"].split(",")
         retweets = given.get("retweets", "false") == "true"
-        return asdict(least_credits(self._truth, handles, self._clock.now(), retweets=retweets))
+        least = least_by_endpoint(self._truth, handles, self._clock.now(), retweets=retweets)
+        parts = {endpoint: asdict(cost) for endpoint, cost in least.items()}
+        return {**asdict(sum(least.values(), Cost())), "by_endpoint": parts}
 
     def stats(self, _: Given) -> object:
         stats = self._service.stats

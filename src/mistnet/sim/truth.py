@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mistnet.sim.clock import from_ms, to_ms
+from mistnet.sim.content import Writer
 from mistnet.sim.drafts import HIDDEN, KIND, Kind
 from mistnet.sim.people import Person, Silence, Standing
 from mistnet.sim.references import Parent
+from mistnet.sim.users import Users
 from mistnet.sim.world import Fate, Post, World
 
 ROOT = "root"
@@ -99,6 +101,25 @@ class Truth:
         swept = {post_id for handle in handles for post_id in self.search_ids(handle, at)}
         wanted = {ancestor for post_id in swept for ancestor in self.chain(post_id, at).ancestors}
         return wanted - swept
+
+    def originals(self, post_ids: Iterable[int], at: datetime) -> set[int]:
+        """What these posts show inside them: the posts they quote or repeat."""
+        found = {post.original for post in map(self._world.post, post_ids) if post and post.original}
+        return {original for original in found if self.fate(original, at) is Fate.SHOWN}
+
+    def authors(self, post_ids: Iterable[int]) -> set[int]:
+        return {self._world.people[post.author].id for post in map(self._world.post, post_ids) if post}
+
+    def addressed(self, post_ids: Iterable[int]) -> set[int]:
+        """Whom these posts answer or greet: the users named by `inReplyToUserId`."""
+        writer = Writer(self._world, Users(self._world))
+        found: set[int] = set()
+        for post in map(self._world.post, post_ids):
+            if post and post.parent:
+                found.add(post.parent.user_id)
+            elif post and post.kind is not Kind.RETWEET and (greeted := writer.content(post).greeted):
+                found.add(greeted.id)
+        return found
 
     def hydratable(self, user_ids: Iterable[int], at: datetime) -> set[int]:
         """Those that a lookup by id returns as full profiles."""

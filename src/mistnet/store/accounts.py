@@ -100,6 +100,20 @@ async def write_closed_suggestions(
         )
 
 
+async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, next_at: datetime) -> Sequence[UserId]:
+    """Takes the accounts whose next look is due; whoever takes one says when the one after is."""
+    taken = await connection.execute(
+        update(accounts)
+        .where(
+            accounts.c.next_look_at <= now,
+            accounts.c.state.not_in([AccountState.ACTIVE, AccountState.UNTRACKED]),
+        )
+        .values(next_look_at=next_at)
+        .returning(accounts.c.user_id)
+    )
+    return sorted(taken.scalars())
+
+
 _ACCOUNT: Final = select(
     accounts.c.platform,
     accounts.c.user_id,

@@ -16,6 +16,7 @@ from mistnet.store import findings, tables
 from mistnet.store.database import Database
 from mistnet.store.findings import Finding, fail, ok, shown_time, warn
 from mistnet.store.inspect import Inspector
+from mistnet.store.quarantine import Quarantine
 from mistnet.store.schema import schema_state
 from mistnet.store.statements import command, statement
 from mistnet.store.upkeep import StoreUpkeep
@@ -129,6 +130,7 @@ class Checkup:
             findings.parked(counts),
             findings.gaps(counts),
             findings.overdue(counts, paused, now),
+            findings.quarantined(await Quarantine(self._database).count()),
         ]
 
     async def _stuck_leases(self, now: datetime) -> Finding:

@@ -83,6 +83,13 @@ def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: dat
     return warn("due work", found, "start more workers with `mistnet work`")
 
 
+def quarantined(payloads: int) -> Finding:
+    if not payloads:
+        return ok("quarantine", "every payload could be read")
+    found = f"{payloads:,} payloads could not be read and are kept"
+    return warn("quarantine", found, "after an upgrade, `mistnet doctor --reparse` tries them again")
+
+
 def _listed(counts: Sequence[StateCount]) -> str:
     total: dict[KindName, int] = {}
     for count in counts:

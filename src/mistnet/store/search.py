@@ -107,9 +107,7 @@ def _questions(dialect: str, words: Query, narrowed: Select[Any], before_id: int
 def _on_sqlite(platform: Platform, words: Query, narrowed: Select[Any], before_id: int | None) -> Select[Any]:
     """One platform at a time: the index has its posts in the order of their ids, so that no sort is needed."""
     row, on_x = _INDEX.c.rowid, platform is Platform.X
-    # The sign before the column also keeps the planner from asking the index anew for each post.
-    post_id = literal_column("+posts_search.rowid" if on_x else "-posts_search.rowid")
-    asked = narrowed.join_from(posts, _INDEX, posts.c.id == post_id).where(
+    asked = narrowed.join_from(posts, _INDEX, posts.c.id == (row if on_x else -row)).where(
         literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))),
         posts.c.platform == platform,
         row > 0 if on_x else row < 0,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import RowMapping, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -72,7 +72,7 @@ class StoreBook:
     async def states(self) -> Sequence[SourceState]:
         async with self._database.read() as connection:
             rows = await connection.execute(select(*(sources.c[name] for name in _SOURCE_FIELDS)).order_by("name"))
-            return [SourceState(**row) for row in rows.mappings()]
+            return [_source(row) for row in rows.mappings()]
 
     async def keys(self) -> Sequence[KeyState]:
         async with self._database.read() as connection:
@@ -114,9 +114,26 @@ class StoreBook:
         if caps:
             await self._set(source, **caps)
 
-    async def set_rate(self, source: SourceName, per_minute: float) -> int:
-        """For every key of the source that has been used; returns how many."""
+    async def lift_caps(self, source: SourceName, *, day: bool, month: bool) -> None:
+        """Takes a cap off the shared row, so that each machine's settings count again."""
+        caps = {name: None for name, lifted in (("day_cap", day), ("month_cap", month)) if lifted}
+        if caps:
+            await self._set(source, **caps)
+
+    async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
+        """Makes work due that waits for a new day or month. What a cap still forbids goes back to wait."""
         async with self._database.write() as connection:
+            binds = {"lane": source, "now": now, "about": f"{source}: the %'s budget of %"}
+            woken = await connection.execute(command("wake_lane", self._database.dialect), binds)
+            if self._database.dialect == "postgresql":
+                await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+            return woken.rowcount
+
+    async def set_rate(self, source: SourceName, per_minute: float, labels: Collection[KeyLabel] = ()) -> int:
+        """For every key of the source that has been used, and for these; returns how many."""
+        async with self._database.write() as connection:
+            for label in sorted(labels):
+                await _ensure(connection, source, label)
             changed = await connection.execute(
                 update(source_keys)
                 .where(source_keys.c.source == source)
@@ -155,7 +172,12 @@ async def _ensure_source(connection: AsyncConnection, source: SourceName) -> Non
 async def _locked_source(connection: AsyncConnection, source: SourceName) -> SourceState:
     columns = (sources.c[name] for name in _SOURCE_FIELDS)
     asked = select(*columns).where(sources.c.name == source).with_for_update()
-    return SourceState(**(await connection.execute(asked)).mappings().one())
+    return _source((await connection.execute(asked)).mappings().one())
+
+
+def _source(row: RowMapping) -> SourceState:
+    by = row["paused_by"]
+    return SourceState(**{**row, "paused_by": PausedBy(by) if by else None})
 
 
 async def _locked_key(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> KeyState:

@@ -1,0 +1,119 @@
+"""The shape of a side of the collecting benchmark, and how its speed is measured."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import text
+
+from bench.collect.common import POSTS_PER_CPU_SECOND, POSTS_PER_SECOND, Figure, Options, Run, emit, run
+from bench.collect.source import Source, holding, running
+from mistnet.store.database import Database
+from mistnet.store.schema import migrate
+
+PATIENCE_S = 4 * 3600.0
+
+
+async def _nothing(_options: Options, _handles: list[str]) -> None:
+    """Most sides need no preparation but the tables."""
+
+
+def _no_variables(_options: Options, _source: Source) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """How a side is told to collect some accounts from a source into a database, as a process of its own."""
+
+    name: str
+    setting: Callable[[Options], str]
+    command: Callable[[Options, Source, list[str]], list[str]]
+    environment: Callable[[Options, Source], Mapping[str, str]] = _no_variables
+    prepare: Callable[[Options, list[str]], Awaitable[None]] = _nothing
+    codes: frozenset[int] = frozenset({0})
+    more: Mapping[str, Callable[["Side", Options], list[Figure]]] = field(default_factory=dict)
+
+
+def database_url(options: Options) -> str:
+    return options.dsn if "://" in options.dsn else f"sqlite:///{options.dsn}"
+
+
+def kind_of(options: Options) -> str:
+    return "PostgreSQL" if "://" in options.dsn else "SQLite"
+
+
+async def install(options: Options) -> None:
+    database = Database(database_url(options))
+    try:
+        await migrate(database)
+    finally:
+        await database.close()
+
+
+async def stored(options: Options) -> set[int]:
+    database = Database(database_url(options))
+    try:
+        async with database.read() as connection:
+            return set((await connection.execute(text("SELECT id FROM posts"))).scalars())
+    finally:
+        await database.close()
+
+
+def wanted(source: Source, handles: list[str]) -> set[int]:
+    return set[int]().union(*map(source.post_ids, handles))
+
+
+def collected(
+    side: Side, options: Options, source: Source, handles: list[str], **variables: str
+) -> Run:
+    """The side's process on fresh tables; the source counts from zero."""
+    asyncio.run(install(options))
+    asyncio.run(side.prepare(options, handles))
+    source.reset()
+    environment = {**side.environment(options, source), **variables}
+    return run(side.command(options, source, handles), environment, fine=side.codes, patience_s=PATIENCE_S)
+
+
+def speed(side: Side, options: Options) -> list[Figure]:
+    """From the first question to the end of the process, and the same in time of its processor."""
+    with running(holding(options.jobs)) as source:
+        handles = source.accounts()
+        expected = wanted(source, handles)
+        done = collected(side, options, source, handles)
+        seconds = (done.ended_ns - source.first_call_ns()) / 1e9
+        calls = source.stats()["calls"]
+    found = asyncio.run(stored(options))
+    detail = {"seconds": seconds, "cpu_seconds": done.cpu_seconds, "peak_mb": done.peak_mb, "stored": len(found)}
+
+    def figure(name: str, value: float, unit: str) -> Figure:
+        return Figure(
+            name=f"{name}, {kind_of(options)}",
+            side=side.name,
+            setting=side.setting(options),
+            figure=value,
+            unit=unit,
+            expected=len(expected),
+            got=len(expected & found),
+            detail={**detail, **calls},
+        )
+
+    return [
+        figure("collecting", len(expected & found) / seconds, POSTS_PER_SECOND),
+        figure("collecting, processor time", len(expected & found) / done.cpu_seconds, POSTS_PER_CPU_SECOND),
+    ]
+
+
+def main(side: Side) -> None:
+    measures = {"speed": speed, **side.more}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=measures)
+    parser.add_argument("--dsn", required=True)
+    parser.add_argument("--jobs", type=int, required=True, help="posts to collect")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--form", default="single")
+    options = Options(**vars(parser.parse_args()))
+    for figure in measures[options.command](side, options):
+        emit(figure)

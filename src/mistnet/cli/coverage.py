@@ -1,0 +1,176 @@
+"""The coverage command: what is there of accounts and conversations, what is on its way, and what is missing."""
+
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.coverage_blocks import View, account_blocks, accounts_blocks, conversation_blocks, unread_line
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import Completeness, Progress, SweepKind, own_posts, reposts
+from mistnet.domain.errors import did_you_mean
+from mistnet.domain.handles import read_handle
+from mistnet.domain.jobs import NewJob
+from mistnet.domain.social import PostId
+from mistnet.jobs import args
+from mistnet.store.coverage import Coverage
+from mistnet.store.quarantine import Quarantine
+
+HAS_GAPS: Final = 3
+
+
+@shared_options
+async def coverage(
+    invocation: Invocation,
+    handle: Annotated[
+        str | None, typer.Argument(metavar="[@HANDLE]", help="One account; without it, all of them.")
+    ] = None,
+    *,
+    conversation: Annotated[
+        int | None,
+        typer.Option(
+            "--conversation", min=1, max=LARGEST_ID, metavar="ID", help="A conversation, by the id of its first post."
+        ),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Try sweeps anew that ended without their result, and begin lacking ones.")
+    ] = False,
+) -> int:
+    """Show what is verified, what is being swept and what is missing.
+
+    Exit code 3 if a conversation has gaps.
+    """
+    if conversation is not None and (handle is not None or repair):
+        raise typer.BadParameter("--conversation stands alone: leave out the handle and --repair")
+    async with open_app(invocation.settings) as app:
+        if conversation is not None:
+            return await _conversation(invocation, app, PostId(conversation))
+        if handle is not None:
+            await _account(invocation, app, read_handle(handle), repair=repair)
+        else:
+            await _accounts(invocation, app, repair=repair)
+    return 0
+
+
+async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
+    reader, now = Coverage(app.database), app.database.clock.now()
+    done: list[str] = []
+    if repair:
+        for each in await reader.accounts():
+            done += await repaired(app, each)
+    found = await reader.accounts()
+    unread = await Quarantine(app.database).count()
+    shown = document(accounts=[_fields(each) for each in found], quarantined=unread, repaired=done)
+    said = done or (["nothing to repair"] if repair else [])
+    view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
+    invocation.out.show(shown, *accounts_blocks(found, view), *unread_line(unread), *said)
+
+
+async def _account(invocation: Invocation, app: App, handle: str, *, repair: bool) -> None:
+    reader, now = Coverage(app.database), app.database.clock.now()
+    found = await _known(reader, handle)
+    done = await repaired(app, found) if repair else []
+    if done:
+        found = await _known(reader, handle)
+    own_reposts = await reader.native_reposts(found.user_id)
+    unread = await Quarantine(app.database).naming(found.user_id)
+    shown = document(
+        account=_fields(found),
+        own_posts=own_posts(found, now),
+        native_retweets=reposts(found, now) if app.settings.x_reposts else None,
+        stored={"all": found.stored, "native_retweets": own_reposts, "others": found.stored - own_reposts},
+        quarantined=unread,
+        repaired=done,
+    )
+    said = done or (["nothing to repair"] if repair else [])
+    view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
+    invocation.out.show(shown, *account_blocks(found, view, own_reposts=own_reposts), *unread_line(unread), *said)
+
+
+async def _known(reader: Coverage, handle: str) -> Progress:
+    found = await reader.account(handle)
+    if found is not None:
+        return found
+    now_called = await reader.now_called(handle)
+    renamed = f" It goes by @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
+    raise typer.BadParameter(f"@{handle} is not tracked.{renamed} `mistnet track @{handle}` begins to")
+
+
+async def repaired(app: App, progress: Progress) -> list[str]:
+    """Tries an account's gaps anew and begins what nobody has begun; says what was done."""
+    name = f"@{progress.handle or progress.user_id}"
+    if progress.state is not AccountState.ACTIVE:
+        return [f"{name} is {progress.state}: left alone until it can be collected"] if progress.gaps else []
+    said: list[str] = []
+    kinds = {gap.job_id: gap.kind for gap in progress.gaps}
+    if kinds:
+        changes = await app.operations.retry(list(kinds), now=app.database.clock.now(), gaps_only=True)
+        said += [
+            f"{name}: {kinds[each.id]} job {each.id} {'is tried anew' if each.changed else f'stays: {each.why}'}"
+            for each in changes
+        ]
+        sweeps = await Coverage(app.database).sweeps(progress.user_id)
+        progress = msgspec.structs.replace(progress, sweeps=sweeps)
+    lacking = _lacking(progress, with_reposts=app.settings.x_reposts)
+    if lacking and (await app.enqueue([lacking])).created:
+        said.append(f"{name}: a {lacking.kind} sweep is begun")
+    return said
+
+
+def _lacking(progress: Progress, *, with_reposts: bool) -> NewJob | None:
+    """The sweep that should be alive and is not."""
+    if progress.backfilled_at is None:
+        return None if progress.alive(SweepKind.BACKFILL) else args.backfill(progress.user_id)
+    if with_reposts and progress.reposts_backfilled_at is None and not progress.alive(SweepKind.REPOSTS):
+        return args.reposts(progress.user_id, PostId(0))
+    return None
+
+
+async def _conversation(invocation: Invocation, app: App, conversation_id: PostId) -> int:
+    reader = Coverage(app.database)
+    found = await reader.conversation(conversation_id)
+    if not found.posts and not found.walks:
+        await _refuse_unknown(reader, conversation_id)
+    shown = document(
+        conversation_id=str(conversation_id),
+        verdict=found.verdict,
+        posts=found.posts,
+        missing_parents=[
+            {
+                "post_id": str(each.post_id),
+                "reply_id": str(each.reply_id),
+                "replies": each.replies,
+                "gone": each.gone,
+                "awaited": each.awaited,
+            }
+            for each in found.parents
+        ],
+        live_walks=sum(walk.alive for walk in found.walks),
+        dead_walks=[{"job_id": walk.job_id, "error": walk.last_error} for walk in found.walks if not walk.alive],
+    )
+    invocation.out.show(shown, *conversation_blocks(found))
+    return HAS_GAPS if found.verdict is Completeness.HAS_GAPS else 0
+
+
+async def _refuse_unknown(reader: Coverage, post_id: PostId) -> None:
+    belongs_to = await reader.conversation_of(post_id)
+    hint = f"; post {post_id} belongs to conversation {belongs_to}" if belongs_to else ""
+    raise typer.BadParameter(f"nothing is stored of a conversation {post_id}{hint}", param_hint="--conversation")
+
+
+def _fields(progress: Progress) -> dict[str, object]:
+    ids = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
+    told = {name: getattr(progress, name) for name in progress.__struct_fields__ if name != "sweeps"}
+    told |= {name: str(told[name]) if told[name] is not None else None for name in ids}
+    return {
+        **told,
+        "live_sweeps": [{"job_id": each.job_id, "kind": each.kind} for each in progress.sweeps if each.alive],
+        "gaps": [
+            {"job_id": each.job_id, "kind": each.kind, "state": each.state, "error": each.last_error}
+            for each in progress.gaps
+        ],
+    }

@@ -1,0 +1,123 @@
+"""The demo's world: asked without a network, and asked at the end whether all of it was collected."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from mistnet.app import App
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import Progress
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.sim.box import Box, pack
+from mistnet.sim.clock import SimClock, to_ms
+from mistnet.sim.ledger import Key, Tier
+from mistnet.sim.people import Standing
+from mistnet.sim.service import NeverAnswers, XService
+from mistnet.sim.truth import AccountTruth
+from mistnet.store.coverage import Coverage
+from mistnet.store.holdings import stored_posts
+from mistnet.store.roster import Roster
+from mistnet.upstream.transport import Answer, Request, Unanswered
+
+_KEY: Final = "sim-key"
+NOBODY: Final = "nobody_is_here"
+_CREDITS: Final = 10**12
+_UNSEEN: Final = (Standing.PROTECTED, Standing.SUSPENDED)
+
+
+class WorldTransport:
+    """Calls the world in this process; what would be a silent or a cut connection is unanswered."""
+
+    def __init__(self, service: XService) -> None:
+        self._service = service
+
+    async def send(self, request: Request) -> Answer:
+        try:
+            answer = await self._service.handle("GET", request.path, urlencode(request.query), request.headers)
+        except NeverAnswers:
+            raise Unanswered("no answer in time") from None
+        if answer.cut:
+            raise Unanswered("the answer was cut short")
+        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
+
+
+class DemoWorld:
+    """A world that stands still until time is let pass."""
+
+    def __init__(self, *, seed: int, size: str, faults: str, latency_seconds: tuple[float, float]) -> None:
+        key = Key(name=_KEY, tier=Tier.UNLIMITED, recharge_credits=_CREDITS)
+        self._box: Box = pack(seed=seed, size=size, faults=faults, latency_seconds=latency_seconds, key=key)
+        self.key = _KEY
+        self.clock = self._box.clock
+        self.transport = WorldTransport(self._box.service)
+        self._truth = self._box.truth
+        self.open_handles: Sequence[str] = self._box.handles
+        self.handles: Sequence[str] = [*self.open_handles, *self._unseen(), NOBODY]
+
+    def _unseen(self) -> Iterator[str]:
+        """One account of each sort that cannot be collected."""
+        now_ms = to_ms(self.clock.now())
+        for standing in _UNSEEN:
+            stars = (star for star in self._box.service.world.stars if star.standing_at(now_ms) is standing)
+            yield next(stars).handle_at(now_ms)
+
+    def let_time_pass(self, speed: float) -> None:
+        """From now on, so many simulated seconds in a second."""
+        self.clock = SimClock(self.clock.now(), speed=speed)
+        self._box.service.now = self.clock.now
+
+    async def disagreements(self, app: App) -> list[str]:
+        """Whatever the world knows and the database does not, in words. None: everything was collected."""
+        progress = {each.user_id: each for each in await Coverage(app.database).accounts()}
+        wrong = [problem for handle in self.handles for problem in self._account(handle, progress)]
+        wrong += await self._refused(app)
+        for handle in self.open_handles:
+            truth = self._known(handle)
+            wrong += await _lacking(app, f"posts of @{handle}", {*truth.search, *truth.retweets})
+        ancestors = self._truth.missing_ancestors(self.open_handles, self.clock.now())
+        return wrong + await _lacking(app, "posts that were answered", ancestors)
+
+    def _account(self, handle: str, progress: Mapping[UserId, Progress]) -> Iterator[str]:
+        truth = self._truth.account(handle, self.clock.now())
+        found = progress.get(UserId(truth.user_id)) if truth else None
+        match truth.standing if truth else None:
+            case Standing.ACTIVE if truth and found:
+                yield from _unlike(found, truth)
+            case Standing.PROTECTED if found:
+                if found.state is not AccountState.PROTECTED:
+                    yield f"@{handle} is {found.state}, not protected"
+            case Standing.ACTIVE | Standing.PROTECTED:
+                yield f"@{handle} is not tracked"
+            case _ if found:
+                yield f"@{handle} is tracked, though nobody can see it"
+
+    async def _refused(self, app: App) -> list[str]:
+        told = {each.handle: each for each in await Roster(app.database, app.job_writer).suggestions(live_only=False)}
+        wrong = []
+        for handle in self.handles:
+            truth = self._truth.account(handle, self.clock.now())
+            seen = truth is not None and truth.standing in (Standing.ACTIVE, Standing.PROTECTED)
+            outcome = told[handle].outcome if handle in told else None
+            if outcome != ("accepted" if seen else "refused"):
+                wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
+        return wrong
+
+    def _known(self, handle: str) -> AccountTruth:
+        truth = self._truth.account(handle, self.clock.now())
+        if truth is None:
+            raise LookupError(f"the world has no @{handle}")
+        return truth
+
+
+def _unlike(found: Progress, truth: AccountTruth) -> Iterator[str]:
+    if not found.backfilled_at or not found.reposts_backfilled_at:
+        yield f"@{truth.handle} is not backfilled"
+    bounds = (found.oldest_post_id, found.newest_post_id, found.newest_repost_id)
+    if bounds != (min(truth.search, default=None), max(truth.search, default=None), max(truth.retweets, default=None)):
+        yield f"@{truth.handle}: the boundaries are not those of the world"
+
+
+async def _lacking(app: App, what: str, wanted: set[int]) -> list[str]:
+    ids = {PostId(each) for each in wanted}
+    lost = ids - await stored_posts(app.database, Platform.X, ids)
+    return [f"{len(lost):,} of {len(ids):,} {what} are missing, first {min(lost)}"] if lost else []

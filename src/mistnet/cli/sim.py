@@ -1,0 +1,122 @@
+"""Commands for the simulated TwitterAPI.io: a world on this machine to try everything on."""
+
+import asyncio
+import errno
+import re
+import shlex
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+import typer
+
+from mistnet.cli.output import document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.signals import stopping
+
+if TYPE_CHECKING:
+    from mistnet.sim.box import Box
+
+commands = typer.Typer(help="A simulated TwitterAPI.io on this machine, to try everything on without a key.")
+
+_CREDITS: Final = 100_000_000
+_LONGEST_SECONDS: Final = 60.0
+_KEY: Final = re.compile(r"[!-+\--~]+")
+_SHOWN: Final = 12
+_TRACKED: Final = 3
+Latency: TypeAlias = tuple[float, float]
+
+
+def read_latency(given: str) -> Latency:
+    """LOW,HIGH in seconds; one number is both."""
+    try:
+        low, high = (float(part) for part in (given.split(",") if "," in given else (given, given)))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not 0 <= low <= high <= _LONGEST_SECONDS:
+        raise typer.BadParameter(
+            f"write it as LOW,HIGH in seconds up to {_LONGEST_SECONDS:g}, for example 0.05,0.2", param_hint="--latency"
+        )
+    return low, high
+
+
+def read_key(given: str) -> str:
+    if not _KEY.fullmatch(given):
+        raise typer.BadParameter("a key is ASCII, without spaces and commas", param_hint="--key")
+    return given
+
+
+@commands.command("serve")
+@shared_options
+async def serve(
+    invocation: Invocation,
+    *,
+    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7,
+    size: Annotated[
+        Literal["tiny", "small", "medium", "large"],
+        typer.Option("--size", metavar="tiny|small|medium|large", help="600, 8,000, 100,000 or 1,000,000 posts."),
+    ] = "small",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8765,
+    faults: Annotated[
+        Literal["none", "all"],
+        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
+    ] = "none",
+    latency: Annotated[
+        str, typer.Option("--latency", metavar="LOW,HIGH", help="How long answers take, in seconds.")
+    ] = "0,0",
+    speed: Annotated[
+        float, typer.Option("--speed", min=0, max=1e6, help="Simulated seconds per second; 0 stops time.")
+    ] = 1.0,
+    tier: Annotated[
+        Literal["free", "paid", "unlimited"],
+        typer.Option("--tier", metavar="free|paid|unlimited", help="How often the key may ask."),
+    ] = "paid",
+    key: Annotated[str, typer.Option("--key", metavar="KEY", help="The API key that is accepted.")] = "sim-key",
+) -> None:
+    """Serve a simulated TwitterAPI.io to this machine alone, until Ctrl-C.
+
+    Prints the address, the key, the handles worth tracking, and what to type in another terminal.
+    """
+    from mistnet.sim.box import pack  # noqa: PLC0415 (only those who want a simulated world wait for it)
+    from mistnet.sim.ledger import Key, Tier  # noqa: PLC0415
+    from mistnet.sim.server import serving  # noqa: PLC0415
+
+    purse = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
+    box = pack(seed=seed, size=size, faults=faults, latency_seconds=read_latency(latency), speed=speed, key=purse)
+    stopped = asyncio.Event()
+    try:
+        async with serving(box.asgi(), port=port) as url:
+            with stopping(stopped.set, meaning="the simulated world ends"):
+                _say_where(invocation, box, url, key)
+                await stopped.wait()
+    except OSError as error:
+        raise _unusable(port, error) from None
+
+
+def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
+    handles = box.handles
+    more = f" and {len(handles) - _SHOWN} more" if len(handles) > _SHOWN else ""
+    lines = [
+        f"export MISTNET_X_BASE_URL={url}",
+        f"export MISTNET_X_API_KEY={shlex.quote(key)}",
+        f"mistnet track {' '.join(handles[:_TRACKED])}",
+    ]
+    said = [
+        f"A simulated TwitterAPI.io answers at {url}",
+        f"key             {key}",
+        f"worth tracking  {', '.join(handles[:_SHOWN])}{more}",
+        f"what is true    {url}/_sim/account?handle={handles[0]}",
+        "",
+        "Type in another terminal:",
+        "",
+        *(f"  {line}" for line in lines),
+        "",
+        "Then `mistnet work` collects, and `mistnet status` shows how it goes. Ctrl-C here ends the world.",
+    ]
+    invocation.out.show(document(url=url, key=key, handles=handles, next=lines), "\n".join(said))
+
+
+def _unusable(port: int, error: OSError) -> typer.BadParameter:
+    taken = error.errno == errno.EADDRINUSE
+    why = "somebody listens there already" if taken else error.strerror
+    return typer.BadParameter(
+        f"port {port} cannot be used: {why}; name another, or 0 for any that is free", param_hint="--port"
+    )

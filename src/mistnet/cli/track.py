@@ -1,0 +1,248 @@
+"""Commands that begin and end the tracking of accounts: suggest, track, untrack."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.joblines import storable
+from mistnet.cli.output import document
+from mistnet.cli.quote import show_quotes
+from mistnet.cli.rows import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.errors import NotTracked
+from mistnet.domain.handles import read_handle
+from mistnet.domain.jobs import NewJob
+from mistnet.domain.social import UserId
+from mistnet.jobs import args
+from mistnet.store.roster import LetGo, NewSuggestion, Roster, RosterEntry, Standing
+
+Handles = Annotated[list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")]
+ById = Annotated[bool, typer.Option("--by-id", help="The names given are user ids, not handles.")]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one account somebody named."""
+
+    handle: str | None
+    user_id: UserId | None
+    result: str
+    note: str
+
+    def __str__(self) -> str:
+        return f"{_shown(self.handle, self.user_id)}: {self.note}"
+
+
+@shared_options
+async def suggest(
+    invocation: Invocation,
+    handles: Handles = None,
+    *,
+    wallet: Annotated[
+        str | None, typer.Option("--wallet", metavar="WALLET", help="Kept with each suggestion that has none.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="Kept with each suggestion; may be given more than once."),
+    ] = None,
+    source: FileOption = None,
+) -> int:
+    """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason.
+
+    A CSV file has a column handle; wallet and all other columns are kept with the suggestion. Bad rows are told
+    and left out.
+    """
+    storable("--wallet", wallet)
+    labels = dict(_label(each) for each in label or ())
+    wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
+    async with open_app(invocation.settings) as app:
+        now = app.database.clock.now()
+        told = await Roster(app.database, app.job_writer).suggest(wanted.good, job=args.suggestion, now=now)
+        lines = [f"@{each.handle}: {each.result}" for each in told]
+        shown = document(suggestions=told, refused=wanted.bad, key_configured=bool(app.settings.x_api_key))
+        _show(invocation, shown, lines, told_of_key=any(each.result is not Standing.TRACKED for each in told))
+    return wanted.complain()
+
+
+@shared_options
+async def track(
+    invocation: Invocation,
+    handles: Handles = None,
+    *,
+    quote: Annotated[
+        bool, typer.Option("--quote", help="Only tell the likely cost; asks for each profile (18 credits), no more.")
+    ] = False,
+    by_id: ById = False,
+    source: FileOption = None,
+) -> int:
+    """Track accounts: collect all their posts, the conversations around them, and the people in those.
+
+    An account that is tracked already goes on with what is next: the rest of its past, or what is new.
+    """
+    if quote and by_id:
+        raise typer.BadParameter("--quote takes handles, not ids")
+    async with open_app(invocation.settings) as app:
+        if quote:
+            named = sort_rows(handles, source, "handle", lambda row: read_handle(row.value))
+            return max(await show_quotes(invocation, app, named.good), named.complain())
+        if by_id:
+            ids = sort_rows(handles, source, "id", lambda row: UserId(read_id(row)))
+            return _tell(invocation, await track_ids(app, ids.good), ids)
+        wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
+        return _tell(invocation, await track_handles(app, wanted.good), wanted)
+
+
+@shared_options
+async def untrack(
+    invocation: Invocation,
+    handles: Handles = None,
+    *,
+    by_id: ById = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the account.")] = (
+        "untracked by hand"
+    ),
+    source: FileOption = None,
+) -> int:
+    """Stop collecting accounts. What was collected stays."""
+    storable("--reason", reason)
+
+    def read(row: Row) -> str | UserId:
+        return UserId(read_id(row)) if by_id else read_handle(row.value)
+
+    named = sort_rows(handles, source, "id" if by_id else "handle", read)
+    told: list[Told] = []
+    strange: list[NotTracked] = []
+    async with open_app(invocation.settings) as app:
+        roster = Roster(app.database, app.job_writer)
+        for who in dict.fromkeys(named.good):
+            gone = await roster.untrack(who, reason, now=app.database.clock.now())
+            if gone.known:
+                told.append(_let_go(who, gone))
+            else:
+                strange.append(NotTracked(_shown(*_named(who))))
+    refused = [*named.bad, *(BadRow(place="", value=each.given, problem=str(each)) for each in strange)]
+    _show(invocation, document(accounts=told, refused=refused), list(map(str, told)))
+    return Sorted(told, refused).complain()
+
+
+async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[Told]:
+    """New ones are suggested; what is tracked already gets the job it needs next."""
+    roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
+    suggested = await roster.suggest(wanted, job=args.suggestion, now=now)
+    known = await _go_on(app, roster, [each.user_id for each in suggested if each.user_id])
+    notes = {
+        Standing.ADDED: "its profile is looked up, then its posts are collected",
+        Standing.SUGGESTED: "is suggested already and will be looked up",
+    }
+    return [
+        Told(
+            handle=each.handle,
+            user_id=each.user_id,
+            result=each.result,
+            note=known[each.user_id] if each.user_id else notes[each.result],
+        )
+        for each in suggested
+    ]
+
+
+async def track_ids(app: App, ids: Sequence[UserId]) -> list[Told]:
+    roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
+    entries = {entry.user_id: entry for entry in await roster.accounts(ids)}
+    known = [each for each in entries if entries[each].state is not AccountState.UNTRACKED]
+    fill = app.harvest.rules.batch_fill
+    await roster.track_by_id(
+        set(ids) - set(known),
+        job=lambda user_id: args.hydrate_user(user_id, now=now, fill=fill, tracked=True),
+        now=now,
+    )
+    notes = await _go_on(app, roster, known)
+    return [
+        Told(
+            handle=entries[each].handle if each in entries else None,
+            user_id=each,
+            result=Standing.TRACKED if each in notes else Standing.ADDED,
+            note=notes.get(each, "its profile is fetched, then its posts are collected"),
+        )
+        for each in dict.fromkeys(ids)
+    ]
+
+
+async def _go_on(app: App, roster: Roster, user_ids: Sequence[UserId]) -> Mapping[UserId, str]:
+    """Creates what is next for accounts that are tracked, and says what that is."""
+    if not user_ids:
+        return {}
+    steps = {entry.user_id: next_step(entry) for entry in await roster.accounts(user_ids)}
+    await roster.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
+    return {user_id: note for user_id, (_, note) in steps.items()}
+
+
+def next_step(entry: RosterEntry) -> tuple[NewJob | None, str]:
+    """The job an account needs next, if it is not there yet, and the words for it."""
+    if entry.state is not AccountState.ACTIVE:
+        why = f"is tracked, and {entry.state}" + (f" ({entry.state_reason})" if entry.state_reason else "")
+        return args.relook(entry.user_id), f"{why}; it is looked at again now"
+    if args.BACKFILL in entry.live_jobs:
+        return None, f"is tracked; its past is being collected ({entry.stored_posts:,} posts so far)"
+    if entry.backfilled_at is None or entry.newest_post_id is None:
+        return args.backfill(entry.user_id), "is tracked; collecting its past goes on"
+    if args.CATCH_UP in entry.live_jobs:
+        return None, "is tracked; a catch-up is under way"
+    return args.catch_up(entry.user_id, entry.newest_post_id), "is tracked; what is new will be collected"
+
+
+def _suggestion(row: Row, wallet: str | None, labels: Mapping[str, str]) -> NewSuggestion:
+    require_plain(row)
+    own = {name: cell for name, cell in row.cells.items() if cell and name != "wallet"}
+    return NewSuggestion(
+        handle=read_handle(row.value), wallet=row.cells.get("wallet") or wallet, labels={**labels, **own}
+    )
+
+
+def _label(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals or not key.strip():
+        raise typer.BadParameter(f"{given[:80]!r} is not KEY=VALUE", param_hint="--label")
+    storable("--label", given)
+    return key.strip(), value
+
+
+def _let_go(who: str | UserId, gone: LetGo) -> Told:
+    handle, user_id = _named(who)
+    jobs = "1 job" if len(gone.cancelled) == 1 else f"{len(gone.cancelled)} jobs"
+    ended = f"; {jobs} cancelled" if gone.cancelled else ""
+    if gone.was is None:
+        note, result = f"its suggestion is withdrawn{ended}", "withdrawn"
+    elif gone.was is AccountState.UNTRACKED:
+        note, result = f"was not tracked any more{ended}", "was not tracked"
+    else:
+        note, result = f"is not tracked any more{ended}; what was collected stays", "untracked"
+    return Told(handle=handle, user_id=gone.user_id or user_id, result=result, note=note)
+
+
+def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
+    return (who, None) if isinstance(who, str) else (None, who)
+
+
+def _shown(handle: str | None, user_id: UserId | None) -> str:
+    return f"@{handle}" if handle else f"user {user_id}"
+
+
+def _tell(invocation: Invocation, told: Sequence[Told], named: Sorted[NewSuggestion] | Sorted[UserId]) -> int:
+    has_key = bool(invocation.settings.x_api_key)
+    shown = document(accounts=told, refused=named.bad, key_configured=has_key)
+    _show(invocation, shown, list(map(str, told)), told_of_key=bool(told))
+    return named.complain()
+
+
+def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, told_of_key: bool = False) -> None:
+    """A line for each account, and what comes next."""
+    hint = []
+    if told_of_key and invocation.settings.x_api_key:
+        hint = ["next: `mistnet work` collects, `mistnet status` shows how it goes"]
+    elif told_of_key:
+        hint = ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
+    if lines or invocation.out.as_json:
+        invocation.out.show(shown, "\n".join(lines), *hint)

@@ -1,0 +1,32 @@
+"""Which users and posts are stored already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from sqlalchemy import Table, select
+
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store.account_jobs import slices
+from mistnet.store.database import Database
+from mistnet.store.tables import posts, users
+
+Id = TypeVar("Id", UserId, PostId)
+
+
+async def stored_users(database: Database, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
+    return await _stored(database, users, platform, ids)
+
+
+async def stored_posts(database: Database, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+    return await _stored(database, posts, platform, ids)
+
+
+async def _stored(database: Database, table: Table, platform: Platform, ids: Collection[Id]) -> set[Id]:
+    found: set[Id] = set()
+    async with database.read() as connection:
+        for each in slices(sorted(ids)):
+            asked = select(table.c.id).where(table.c.platform == platform, table.c.id.in_(each))
+            found.update((await connection.execute(asked)).scalars())
+    return found

@@ -1,0 +1,145 @@
+"""Payloads that could not be read: how many there are, and a second try with today's decoder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from sqlalchemy import func, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.errors import WriteRefused
+from mistnet.domain.jobs import Write
+from mistnet.domain.social import Platform, Post, User, UserId
+from mistnet.store.database import Database
+from mistnet.store.statements import statement
+from mistnet.store.tables import posts, quarantine, users
+from mistnet.store.writes import Writers
+
+_SLICE: Final = 200
+
+
+class KeptPayload(msgspec.Struct, frozen=True, kw_only=True):
+    """One payload that is still to be read."""
+
+    id: int
+    platform: Platform
+    endpoint: str
+    problem: str
+    payload: bytes
+    last_seen_at: datetime
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a payload turns out to hold, or why it still cannot be read."""
+
+    writes: Sequence[Write] = ()
+    problem: str | None = None
+
+
+class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a second try brought: how many are read now, by what was wrong with them, and how many are not."""
+
+    resolved: Mapping[str, int]
+    left: Mapping[str, int]
+
+
+class Quarantine:
+    """What was set aside. Nothing is ever dropped: what can be read is marked as resolved and stays."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def count(self) -> int:
+        async with self._database.read() as connection:
+            counted = select(func.count()).select_from(quarantine).where(quarantine.c.resolved_at.is_(None))
+            return (await connection.execute(counted)).scalar_one()
+
+    async def naming(self, user_id: UserId) -> int:
+        """How many payloads name a user, as their author or otherwise."""
+        binds = {"named": f'"{user_id}"'}
+        async with self._database.read() as connection:
+            counted = await connection.execute(statement("quarantined_of", self._database.dialect), binds)
+            return int(counted.scalar_one())
+
+    async def reparse(self, read: Callable[[KeptPayload], Reading], writers: Writers, *, now: datetime) -> Reparsed:
+        """Tries every payload again. What can be read is written in the transaction that marks it as resolved."""
+        resolved: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        async for kept in self._slices():
+            readings = {each.id: read(each) for each in kept}
+            left.update(found.problem for found in readings.values() if found.problem is not None)
+            legible = [each for each in kept if readings[each.id].problem is None]
+            try:
+                done = await self._resolve(legible, readings, writers, now)
+                resolved.update(each.problem for each in legible if each.id in done)
+            except WriteRefused:
+                for each in legible:
+                    try:
+                        if await self._resolve([each], readings, writers, now):
+                            resolved[each.problem] += 1
+                    except WriteRefused as error:
+                        left[str(error)] += 1
+        return Reparsed(resolved=dict(resolved.most_common()), left=dict(left.most_common()))
+
+    async def _slices(self) -> AsyncIterator[Sequence[KeptPayload]]:
+        """All unresolved payloads by and by, so that there may be any number of them."""
+        columns = [quarantine.c[name] for name in KeptPayload.__struct_fields__]
+        unresolved = select(*columns).where(quarantine.c.resolved_at.is_(None)).order_by(quarantine.c.id).limit(_SLICE)
+        last = 0
+        while True:
+            async with self._database.read() as connection:
+                rows = (await connection.execute(unresolved.where(quarantine.c.id > last))).mappings().all()
+            if not rows:
+                return
+            yield [KeptPayload(**{**row, "platform": Platform(row["platform"])}) for row in rows]
+            last = rows[-1]["id"]
+
+    async def _resolve(
+        self, kept: Sequence[KeptPayload], readings: Mapping[int, Reading], writers: Writers, now: datetime
+    ) -> set[int]:
+        """Which of these were resolved by this call; another doctor may have been faster."""
+        if not kept:
+            return set()
+        marked = (
+            update(quarantine)
+            .where(quarantine.c.id.in_([each.id for each in kept]), quarantine.c.resolved_at.is_(None))
+            .values(resolved_at=now)
+            .returning(quarantine.c.id)
+        )
+        async with self._database.write() as connection:
+            won = set((await connection.execute(marked)).scalars())
+            told = [(each, readings[each.id].writes) for each in kept if each.id in won]
+            await writers.write(connection, await _news(connection, told), now)
+        return won
+
+
+async def _news(connection: AsyncConnection, told: Sequence[tuple[KeptPayload, Sequence[Write]]]) -> Sequence[Write]:
+    """What is not known better by now: an old payload must not turn back a count, nor bring back an old handle."""
+    known = await _updated_at(connection, [write for _, writes in told for write in writes])
+    return [
+        write
+        for kept, writes in told
+        for write in writes
+        if (at := known.get(_place(write))) is None or at < kept.last_seen_at
+    ]
+
+
+async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> Mapping[object, datetime]:
+    """When the users and posts among these were told of last, as far as they are stored."""
+    known: dict[object, datetime] = {}
+    for of, table in ((User, users), (Post, posts)):
+        places = {(each.platform, each.id) for each in writes if isinstance(each, User | Post) and type(each) is of}
+        stored = select(table.c.platform, table.c.id, table.c.last_updated_at).where(
+            tuple_(table.c.platform, table.c.id).in_(sorted(places))
+        )
+        if places:
+            known |= {(of, row.platform, row.id): row.last_updated_at for row in await connection.execute(stored)}
+    return known
+
+
+def _place(write: Write) -> object:
+    return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None

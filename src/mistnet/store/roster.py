@@ -1,0 +1,286 @@
+"""The roster: whom somebody would like tracked, who is, and who is not any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Text, cast, func, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.jobs import Enqueued, JobId, KindName, NewJob
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store import account_jobs
+from mistnet.store.account_jobs import slices
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.tables import accounts, posts, suggestions, users
+from mistnet.store.tables.social import LIVE
+
+
+class Standing(StrEnum):
+    """What somebody who wants an account tracked is told."""
+
+    ADDED = "added"
+    SUGGESTED = "already suggested"
+    TRACKED = "already tracked"
+
+
+class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A handle somebody would like tracked, with what he says of it."""
+
+    handle: str
+    wallet: str | None = None
+    labels: Mapping[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        return self.handle.lower()
+
+
+class Suggested(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a suggestion. The user is known if he is tracked already."""
+
+    handle: str
+    result: Standing
+    user_id: UserId | None = None
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A suggestion as it is kept; one that was accepted or refused says when and why."""
+
+    id: int
+    handle: str
+    wallet: str | None
+    labels: msgspec.Raw
+    suggested_at: datetime
+    deleted_at: datetime | None
+    outcome: str | None
+    reason: str | None
+    user_id: UserId | None
+
+
+class RosterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One account: how far its collecting is, and what is under way for it."""
+
+    user_id: UserId
+    handle: str | None
+    state: AccountState
+    state_reason: str | None
+    state_since: datetime
+    tracked_at: datetime
+    backfilled_at: datetime | None
+    oldest_post_id: PostId | None
+    newest_post_id: PostId | None
+    next_look_at: datetime | None
+    last_fetched_at: datetime | None
+    stored_posts: int
+    profile_posts: int | None
+    live_jobs: Mapping[KindName, int]
+
+
+class LetGo(msgspec.Struct, frozen=True, kw_only=True):
+    """What ended when an account was let go. `was` None: it was no account."""
+
+    user_id: UserId | None = None
+    was: AccountState | None = None
+    withdrawn: bool = False
+    cancelled: Sequence[JobId] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.was is not None or self.withdrawn or bool(self.cancelled)
+
+
+class Roster:
+    """Suggestions and accounts as an operator sees and changes them. Each change is one transaction."""
+
+    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = Platform.X) -> None:
+        self._database = database
+        self._job_writer = job_writer
+        self._platform = platform
+
+    async def suggest(
+        self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
+    ) -> Sequence[Suggested]:
+        """Adds what is neither tracked nor suggested. `job` makes the job that lands with a suggestion."""
+        wanted: dict[str, NewSuggestion] = {}
+        for each in given:
+            wanted.setdefault(each.key, each)
+        async with self._database.write() as connection:
+            tracked = await self._tracked(connection, wanted)
+            asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
+            added = await self._add(connection, asked, now)
+            await self._begin(connection, [job(each.handle) for each in asked], now)
+        return [_suggested(each, tracked, added) for each in wanted.values()]
+
+    async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
+        """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
+        async with self._database.write() as connection:
+            return await self._begin(connection, wanted, now)
+
+    async def track_by_id(
+        self, user_ids: Collection[UserId], *, job: Callable[[UserId], NewJob], now: datetime
+    ) -> Enqueued:
+        """Adds hydrations that track whom they fetch; they take the place of those that would only fetch."""
+        async with self._database.write() as connection:
+            outdone = await account_jobs.live_hydrations(connection, user_ids, tracking=False)
+            await account_jobs.cancel(connection, outdone, now)
+            return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
+
+    async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
+        """Nothing is fetched for this account any more; what is stored stays. By its handle, or by its id."""
+        async with self._database.write() as connection:
+            handle = who if isinstance(who, str) else await self._handle_of(connection, who)
+            # Jobs first, as workers do, or the two could wait for each other.
+            waiting = await account_jobs.live_suggestions(connection, handle)
+            cancelled = [*await account_jobs.cancel(connection, waiting, now)]
+            user_id = await self._account_called(connection, who) if isinstance(who, str) else who
+            was = None
+            if user_id is not None:
+                waiting = await account_jobs.live_sweeps(connection, user_id)
+                waiting += await account_jobs.live_hydrations(connection, [user_id], tracking=True)
+                cancelled += await account_jobs.cancel(connection, waiting, now)
+                was = await self._let_go(connection, user_id, reason, now)
+            withdrawn = await self._withdraw(connection, handle, reason, now)
+        return LetGo(user_id=user_id, was=was, withdrawn=withdrawn, cancelled=cancelled)
+
+    async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[RosterEntry]:
+        """All accounts or these, in the order of their handles; those that are not tracked any more too."""
+        asked = _ENTRIES.where(accounts.c.platform == self._platform)
+        some = [asked]
+        if user_ids is not None:
+            some = [asked.where(accounts.c.user_id.in_(each)) for each in slices(sorted(user_ids))]
+        async with self._database.read() as connection:
+            live = await account_jobs.sweeps_by_account(connection)
+            rows = [row for each in some for row in (await connection.execute(each)).mappings()]
+        found = [_entry(row, live.get(row["user_id"], {})) for row in rows]
+        return sorted(found, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
+
+    async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
+        """Oldest first."""
+        asked = (
+            select(*(suggestions.c[name] for name in Suggestion.__struct_fields__ if name != "labels"))
+            .add_columns(cast(suggestions.c.labels, Text).label("labels"))
+            .where(suggestions.c.platform == self._platform)
+            .order_by(suggestions.c.id)
+        )
+        if live_only:
+            asked = asked.where(suggestions.c.deleted_at.is_(None))
+        async with self._database.read() as connection:
+            rows = (await connection.execute(asked)).mappings()
+            return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
+
+    async def _tracked(self, connection: AsyncConnection, keys: Collection[str]) -> dict[str, UserId]:
+        """Of each handle whoever showed it last, if he is tracked. A former holder does not stand in the way."""
+        found: dict[str, UserId | None] = {}
+        for each in slices(sorted(keys)):
+            asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(each))
+            for row in await connection.execute(asked):
+                tracked = row.state not in (None, AccountState.UNTRACKED)
+                found[row.handle_key] = UserId(row.id) if tracked else None
+        return {key: user_id for key, user_id in found.items() if user_id is not None}
+
+    async def _account_called(self, connection: AsyncConnection, handle: str) -> UserId | None:
+        """The account that goes by a handle; of several, one that is tracked."""
+        asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key == handle.lower())
+        found = [row for row in await connection.execute(asked) if row.state is not None]
+        found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
+        return UserId(found[-1].id) if found else None
+
+    async def _handle_of(self, connection: AsyncConnection, user_id: UserId) -> str:
+        asked = select(users.c.handle).where(users.c.platform == self._platform, users.c.id == user_id)
+        return (await connection.execute(asked)).scalar() or ""
+
+    async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
+        """The handles that had no live suggestion until now."""
+        if not given:
+            return set()
+        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        adding = insert(suggestions).on_conflict_do_nothing(
+            index_elements=["platform", "handle_key"], index_where=text(LIVE)
+        )
+        rows = [
+            {
+                "platform": self._platform,
+                "handle": each.handle,
+                "handle_key": each.key,
+                "wallet": each.wallet,
+                "labels": msgspec.json.encode(each.labels),
+                "suggested_at": now,
+            }
+            for each in given
+        ]
+        return set((await connection.execute(adding.returning(suggestions.c.handle_key), rows)).scalars())
+
+    async def _begin(self, connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> Enqueued:
+        revived = await account_jobs.revive_gaps(connection, wanted, now)
+        added = await self._job_writer.write(connection, wanted, now)
+        return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
+
+    async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
+        closed = await connection.execute(
+            update(suggestions)
+            .where(
+                suggestions.c.platform == self._platform,
+                suggestions.c.handle_key == handle.lower(),
+                suggestions.c.deleted_at.is_(None),
+            )
+            .values(deleted_at=now, outcome="refused", reason=reason)
+        )
+        return bool(closed.rowcount)
+
+    async def _let_go(
+        self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
+    ) -> AccountState | None:
+        """The state the account was in until now; None if it is no account."""
+        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
+        was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
+        if was is not None and was != AccountState.UNTRACKED:
+            await connection.execute(
+                update(accounts)
+                .where(own)
+                .values(state=AccountState.UNTRACKED, state_since=now, state_reason=reason, next_look_at=None)
+            )
+        return AccountState(was) if was else None
+
+
+_HOLDERS: Final = (
+    select(users.c.id, users.c.handle_key, accounts.c.state)
+    .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
+    .order_by(users.c.last_updated_at, users.c.id)
+)
+
+_STORED: Final = (
+    select(func.count())
+    .select_from(posts)
+    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
+    .correlate(accounts)
+    .scalar_subquery()
+)
+
+_ENTRIES: Final = select(
+    *(
+        accounts.c[name]
+        for name in RosterEntry.__struct_fields__
+        if name not in ("handle", "stored_posts", "profile_posts", "live_jobs")
+    ),
+    users.c.handle,
+    users.c.posts_count.label("profile_posts"),
+    _STORED.label("stored_posts"),
+).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+
+
+def _suggested(given: NewSuggestion, tracked: Mapping[str, UserId], added: Collection[str]) -> Suggested:
+    if given.key in tracked:
+        return Suggested(handle=given.handle, result=Standing.TRACKED, user_id=tracked[given.key])
+    return Suggested(handle=given.handle, result=Standing.ADDED if given.key in added else Standing.SUGGESTED)
+
+
+def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> RosterEntry:
+    return RosterEntry(**{**row, "state": AccountState(row["state"]), "live_jobs": live_jobs})

@@ -1,0 +1,13 @@
+-- The sweeps of one account, or without a key of all, that are alive or ended without their result.
+-- Walks outnumber sweeps by far, which SQLite's averages do not show: it is told to go by kind.
+SELECT j.id, j.kind, j.state, CAST(j.args AS text) AS args, j.last_error, j.wait_reason
+FROM jobs j INDEXED BY jobs_live_key
+WHERE j.kind IN ('backfill', 'catch_up', 'reposts')
+    AND j.key IS NOT NULL AND j.state IN ('pending', 'queued', 'running', 'retryable')
+    AND (CAST(:key AS text) IS NULL OR j.key = :key OR j.key LIKE :mends)
+UNION ALL
+SELECT j.id, j.kind, j.state, CAST(j.args AS text) AS args, j.last_error, j.wait_reason
+FROM jobs j INDEXED BY jobs_gaps
+WHERE j.kind IN ('backfill', 'catch_up', 'reposts')
+    AND j.state IN ('failed', 'dead')
+    AND (CAST(:key AS text) IS NULL OR j.key = :key OR j.key LIKE :mends)

@@ -1,0 +1,569 @@
+"""Tables leave whole, in every format alike, in little memory, and never half a file."""
+
+import asyncio
+import csv
+import importlib
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pytest
+import typer
+from sqlalchemy import event, insert, text
+from typer.testing import CliRunner
+
+from mistnet.cli.export import export
+from mistnet.domain.accounts import Missing, TrackedAccount
+from mistnet.domain.errors import BadExport
+from mistnet.domain.social import (
+    Detail,
+    LinkMention,
+    Media,
+    Metrics,
+    Platform,
+    Post,
+    PostId,
+    Reference,
+    User,
+    UserId,
+)
+from mistnet.store import tables
+from mistnet.store.accounts import write_tracked
+from mistnet.store.database import Database
+from mistnet.store.export import Exported, Exporter, Format, Selection, fields_of, whole_file
+from mistnet.store.social import write_missing, write_posts, write_users
+from tests.support import START
+
+PAGE = Path(__file__).parents[2] / "docs" / "search-and-export.md"
+ODD_TEXT = '  =1+1, "quoted"\r\nsecond line\x0b\x1b[31m\u2028 naïve 東京 🚀 \t'
+ANN, BEA = UserId(11), UserId(12)
+JSON_COLUMNS = {"media", "links", "referenced_media", "labels", "raw"}
+FLAGS = {"nested", "verified", "protected", "automated"}
+
+parquet: Any = importlib.import_module("pyarrow.parquet")
+cli = typer.Typer()
+cli.command()(export)
+
+
+def user(user_id: int, handle: str, **about: Any) -> User:
+    own: dict[str, Any] = {"platform": Platform.X, "detail": Detail.PROFILE, "raw": b'{"id": 1}'}
+    return User(id=UserId(user_id), handle=handle, **{**own, **about})
+
+
+def post(post_id: int, words: str = "mist", **about: Any) -> Post:
+    own: dict[str, Any] = {"platform": Platform.X, "author_id": ANN, "created_at": START, "raw": b'{"n": 1}'}
+    return Post(id=PostId(post_id), text=words, **{**own, **about})
+
+
+RICH = post(
+    2**62 + 1,
+    ODD_TEXT,
+    lang="",
+    created_at=START + timedelta(microseconds=5),
+    quoted=Reference(id=PostId(2**62), text="", media=[Media(kind="photo", url="https://p/1", width=2)]),
+    media=[Media(kind="video", alt_text='say "net"')],
+    links=[LinkMention(url="https://t.co/1")],
+    metrics=Metrics(likes=2**40, views=0),
+    nested=True,
+    raw=b'{\r\n  "deep": {"id": 18446744073709551616, "text": "a\\u0000b"},\n  "price": 1.10\n}',
+)
+
+
+@asynccontextmanager
+async def filled(url: str) -> AsyncIterator[Database]:
+    """A few rows in every table, with whatever is hard to write down."""
+    database = Database(url)
+    try:
+        async with database.write() as connection:
+            people = [
+                user(ANN, "Ann", bio=ODD_TEXT, name="", verified=True, created_at=datetime(2009, 1, 2, tzinfo=UTC)),
+                user(BEA, "bea", protected=False),
+                user(ANN, "annt", platform=Platform.THREADS),
+            ]
+            await write_users(connection, people, START)
+            for n in range(1, 6):
+                await write_users(connection, [user(ANN, f"ann{n}")], START + timedelta(hours=n))
+            await write_users(connection, [user(ANN, "Ann")], START + timedelta(hours=6))
+            plain = [post(n, created_at=START + timedelta(days=n)) for n in range(1, 8)]
+            others = [post(9, author_id=BEA), post(3, platform=Platform.THREADS), RICH]
+            await write_posts(connection, [*plain, *others], START)
+            tracked = [TrackedAccount(platform=Platform.X, user_id=each) for each in (ANN, BEA)]
+            await write_tracked(connection, tracked, START)
+            lost = [
+                Missing(platform=Platform.X, what=what, id=n, reason="gone")
+                for what in ("user", "post")
+                for n in (1, 2)
+            ]
+            await write_missing(connection, lost, START)
+            await connection.execute(insert(tables.suggestions), suggested())
+            await connection.execute(insert(tables.calls), called())
+        yield database
+    finally:
+        await database.close()
+
+
+def suggested() -> list[dict[str, Any]]:
+    common = {"platform": "x", "suggested_at": START, "wallet": None}
+    return [
+        {**common, "handle": "Ann", "handle_key": "ann", "labels": b'{"topic": "birds"}'},
+        {**common, "handle": "zoe", "handle_key": "zoe", "labels": b"{}"},
+    ]
+
+
+def called() -> list[dict[str, Any]]:
+    common = {"source": "x", "key_label": "one", "endpoint": "search", "at": START, "items": 20, "credits": 15}
+    return [
+        {**common, "seconds": 0.25, "status": 200, "account_id": ANN, "job_id": 2**40, "error": None},
+        {**common, "seconds": 1e-7, "status": None, "account_id": None, "job_id": None, "error": ""},
+    ]
+
+
+async def lines(database: Database, what: Exported, *, page_rows: int = 1_000, **about: Any) -> list[dict[str, Any]]:
+    written = io.BytesIO()
+    selection = Selection(what=what, **about)
+    rows = await Exporter(database, page_rows=page_rows).export(selection, Format.JSONL, written)
+    found = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert len(found) == rows == await Exporter(database).count(selection)
+    return found
+
+
+async def test_a_post_is_told_with_ids_as_text_times_in_utc_and_json_nested(url: str) -> None:
+    async with filled(url) as database:
+        (told,) = [each for each in await lines(database, Exported.POSTS) if each["nested"]]
+        (with_raw,) = [each for each in await lines(database, Exported.POSTS, raw=True) if each["nested"]]
+    assert told == {
+        "platform": "x",
+        "id": "4611686018427387905",
+        "author_id": "11",
+        "text": ODD_TEXT,
+        "text_clean": " ".join(ODD_TEXT.split()),
+        "lang": "",
+        "url": None,
+        "created_at": "2026-03-01T12:00:00.000005Z",
+        "conversation_id": None,
+        "in_reply_to_id": None,
+        "in_reply_to_user_id": None,
+        "quoted_id": "4611686018427387904",
+        "reposted_id": None,
+        "referenced_text": "",
+        "referenced_handle": None,
+        "referenced_media": [{"kind": "photo", "url": "https://p/1", "width": 2}],
+        "media": [{"kind": "video", "alt_text": 'say "net"'}],
+        "links": [{"url": "https://t.co/1"}],
+        "likes": 2**40,
+        "replies": None,
+        "reposts": None,
+        "quotes": None,
+        "bookmarks": None,
+        "views": 0,
+        "nested": True,
+        "first_seen_at": "2026-03-01T12:00:00.000000Z",
+        "last_updated_at": "2026-03-01T12:00:00.000000Z",
+    }
+    assert with_raw == {**told, "raw": {"deep": {"id": 18446744073709551616, "text": "a\x00b"}, "price": 1.1}}
+    assert list(with_raw)[-1] == "raw"
+
+
+@pytest.mark.parametrize("what", Exported)
+def test_the_page_lists_the_columns_in_their_order(what: Exported) -> None:
+    listed = re.search(rf"^- `{what}`: (.+(?:\n  .+)*)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed is not None
+    assert re.split(r",\s+", listed[1]) == [field.name for field in fields_of(Selection(what=what))]
+
+
+@pytest.mark.parametrize("what", Exported)
+def test_no_column_is_left_out_by_oversight(what: Exported) -> None:
+    columns = {column.name for column in tables.metadata.tables[what].columns}
+    exported = {field.name for field in fields_of(Selection(what=what, raw="raw" in columns))}
+    assert columns - exported <= {"handle_key", "search_text"}
+
+
+def as_told(name: str, value: Any) -> Any:
+    """A value from a table as JSON lines tell it."""
+    if value is not None and name in JSON_COLUMNS:
+        return json.loads(value)
+    return bool(value) if value is not None and name in FLAGS else value
+
+
+def as_cell(name: str, value: Any) -> str:
+    """A value from JSON lines as a CSV cell shows it, as far as a reader of CSV can tell."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+@pytest.mark.parametrize("what", Exported)
+async def test_all_formats_hold_the_same_rows(url: str, tmp_path: Path, what: Exported) -> None:
+    raw = what in (Exported.POSTS, Exported.USERS)
+    async with filled(url) as database:
+        told = await lines(database, what, raw=raw)
+        exporter, selection = Exporter(database), Selection(what=what, raw=raw)
+        for format_ in (Format.CSV, Format.PARQUET, Format.SQLITE):
+            assert await exporter.export(selection, format_, tmp_path / format_) == len(told)
+    names = list(told[0])
+    assert len(told) >= 2
+
+    table = parquet.read_table(tmp_path / "parquet").to_pylist()
+    assert [{name: as_told(name, value) for name, value in row.items()} for row in table] == told
+
+    with closing(sqlite3.connect(tmp_path / "sqlite")) as file:
+        kept = file.execute(f"SELECT * FROM {what}")
+        assert [column[0] for column in kept.description] == names
+        rows = [dict(zip(names, row, strict=True)) for row in kept]
+    assert [{name: as_told(name, value) for name, value in row.items()} for row in rows] == told
+
+    with (tmp_path / "csv").open(encoding="utf-8", newline="") as file:
+        header, *cells = csv.reader(file)
+    assert header == names
+    for row, line in zip(cells, told, strict=True):
+        for name, cell in zip(names, row, strict=True):
+            value = line[name]
+            assert (
+                json.loads(cell) == value
+                if value is not None and name in JSON_COLUMNS
+                else cell == as_cell(name, value)
+            )
+
+
+async def test_csv_tells_nothing_known_from_an_empty_text(url: str) -> None:
+    written = io.BytesIO()
+    async with filled(url) as database:
+        await Exporter(database).export(Selection(what=Exported.CALLS), Format.CSV, written)
+    assert written.getvalue() == (
+        b"id,source,key_label,endpoint,at,seconds,status,items,credits,job_id,account_id,error\r\n"
+        b"1,x,one,search,2026-03-01T12:00:00.000000Z,0.25,200,20,15,1099511627776,11,\r\n"
+        b'2,x,one,search,2026-03-01T12:00:00.000000Z,1e-07,,20,15,,,""\r\n'
+    )
+
+
+async def test_a_nul_that_got_into_sqlite_gets_out_again(sqlite_url: str, tmp_path: Path) -> None:
+    async with filled(sqlite_url) as database:
+        async with database.write() as connection:
+            await connection.execute(text("UPDATE calls SET error = 'a' || char(0) || 'b' WHERE id = 2"))
+        assert (await lines(database, Exported.CALLS))[1]["error"] == "a\x00b"
+        for format_ in (Format.CSV, Format.PARQUET, Format.SQLITE):
+            await Exporter(database).export(Selection(what=Exported.CALLS), format_, tmp_path / format_)
+    with (tmp_path / "csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file))[2][-1] == "a\x00b"
+    assert parquet.read_table(tmp_path / "parquet")["error"].to_pylist() == [None, "a\x00b"]
+    with closing(sqlite3.connect(tmp_path / "sqlite")) as file:
+        assert file.execute("SELECT error FROM calls WHERE id = '2'").fetchone() == ("a\x00b",)
+
+
+class Trickle(io.RawIOBase):
+    """Takes seven bytes at a time, as a pipe without a buffer may."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def write(self, given: Any) -> int:
+        self.taken += bytes(given[:7])
+        return min(len(given), 7)
+
+
+@pytest.mark.parametrize("format_", [Format.JSONL, Format.CSV])
+async def test_a_stream_that_takes_little_at_a_time_gets_everything(sqlite_url: str, format_: Format) -> None:
+    slow, whole = Trickle(), io.BytesIO()
+    async with filled(sqlite_url) as database:
+        for target in (slow, whole):
+            await Exporter(database).export(Selection(what=Exported.POSTS), format_, cast("BinaryIO", target))
+    assert slow.taken == whole.getvalue()
+
+
+@pytest.mark.parametrize("what", Exported)
+async def test_pages_of_any_size_make_the_same_whole(url: str, what: Exported) -> None:
+    async with filled(url) as database:
+        whole = await lines(database, what)
+        assert len(whole) >= 2
+        for page_rows in (1, 2, 3, len(whole), len(whole) + 1):
+            assert await lines(database, what, page_rows=page_rows) == whole
+
+
+async def test_an_author_has_all_rows_that_are_about_them_and_no_others(url: str) -> None:
+    async with filled(url) as database:
+        own = await lines(database, Exported.POSTS, author="@ANN", page_rows=2)
+        assert [each["id"] for each in own] == [*map(str, range(1, 8)), str(RICH.id)]
+        threads = await lines(database, Exported.POSTS, author="annt")
+        assert [(each["platform"], each["id"]) for each in threads] == [("threads", "3")]
+        assert [each["id"] for each in await lines(database, Exported.USERS, author="bea")] == [str(BEA)]
+        assert [each["user_id"] for each in await lines(database, Exported.ACCOUNTS, author="ann")] == [str(ANN)]
+        versions = await lines(database, Exported.USER_VERSIONS, author="ann", page_rows=2)
+        assert [each["handle"] for each in versions] == ["Ann", "ann1", "ann2", "ann3", "ann4", "ann5"]
+        assert [each["handle"] for each in await lines(database, Exported.SUGGESTIONS, author="Zoe")] == ["zoe"]
+        assert [each["id"] for each in await lines(database, Exported.CALLS, author="ann")] == ["1"]
+
+
+async def test_two_users_of_one_handle_are_both_exported(url: str) -> None:
+    async with filled(url) as database:
+        async with database.write() as connection:
+            await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
+        both = await lines(database, Exported.POSTS, author="bea")
+        assert [(each["platform"], each["id"]) for each in both] == [("threads", "3"), ("x", "9")]
+
+
+async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) -> None:
+    day = timedelta(days=1)
+    async with filled(url) as database:
+        some = await lines(database, Exported.POSTS, since=START + 2 * day, until=START + 4 * day, page_rows=1)
+        assert [each["id"] for each in some] == ["2", "3"]
+        hour = START + timedelta(hours=2)
+        assert [each["handle"] for each in await lines(database, Exported.USER_VERSIONS, until=hour)] == ["Ann"]
+        assert await lines(database, Exported.CALLS, since=START + day) == []
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (Selection(what=Exported.POSTS, author="nobody"), "no stored user has the handle 'nobody'"),
+        (Selection(what=Exported.MISSING, author="ann"), "leave out --author"),
+        (Selection(what=Exported.ACCOUNTS, raw=True), "leave out --raw"),
+    ],
+)
+async def test_what_cannot_be_exported_is_refused_before_a_byte_is_written(
+    url: str, selection: Selection, said: str
+) -> None:
+    written = io.BytesIO()
+    async with filled(url) as database:
+        with pytest.raises(BadExport, match=said):
+            await Exporter(database).export(selection, Format.CSV, written)
+    assert written.getvalue() == b""
+
+
+async def test_an_empty_table_makes_a_file_that_can_be_read(url: str, tmp_path: Path) -> None:
+    database = Database(url)
+    selection = Selection(what=Exported.POSTS)
+    for format_ in Format:
+        assert await Exporter(database).export(selection, format_, tmp_path / format_) == 0
+    await database.close()
+    names = [field.name for field in fields_of(selection)]
+    assert (tmp_path / "jsonl").read_bytes() == b""
+    assert (tmp_path / "csv").read_bytes() == ",".join(names).encode() + b"\r\n"
+    assert parquet.read_table(tmp_path / "parquet").column_names == names
+    with closing(sqlite3.connect(tmp_path / "sqlite")) as file:
+        assert file.execute("SELECT count(*) FROM posts").fetchone() == (0,)
+
+
+async def test_parquet_is_written_in_groups_while_it_streams(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.store.export._GROUP_ROWS", 4)
+    async with filled(sqlite_url) as database:
+        exporter = Exporter(database, page_rows=2)
+        assert await exporter.export(Selection(what=Exported.POSTS), Format.PARQUET, tmp_path / "posts") == 10
+    groups = parquet.ParquetFile(tmp_path / "posts").metadata
+    assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [4, 4, 2]
+
+
+async def test_parquet_without_its_library_says_what_to_install(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    async with filled(sqlite_url) as database:
+        with pytest.raises(BadExport, match=r"pip install 'mistnet\[parquet\]'"):
+            await Exporter(database).export(Selection(what=Exported.POSTS), Format.PARQUET, tmp_path / "posts")
+    assert list(tmp_path.iterdir()) == []
+
+
+ROWS = 50_000
+
+
+async def fill_many(database: Database, rows: int = ROWS) -> None:
+    series = (
+        f"generate_series(1, {rows}) AS n"
+        if database.dialect == "postgresql"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"
+    )
+    long_text = "mist net " * 30
+    async with database.write() as connection:
+        await write_users(connection, [user(ANN, "ann"), user(BEA, "bea")], START)
+        await connection.execute(
+            text(
+                f"""INSERT INTO posts (platform, id, author_id, text, text_clean, created_at, raw, first_seen_at,
+                    last_updated_at)
+                SELECT 'x', n, {ANN} + n % 2, '{long_text}', 'mist', '2026-03-01 12:00:00.000000', '{{}}',
+                    '2026-03-01 12:00:00.000000', '2026-03-01 12:00:00.000000'
+                FROM {series}"""
+            )
+        )
+    async with database.read() as connection:
+        await connection.execute(text("ANALYZE"))
+
+
+async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> None:
+    database = Database(url)
+    await fill_many(database)
+    tracemalloc.start()
+    try:
+        selection = Selection(what=Exported.POSTS)
+        assert await Exporter(database).export(selection, Format.JSONL, tmp_path / "posts") == ROWS
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        await database.close()
+    assert (tmp_path / "posts").stat().st_size > 40_000_000
+    assert peak < 8_000_000, f"{peak:,} bytes"
+
+
+async def test_a_page_is_found_by_its_key_however_deep_it_lies(url: str) -> None:
+    database = Database(url)
+    await fill_many(database)
+    asked: list[tuple[str, Any]] = []
+    event.listen(
+        database._reading.sync_engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, statement, values, *_: asked.append((statement, values)),
+    )
+    exporter = Exporter(database)
+    with Path(os.devnull).open("wb") as nowhere:
+        await exporter.export(Selection(what=Exported.POSTS), Format.CSV, nowhere)
+        of_all = asked[-2]
+        await exporter.export(Selection(what=Exported.POSTS, author="bea"), Format.CSV, nowhere)
+        of_bea = asked[-2]
+    explained = [await plan(database, *each) for each in (of_all, of_bea)]
+    await database.close()
+    for found, index, key in zip(
+        explained, PLANNED[database.dialect][::2], PLANNED[database.dialect][1::2], strict=True
+    ):
+        assert index in found, found
+        assert key in found, found
+        assert "Sort" not in found, found
+        assert "TEMP B-TREE" not in found, found
+
+
+PLANNED = {
+    "postgresql": (
+        "Index Scan using posts_pkey",
+        "(ROW(platform, id) > ROW(",
+        "Index Scan using posts_author",
+        "AND (id > ",
+    ),
+    "sqlite": (
+        "sqlite_autoindex_posts_1",
+        "((platform,id)>(?,?))",
+        "posts_author",
+        "(platform=? AND author_id=? AND id>?)",
+    ),
+}
+
+
+async def plan(database: Database, statement: str, values: Any) -> str:
+    explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
+    async with database.read() as connection:
+        rows = await connection.exec_driver_sql(explain + statement, values)
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+async def test_an_export_that_fails_leaves_what_was_there_and_nothing_else(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "posts"
+    path.write_text("before")
+
+    def interrupted(_rows: int) -> None:
+        assert (tmp_path / "posts.part").exists()
+        raise KeyboardInterrupt
+
+    async with filled(url) as database:
+        for format_ in Format:
+            with pytest.raises(KeyboardInterrupt), whole_file(Exported.POSTS, path, force=True) as part:
+                await Exporter(database).export(Selection(what=Exported.POSTS), format_, part, interrupted)
+            assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("posts", "before")]
+
+
+async def test_what_an_export_that_was_killed_left_behind_does_no_harm(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "posts.db"
+    async with filled(url) as database:
+        for _ in range(2):
+            (tmp_path / "posts.db.part").write_text("half a file")
+            with whole_file(Exported.POSTS, path, force=True) as part:
+                await Exporter(database).export(Selection(what=Exported.POSTS), Format.SQLITE, part)
+    assert [each.name for each in tmp_path.iterdir()] == ["posts.db"]
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT count(*) FROM posts").fetchone() == (10,)
+
+
+def fill(url: str) -> None:
+    async def write() -> None:
+        async with filled(url):
+            pass
+
+    asyncio.run(write())
+
+
+def run(url: str, *arguments: str) -> Any:
+    return CliRunner().invoke(cli, [*arguments, "--database-url", url])
+
+
+def test_the_command_streams_json_lines_and_counts_them_on_stderr(url: str) -> None:
+    fill(url)
+    shown = run(url, "posts", "--author", "ann", "--since", "2026-03-03", "--until", "2026-03-05T00:00:00Z")
+    assert (shown.exit_code, shown.stderr) == (0, "2 posts exported\n")
+    assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["2", "3"]
+
+
+def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_path: Path) -> None:
+    fill(url)
+    path = tmp_path / "users.csv"
+    first = run(url, "users", "--format", "csv", "--output", str(path), "--raw")
+    assert (first.exit_code, first.stdout, first.stderr) == (0, "", f"3 users exported to {path}\n")
+    kept = path.read_bytes()
+    assert b",raw\r\n" in kept
+    again = run(url, "users", "--format", "csv", "--output", str(path))
+    assert (again.exit_code, "--force replaces it" in again.stderr, path.read_bytes()) == (2, True, kept)
+    forced = run(url, "users", "--format", "csv", "--output", str(path), "--force", "--json")
+    assert json.loads(forced.stdout) == {"what": "users", "format": "csv", "output": str(path), "rows": 3}
+    assert b",raw\r\n" not in path.read_bytes()
+    assert [each.name for each in tmp_path.iterdir()] == ["users.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("posts", "--format", "parquet"), "--output FILE"),
+        (("posts", "--format", "sqlite"), "--output FILE"),
+        (("posts", "--json"), "--json needs --output"),
+        (("posts", "--output", "nowhere/at/all"), "nowhere/at/all cannot be written: No such file or directory"),
+        (
+            ("posts", "--output", "nowhere/at/all", "--format", "sqlite"),
+            "nowhere/at/all cannot be written: unable to open",
+        ),
+        (("posts", "--output", "."), "is there already"),
+        (("posts", "--author", "nobody"), "no stored user"),
+        (("posts", "--since", "soon"), "the time must be like"),
+        (("pots",), "'posts'"),
+        (("posts", "--format", "xml"), "'jsonl'"),
+    ],
+)
+def test_a_slip_in_an_export_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+    refused = run(sqlite_url, *arguments)
+    assert (refused.exit_code, said in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
+
+
+def test_a_reader_who_has_seen_enough_ends_the_export_quietly(url: str) -> None:
+    async def write() -> None:
+        database = Database(url)
+        await fill_many(database, 3_000)
+        await database.close()
+
+    asyncio.run(write())
+    program = "import typer; from mistnet.cli.export import export; a = typer.Typer(); a.command()(export); a()"
+    command: Sequence[str] = (sys.executable, "-c", program, "posts", "--database-url", url)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["id"] == "1"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

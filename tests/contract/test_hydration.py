@@ -1,0 +1,293 @@
+"""Strict hydration: everything that was asked for is written at once, or nothing is."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.domain.errors import (
+    BrokenAnswer,
+    NotNow,
+    NotReturned,
+    RateLimited,
+    SourceDown,
+    SourceRefused,
+    WriteRefused,
+)
+from mistnet.domain.social import PostId, UserId
+from mistnet.hydration import PATIENCE, Hydration
+from mistnet.settings import load_settings
+from mistnet.sim.clock import WORLD_START_AT
+from mistnet.sim.truth import Truth
+from mistnet.sim.world import World
+from mistnet.upstream.transport import Answer, Request, Transport
+from tests.support import TurnedClock
+from tests.worlds import KEY, WorldTransport, service_of
+
+NOBODY = 99
+TABLES = ("users", "posts", "accounts", "missing", "quarantine", "user_versions")
+Turn = Callable[[Answer], Answer]
+
+
+class Line:
+    """The way to a world; it counts what is asked, and may spoil answers by their number."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.spoil: dict[int, Turn] = {}
+        self.asked: list[int] = []
+
+    async def send(self, request: Request) -> Answer:
+        ids = request.query.get("userIds") or request.query["tweet_ids"]
+        self.asked.append(ids.count(",") + 1)
+        answer = await self._transport.send(request)
+        turn = self.spoil.pop(len(self.asked), None)
+        return turn(answer) if turn else answer
+
+
+class Lab:
+    """Strict hydration on a real database, against a world."""
+
+    def __init__(self, url: str, world: World) -> None:
+        self.clock = TurnedClock(WORLD_START_AT)
+        self.line = Line(WorldTransport(service_of(world)))
+        settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
+        self.app = App(settings, clock=self.clock, transport=self.line)
+        self.slept: list[float] = []
+        self.hydration = Hydration(self.app.database, self.app.harvest.x, sleep=self.sleep)
+        self.hydrate = self.hydration.hydrate
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.clock.turn(seconds=seconds)
+
+    async def rows(self) -> dict[str, int]:
+        async with self.app.database.read() as connection:
+            counts = {
+                table: (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one()
+                for table in TABLES
+            }
+        return {table: count for table, count in counts.items() if count}
+
+    async def ids(self, table: str) -> set[int]:
+        async with self.app.database.read() as connection:
+            return set((await connection.execute(text(f"SELECT id FROM {table}"))).scalars())
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(7, "small")
+
+
+@pytest.fixture(scope="module")
+def people(world: World) -> Sequence[UserId]:
+    """More than two batches of users who can be had."""
+    ids = [UserId(person.id) for person in world.people]
+    return sorted(UserId(each) for each in Truth(world).hydratable(ids, WORLD_START_AT))[:230]
+
+
+@pytest.fixture(scope="module")
+def words(world: World) -> Sequence[PostId]:
+    """More than two batches of posts that can be had."""
+    truth = Truth(world)
+    return sorted(PostId(each) for each in truth.search_ids(truth.accounts(WORLD_START_AT)[0], WORLD_START_AT))[:120]
+
+
+@asynccontextmanager
+async def open_lab(url: str, world: World) -> AsyncIterator[Lab]:
+    lab = Lab(url, world)
+    try:
+        async with lab.app.harvest.opened():
+            yield lab
+    finally:
+        await lab.app.database.close()
+
+
+def broken(_answer: Answer) -> Answer:
+    return Answer(status=200, headers={}, body=b"{")
+
+
+def refusing(status: int, **headers: str) -> Turn:
+    return lambda _: Answer(status=status, headers=headers, body=b'{"message": "no"}')
+
+
+def with_one_illegible(answer: Answer) -> Answer:
+    told: dict[str, Any] = msgspec.json.decode(answer.body)
+    told["users"][0] = {"id": "not a number"}
+    return Answer(status=200, headers={}, body=msgspec.json.encode(told))
+
+
+async def test_users_come_in_batches_of_a_hundred(url: str, world: World, people: Sequence[UserId]) -> None:
+    async with open_lab(url, world) as lab:
+        done = await lab.hydrate("users", [*people, *people])
+        assert lab.line.asked == [100, 100, 30]
+        assert (done.calls, done.fetched, done.present) == (3, list(people), [])
+        assert await lab.ids("users") == set(people)
+        assert await lab.rows() == {"users": 230}
+
+
+async def test_posts_come_in_batches_of_fifty_with_their_authors(
+    url: str, world: World, words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        done = await lab.hydrate("posts", words)
+        assert lab.line.asked == [50, 50, 20]
+        assert (done.calls, len(done.fetched)) == (3, 120)
+        assert set(words) <= await lab.ids("posts")
+        assert set(await lab.rows()) == {"users", "posts"}
+
+
+@pytest.mark.parametrize("place", [0, 150, 230])
+async def test_one_unknown_id_and_no_row_is_written(
+    url: str, world: World, people: Sequence[UserId], place: int
+) -> None:
+    async with open_lab(url, world) as lab:
+        wanted = [*people[:place], NOBODY, *people[place:], 98]
+        with pytest.raises(
+            NotReturned, match=r"x does not return 2 of 232 users: 98, 99\. Nothing was written"
+        ) as told:
+            await lab.hydrate("users", wanted)
+        assert told.value.missing == (98, 99)
+        assert await lab.rows() == {}
+
+
+async def test_one_unknown_post_and_neither_posts_nor_authors_are_written(
+    url: str, world: World, words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        with pytest.raises(NotReturned, match=r"1 of 121 posts: 99\."):
+            await lab.hydrate("posts", [*words, NOBODY])
+        assert await lab.rows() == {}
+
+
+async def test_only_what_is_missing_is_asked_for(url: str, world: World, people: Sequence[UserId]) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:20])
+        done = await lab.hydrate("users", people[:50])
+        assert lab.line.asked == [20, 30]
+        assert (done.present, done.fetched) == (list(people[:20]), list(people[20:50]))
+
+
+async def test_if_all_are_there_nothing_is_asked(
+    url: str, world: World, people: Sequence[UserId], words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:3])
+        await lab.hydrate("posts", words[:3])
+        before = await lab.rows()
+        again = await lab.hydrate("users", people[:3]), await lab.hydrate("posts", words[:3])
+        assert [(done.calls, done.fetched, len(done.present)) for done in again] == [(0, [], 3)] * 2
+        assert len(lab.line.asked) == 2
+        assert await lab.rows() == before
+
+
+async def test_a_user_who_was_missing_once_is_asked_for_again(url: str, world: World, people: Sequence[UserId]) -> None:
+    async with open_lab(url, world) as lab:
+        async with lab.app.database.write() as connection:
+            await connection.execute(
+                text(
+                    "INSERT INTO missing (platform, what, id, reason, asked_at) "
+                    f"VALUES ('x', 'user', {people[0]}, 'was gone', '2026-01-01 00:00:00.000000')"
+                )
+            )
+        assert (await lab.hydrate("users", people[:1])).calls == 1
+
+
+async def test_force_asks_for_all_and_refreshes_what_is_stored(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:3])
+        lab.clock.turn(days=1)
+        done = await lab.hydrate("users", people[:2], force=True)
+        assert (done.fetched, done.present, lab.line.asked) == (list(people[:2]), [], [3, 2])
+        async with lab.app.database.read() as connection:
+            asked = text("SELECT count(DISTINCT last_updated_at) FROM users")
+            assert (await connection.execute(asked)).scalar_one() == 2
+        assert await lab.rows() == {"users": 3}
+
+
+async def test_force_with_an_unknown_id_leaves_what_is_stored_as_it_was(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:2])
+        lab.clock.turn(days=1)
+        with pytest.raises(NotReturned):
+            await lab.hydrate("users", [*people[:2], NOBODY], force=True)
+        async with lab.app.database.read() as connection:
+            asked = text("SELECT count(DISTINCT last_updated_at) FROM users")
+            assert (await connection.execute(asked)).scalar_one() == 1
+
+
+@pytest.mark.parametrize(
+    ("turn", "error"),
+    [
+        (broken, BrokenAnswer),
+        (refusing(503), SourceDown),
+        (refusing(401), SourceRefused),
+        (refusing(429, **{"Retry-After": "600"}), RateLimited),
+    ],
+)
+async def test_a_fault_of_the_source_halfway_leaves_nothing(
+    url: str, world: World, people: Sequence[UserId], turn: Turn, error: type[Exception]
+) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[2] = turn
+        with pytest.raises(error):
+            await lab.hydrate("users", people)
+        assert (await lab.rows(), lab.slept) == ({}, [])
+
+
+async def test_a_short_wait_is_sat_out_once_something_was_paid_for(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[2] = refusing(429, **{"Retry-After": "5"})
+        done = await lab.hydrate("users", people)
+        assert (done.calls, lab.slept, lab.line.asked) == (3, [5.0], [100, 100, 100, 30])
+        assert await lab.rows() == {"users": 230}
+
+
+async def test_a_wait_at_the_first_call_is_told_at_once(url: str, world: World, people: Sequence[UserId]) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[1] = refusing(429, **{"Retry-After": "5"})
+        with pytest.raises(RateLimited):
+            await lab.hydrate("users", people)
+        assert lab.slept == []
+
+
+async def test_patience_ends(url: str, world: World, people: Sequence[UserId]) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil = {number: refusing(429, **{"Retry-After": "12"}) for number in range(2, 20)}
+        with pytest.raises(NotNow):
+            await lab.hydrate("users", people)
+        assert timedelta(seconds=sum(lab.slept)) <= PATIENCE
+        assert await lab.rows() == {}
+
+
+async def test_if_the_database_refuses_a_row_of_the_last_batch_none_is_written(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        async with lab.app.database.write() as connection:
+            pair = f"{people[0]}, {people[-1]}"
+            await connection.execute(text(f"CREATE UNIQUE INDEX pair ON users (platform) WHERE id IN ({pair})"))
+        with pytest.raises(WriteRefused):
+            await lab.hydrate("users", people)
+        assert (await lab.rows(), lab.line.asked) == ({}, [100, 100, 30])
+
+
+async def test_what_cannot_be_read_is_named_and_nothing_is_written(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[1] = with_one_illegible
+        with pytest.raises(NotReturned, match=r"1 of 3 users: \d+ \(some of the answer could not be read: "):
+            await lab.hydrate("users", people[:3])
+        assert await lab.rows() == {}

@@ -1,0 +1,379 @@
+"""Suggestions and accounts: one live suggestion per handle, its job with it, and a clean end to tracking."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.cli.track import next_step, track_handles, track_ids
+from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
+from mistnet.domain.errors import UnknownKind
+from mistnet.domain.jobs import Done, JobState, Lease, NewJob, WorkerName, Write
+from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
+from mistnet.engine.policy import Policy
+from mistnet.engine.settlement import settlement
+from mistnet.harvest import WRITERS
+from mistnet.jobs import args
+from mistnet.settings import load_settings
+from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
+from mistnet.store.writes import Writers
+from tests.support import START, TurnedClock, new
+
+ANN, BEA = UserId(12), UserId(123)
+
+
+def user(user_id: UserId, handle: str, **about: Any) -> User:
+    return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}", **about)
+
+
+def post(post_id: int, author: UserId = ANN) -> Post:
+    return Post(platform=Platform.X, id=PostId(post_id), author_id=author, text="words", created_at=START, raw=b"{}")
+
+
+def tracked(user_id: UserId) -> TrackedAccount:
+    return TrackedAccount(platform=Platform.X, user_id=user_id)
+
+
+def changed(user_id: UserId, state: AccountState, reason: str | None = None) -> AccountStateChange:
+    return AccountStateChange(platform=Platform.X, user_id=user_id, state=state, reason=reason)
+
+
+def swept(user_id: UserId, **about: Any) -> Swept:
+    return Swept(platform=Platform.X, user_id=user_id, **about)
+
+
+class Desk:
+    """An app on a real database, with its roster."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = TurnedClock()
+        self.app = App(load_settings(database_url=url), clock=self.clock)
+        self.roster = Roster(self.app.database, self.app.job_writer)
+
+    async def suggest(self, *handles: str, **about: Any) -> Sequence[Suggested]:
+        wanted = [NewSuggestion(handle=handle, **about) for handle in handles]
+        return await self.roster.suggest(wanted, job=args.suggestion, now=self.clock.now())
+
+    async def results(self, *handles: str) -> list[Standing]:
+        return [each.result for each in await self.suggest(*handles)]
+
+    async def write(self, *writes: Write) -> None:
+        async with self.app.database.write() as connection:
+            await Writers(WRITERS).write(connection, writes, self.clock.now())
+
+    async def enqueue(self, *jobs: NewJob) -> None:
+        await self.app.enqueue(jobs)
+
+    async def claim(self) -> Sequence[Lease]:
+        return await self.app.queue.claim(
+            worker=WorkerName("ann"),
+            targets=self.app.kinds.targets(slots=1, lanes=None, lane_caps={}),
+            room=1,
+            lease=timedelta(seconds=60),
+            now=self.clock.now(),
+            aged_before=None,
+        )
+
+    async def sql(self, query: str) -> list[Any]:
+        async with self.app.database.write() as connection:
+            result = await connection.execute(text(query))
+            return [tuple(row) for row in result] if result.returns_rows else []
+
+    async def jobs(self) -> list[tuple[str, str]]:
+        return await self.sql("SELECT kind, key FROM jobs ORDER BY kind, key")
+
+
+@asynccontextmanager
+async def open_desk(url: str) -> AsyncIterator[Desk]:
+    desk = Desk(url)
+    try:
+        yield desk
+    finally:
+        await desk.app.database.close()
+
+
+async def test_a_suggestion_lands_with_its_job_and_what_was_said_of_it(url: str) -> None:
+    async with open_desk(url) as desk:
+        assert await desk.suggest("Ann_1", wallet="0xabc", labels={"team": "réd"}) == [
+            Suggested(handle="Ann_1", result=Standing.ADDED)
+        ]
+        (kept,) = await desk.roster.suggestions()
+        assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("Ann_1", "0xabc", {"team": "réd"})
+        assert (kept.suggested_at, kept.deleted_at, kept.outcome) == (START, None, None)
+        assert await desk.jobs() == [("suggestion", "ann_1")]
+
+
+async def test_a_handle_is_suggested_once_however_it_is_written(url: str) -> None:
+    async with open_desk(url) as desk:
+        assert await desk.results("Ann", "bea", "ANN") == [Standing.ADDED, Standing.ADDED]
+        assert await desk.results("ann", "cid") == [Standing.SUGGESTED, Standing.ADDED]
+        assert [each.handle for each in await desk.roster.suggestions()] == ["Ann", "bea", "cid"]
+        assert await desk.jobs() == [("suggestion", "ann"), ("suggestion", "bea"), ("suggestion", "cid")]
+
+
+async def test_the_same_handle_suggested_by_many_at_once_gives_one_live_suggestion(url: str) -> None:
+    async def somebody(order: int) -> list[Standing]:
+        async with open_desk(url) as desk:
+            handles = ["ann", "bea", "cid", "dan"]
+            return await desk.results(*(handles if order % 2 else reversed(handles)))
+
+    results = await asyncio.gather(*(somebody(order) for order in range(8)))
+    assert sum(each is Standing.ADDED for result in results for each in result) == 4
+    async with open_desk(url) as desk:
+        assert len(await desk.roster.suggestions()) == 4
+        assert len(await desk.jobs()) == 4
+
+
+async def test_without_its_job_there_is_no_suggestion(url: str) -> None:
+    async with open_desk(url) as desk:
+        with pytest.raises(UnknownKind):
+            await desk.roster.suggest([NewSuggestion(handle="ann")], job=lambda _: new("nonsense"), now=START)
+        assert await desk.roster.suggestions(live_only=False) == []
+
+
+async def test_many_thousand_handles_are_suggested_at_once(url: str) -> None:
+    async with open_desk(url) as desk:
+        handles = [f"h{number}" for number in range(12_000)]
+        assert set(await desk.results(*handles)) == {Standing.ADDED}
+        assert set(await desk.results(*handles)) == {Standing.SUGGESTED}
+        assert await desk.sql("SELECT count(*) FROM jobs") == [(12_000,)]
+
+
+@pytest.mark.parametrize("state", ["dead", "failed"])
+async def test_a_suggestion_whose_job_ended_as_a_gap_is_taken_up_again(url: str, state: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("ann")
+        await desk.sql(f"UPDATE jobs SET state = '{state}', attempts = 5")
+        assert await desk.results("ann") == [Standing.SUGGESTED]
+        assert await desk.sql("SELECT kind, key, state, attempts FROM jobs") == [("suggestion", "ann", "pending", 0)]
+
+
+async def test_a_suggestion_whose_job_was_cancelled_gets_a_new_one(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("ann")
+        await desk.sql("DELETE FROM jobs")
+        assert await desk.results("ann") == [Standing.SUGGESTED]
+        assert await desk.jobs() == [("suggestion", "ann")]
+
+
+@pytest.mark.parametrize("state", [state for state in AccountState if state is not AccountState.UNTRACKED])
+async def test_who_is_tracked_is_not_suggested_again(url: str, state: AccountState) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "Ann"), tracked(ANN), changed(ANN, state))
+        assert await desk.suggest("aNN") == [Suggested(handle="aNN", result=Standing.TRACKED, user_id=ANN)]
+        assert await desk.roster.suggestions() == []
+        assert await desk.jobs() == []
+
+
+async def test_who_is_known_but_not_tracked_may_be_suggested(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), user(BEA, "bea"), tracked(BEA))
+        await desk.roster.untrack("bea", "enough", now=START)
+        assert await desk.results("ann", "bea") == [Standing.ADDED, Standing.ADDED]
+
+
+async def test_a_former_holder_of_a_handle_does_not_stand_in_the_way(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "star"), tracked(ANN))
+        desk.clock.turn(days=1)
+        await desk.write(user(BEA, "star"))
+        assert await desk.results("star") == [Standing.ADDED]
+        gone = await desk.roster.untrack("star", "enough", now=START)
+        assert (gone.user_id, gone.was) == (ANN, AccountState.ACTIVE)
+
+
+async def test_untracking_ends_the_accounts_own_jobs_and_nothing_else(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), user(BEA, "bea"), tracked(ANN), tracked(BEA), post(1))
+        own = [
+            args.backfill(ANN),
+            args.catch_up(ANN, PostId(5)),
+            args.mend(ANN, PostId(5), PostId(9)),
+            args.reposts(ANN, PostId(0)),
+            args.relook(ANN),
+            args.hydrate_user(ANN, now=START, fill=timedelta(), tracked=True),
+        ]
+        others = [args.backfill(BEA), args.mend(BEA, PostId(1), None), args.hydrate_post(PostId(ANN))]
+        await desk.enqueue(*own, *others)
+        gone = await desk.roster.untrack("ANN", "no money", now=START)
+        assert (gone.user_id, gone.was, len(gone.cancelled)) == (ANN, AccountState.ACTIVE, len(own))
+        assert await desk.jobs() == sorted((job.kind, job.key) for job in others)
+        assert await desk.sql("SELECT DISTINCT state FROM job_history") == [("cancelled",)]
+        ann, bea = await desk.roster.accounts()
+        assert (ann.state, ann.state_reason, ann.next_look_at) == (AccountState.UNTRACKED, "no money", None)
+        assert (ann.stored_posts, bea.state) == (1, AccountState.ACTIVE)
+
+
+async def test_a_hydration_that_only_fetches_outlives_the_tracking(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN))
+        await desk.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta()))
+        await desk.roster.untrack(ANN, "enough", now=START)
+        assert await desk.jobs() == [("hydrate_user", "12")]
+
+
+async def test_what_a_worker_was_doing_for_an_untracked_account_is_void(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN))
+        await desk.enqueue(args.backfill(ANN))
+        (lease,) = await desk.claim()
+        await desk.roster.untrack("ann", "enough", now=START)
+        late = settlement(lease, Done([post(1)]), now=START, policy=Policy(), chance=0.5)
+        assert await desk.app.queue.settle([late], now=START) == set()
+        assert await desk.sql("SELECT count(*) FROM posts") == [(0,)]
+
+
+async def test_untracking_who_was_only_suggested_withdraws_the_suggestion(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("Ann", "bea")
+        gone = await desk.roster.untrack("ann", "a slip", now=START)
+        assert (gone.was, gone.withdrawn, len(gone.cancelled)) == (None, True, 1)
+        assert [each.handle for each in await desk.roster.suggestions()] == ["bea"]
+        closed = (await desk.roster.suggestions(live_only=False))[0]
+        assert (closed.handle, closed.outcome, closed.reason, closed.deleted_at) == ("Ann", "refused", "a slip", START)
+        assert await desk.jobs() == [("suggestion", "bea")]
+        assert await desk.results("ann") == [Standing.ADDED]
+
+
+async def test_untracking_by_id_also_withdraws_what_was_suggested_meanwhile(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("ann")
+        await desk.write(user(ANN, "Ann"), tracked(ANN))
+        gone = await desk.roster.untrack(ANN, "enough", now=START)
+        assert (gone.was, gone.withdrawn) == (AccountState.ACTIVE, True)
+        assert await desk.jobs() == []
+
+
+async def test_untracking_twice_or_somebody_unknown_changes_nothing(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"))
+        await desk.roster.untrack("ann", "first", now=START)
+        again = await desk.roster.untrack("ann", "second", now=desk.clock.turn(days=1))
+        assert (again.known, again.was) == (True, AccountState.UNTRACKED)
+        (ann,) = await desk.roster.accounts()
+        assert (ann.state_reason, ann.state_since) == ("first", START)
+        for nobody in ("bea", "cid", BEA, UserId(99)):
+            assert not (await desk.roster.untrack(nobody, "why", now=START)).known
+
+
+async def test_the_list_of_accounts_tells_how_far_each_is(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(
+            user(ANN, "Zoe", posts_count=40),
+            user(BEA, "bea"),
+            tracked(ANN),
+            tracked(BEA),
+            *(post(each) for each in (5, 6, 9)),
+            swept(ANN, oldest=PostId(5), newest=PostId(9), backfilled=True, found=3),
+        )
+        await desk.enqueue(
+            args.catch_up(ANN, PostId(9)), args.mend(ANN, PostId(5), PostId(6)), args.hydrate_post(PostId(ANN))
+        )
+        bea, zoe = await desk.roster.accounts()
+        assert (bea.handle, bea.stored_posts, bea.profile_posts, bea.live_jobs) == ("bea", 0, None, {})
+        assert (zoe.handle, zoe.stored_posts, zoe.profile_posts, zoe.live_jobs) == ("Zoe", 3, 40, {"catch_up": 2})
+        assert (zoe.oldest_post_id, zoe.newest_post_id, zoe.backfilled_at) == (5, 9, START)
+        assert [each.user_id for each in await desk.roster.accounts([BEA, UserId(77)])] == [BEA]
+
+
+async def test_posts_are_counted_through_their_index(url: str) -> None:
+    async with open_desk(url) as desk:
+        people = [UserId(each) for each in range(1, 41)]
+        written = [post(each, people[each % 40]) for each in range(1, 4_001)]
+        await desk.write(*(user(each, f"h{each}") for each in people), *map(tracked, people), *written)
+        async with desk.app.database.read() as connection:
+            await connection.execute(text("ANALYZE"))
+            explain = "EXPLAIN QUERY PLAN " if desk.app.database.dialect == "sqlite" else "EXPLAIN "
+            asked = str(_ENTRIES.compile(desk.app.database.engine.sync_engine))
+            plan = "\n".join(str(row[-1]) for row in await connection.execute(text(explain + asked)))
+        assert "posts_author" in plan, plan
+        assert {each.stored_posts for each in await desk.roster.accounts()} == {100}
+
+
+async def test_tracking_somebody_new_is_a_suggestion(url: str) -> None:
+    async with open_desk(url) as desk:
+        (told,) = await track_handles(desk.app, [NewSuggestion(handle="Ann")])
+        assert (told.result, told.user_id, str(told)) == (
+            Standing.ADDED,
+            None,
+            "@Ann: its profile is looked up, then its posts are collected",
+        )
+        assert await desk.jobs() == [("suggestion", "ann")]
+
+
+async def test_tracking_again_catches_up_once_the_past_is_there(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(
+            user(ANN, "ann"), tracked(ANN), swept(ANN, oldest=PostId(5), newest=PostId(9), backfilled=True)
+        )
+        for note in ("what is new will be collected", "a catch-up is under way"):
+            (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+            assert (told.result, told.user_id, told.note) == (Standing.TRACKED, ANN, f"is tracked; {note}")
+        assert await desk.sql("SELECT kind, key, state FROM jobs") == [("catch_up", "12", "pending")]
+        (lease,) = await desk.claim()
+        assert json.loads(lease.args)["floor"] == 9
+
+
+async def test_tracking_again_leaves_a_living_backfill_alone_and_says_so(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN), post(1))
+        await desk.enqueue(args.backfill(ANN))
+        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+        assert told.note == "is tracked; its past is being collected (1 posts so far)"
+        assert await desk.jobs() == [("backfill", "12")]
+
+
+async def test_tracking_again_takes_up_a_backfill_that_died(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN))
+        await desk.enqueue(args.backfill(ANN))
+        await desk.sql("UPDATE jobs SET state = 'dead', attempts = 5")
+        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+        assert told.note == "is tracked; collecting its past goes on"
+        assert await desk.sql("SELECT kind, state, attempts FROM jobs") == [("backfill", "pending", 0)]
+
+
+async def test_tracking_again_looks_again_at_what_could_not_be_collected(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN), changed(ANN, AccountState.SUSPENDED, "spam"))
+        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+        assert told.note == "is tracked, and suspended (spam); it is looked at again now"
+        assert await desk.jobs() == [("relook", "12")]
+
+
+async def test_an_account_that_never_posted_is_swept_from_the_top_again(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
+        (entry,) = await desk.roster.accounts()
+        assert next_step(entry)[0] == args.backfill(ANN)
+
+
+async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta(minutes=1)))
+        told = await track_ids(desk.app, [ANN, BEA, ANN])
+        assert [(each.user_id, each.result) for each in told] == [(ANN, Standing.ADDED), (BEA, Standing.ADDED)]
+        rows = await desk.sql(
+            "SELECT key, CAST(args AS text), state FROM jobs WHERE kind = 'hydrate_user' ORDER BY key"
+        )
+        assert [(key, json.loads(given)["tracked"], state) for key, given, state in rows] == [
+            ("12", True, JobState.PENDING),
+            ("123", True, JobState.PENDING),
+        ]
+        await track_ids(desk.app, [ANN])
+        assert await desk.sql("SELECT count(*) FROM jobs") == [(2,)]
+
+
+async def test_tracking_by_id_goes_on_with_an_account_that_is_tracked(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"), tracked(BEA))
+        await desk.roster.untrack(BEA, "enough", now=START)
+        ann, bea = await track_ids(desk.app, [ANN, BEA])
+        assert (str(ann), bea.result) == ("@ann: is tracked; collecting its past goes on", Standing.ADDED)
+        assert await desk.jobs() == [("backfill", "12"), ("hydrate_user", "123")]

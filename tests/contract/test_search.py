@@ -1,0 +1,373 @@
+"""Posts are found by their words, in the same language and the same order on every database."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from sqlalchemy import Select, text
+from typer.testing import CliRunner
+
+from mistnet.cli.search import on_terminal, search
+from mistnet.domain.errors import BadSearch
+from mistnet.domain.query import parse
+from mistnet.domain.social import Detail, Metrics, Platform, Post, PostId, User, UserId
+from mistnet.store.database import Database
+from mistnet.store.search import PostSearch, _between, _questions, _with_authors
+from mistnet.store.social import write_posts, write_users
+from mistnet.store.tables import posts
+from tests.support import START
+
+ANN, BEA = UserId(1), UserId(2)
+VOCABULARY = ("ash", "ashes", "bay", "sea", "seal")
+ODD = st.text(st.sampled_from("ab 'é\"“”*-ORNTEAD()&|!<>:\\^{}+~,.@#_%$;\x00\ud800東京ั½🚀\n\t"), max_size=60)
+
+cli = typer.Typer()
+cli.command()(search)
+
+
+def user(user_id: int, handle: str, platform: Platform = Platform.X) -> User:
+    return User(platform=platform, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, name=None, raw=b"{}")
+
+
+def post(post_id: int, words: str, **about: Any) -> Post:
+    own: dict[str, Any] = {"platform": Platform.X, "author_id": ANN, "created_at": START, "raw": b"{}"}
+    return Post(id=PostId(post_id), text=words, **{**own, **about})
+
+
+@asynccontextmanager
+async def stored(url: str, *given: Post) -> AsyncIterator[Database]:
+    database = Database(url)
+    try:
+        people = [user(ANN, "Ann"), user(BEA, "bea"), user(ANN, "ann_threads", Platform.THREADS)]
+        async with database.write() as connection:
+            await write_users(connection, people, START)
+            if given:
+                await write_posts(connection, given, START)
+        yield database
+    finally:
+        await database.close()
+
+
+def fill(url: str, *given_posts: Post) -> None:
+    async def write() -> None:
+        async with stored(url, *given_posts):
+            pass
+
+    asyncio.run(write())
+
+
+async def found(database: Database, query: str, **about: Any) -> list[int]:
+    asked: dict[str, Any] = {"author": None, "since": None, "until": None, "limit": 100, "before_id": None}
+    return [each.id for each in await PostSearch(database).find(query, **{**asked, **about})]
+
+
+TEXTS = {
+    1: "Mist nets at dawn",
+    2: "Ringing birds with a mist net, every dawn",
+    3: "A net for fish; no fog today",
+    4: "Fog. Mist! A well-known and/or unknown net?",
+    5: "pi is 3.14, see https://example.com/birds",
+    6: "東京タワーに行きました tower",
+    7: "京の東にある",
+    8: "ตลาดน้ำ 한국어",
+    9: "don't @some_one about #MistNet",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("mist", [4, 2, 1]),
+        ("MIST dawn", [2, 1]),
+        ('"mist net"', [2]),
+        ('"net mist"', []),
+        ('"mist net"*', [2, 1]),
+        ("net", [4, 3, 2]),
+        ("ne*", [4, 3, 2, 1]),
+        ("net -fog", [2]),
+        ('net -"no fog"', [4, 2]),
+        ("net -mist -fish", []),
+        ("fog OR dawn", [4, 3, 2, 1]),
+        ("fog OR dawn mist", [4, 2, 1]),
+        ("fog OR -dawn mist", [4]),
+        ('fish OR "nets at"', [3, 1]),
+        ("well-known", [4]),
+        ('"well known"', [4]),
+        ("known", [4]),
+        ("well-kno*", [4]),
+        ("and/or", [4]),
+        ("3.14", [5]),
+        ("example.com", [5]),
+        ("exampl*", [5]),
+        ("https://example.com/birds", [5]),
+        ("東京", [6]),
+        ("東", [7, 6]),
+        ("京東", []),
+        ("東京 tower", [6]),
+        ("東京タワ*", [6]),
+        ("tower -東京", []),
+        ("ตลาด", [8]),
+        ("국어", [8]),
+        ("don't", [9]),
+        ("@some_one", [9]),
+        ("mistnet", [9]),
+        ("absent", []),
+    ],
+)
+async def test_a_query_finds_what_it_says(url: str, query: str, ids: list[int]) -> None:
+    async with stored(url, *(post(each, words) for each, words in TEXTS.items())) as database:
+        assert await found(database, query) == ids
+
+
+async def test_accents_count_on_postgresql_only(url: str) -> None:
+    async with stored(url, post(1, "a café"), post(2, "a cafe"), post(3, "A CAFÉ")) as database:
+        either = [3, 2, 1]
+        assert await found(database, "café") == (either if database.dialect == "sqlite" else [3, 1])
+        assert await found(database, "cafe") == (either if database.dialect == "sqlite" else [2])
+
+
+async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> None:
+    counts = Metrics(likes=3, replies=2, reposts=1, views=2**40)
+    given_post = post(2**62, "one\nmist  net", author_id=BEA, metrics=counts, url="https://x.com/bea/1")
+    async with stored(url, given_post) as database:
+        (hit,) = await PostSearch(database).find("mist", author=None, since=None, until=None, limit=1, before_id=None)
+    assert (hit.platform, hit.id, hit.author_id, hit.handle, hit.name) == (Platform.X, 2**62, BEA, "bea", None)
+    assert (hit.text, hit.url, hit.created_at) == ("one\nmist  net", "https://x.com/bea/1", START)
+    assert (hit.likes, hit.replies, hit.reposts, hit.views) == (3, 2, 1, 2**40)
+
+
+async def test_pages_follow_each_other_by_id_over_both_platforms(url: str) -> None:
+    given_posts = [post(each, "mist", platform=Platform.X if each % 3 else Platform.THREADS) for each in range(1, 21)]
+    async with stored(url, *given_posts) as database:
+        first = await found(database, "mist", limit=7)
+        second = await found(database, "mist", limit=7, before_id=first[-1])
+        third = await found(database, "mist", limit=7, before_id=second[-1])
+    assert [*first, *second, *third] == list(range(20, 0, -1))
+
+
+async def test_an_author_is_known_by_the_present_handle(url: str) -> None:
+    given_posts = (post(1, "mist"), post(2, "mist", author_id=BEA), post(3, "mist", platform=Platform.THREADS))
+    async with stored(url, *given_posts) as database:
+        assert await found(database, "mist", author="@ANN") == [1]
+        assert await found(database, "mist", author="ann_threads") == [3]
+        assert await found(database, "mist", author="nobody") == []
+        async with database.write() as connection:
+            await write_users(connection, [user(ANN, "anna")], START)
+        assert await found(database, "mist", author="ann") == []
+        assert await found(database, "mist", author="anna") == [1]
+
+
+async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) -> None:
+    def day(number: int) -> datetime:
+        return START + timedelta(days=number)
+
+    async with stored(url, *(post(each, "mist", created_at=day(each)) for each in (1, 2, 3))) as database:
+        assert await found(database, "mist", since=day(2)) == [3, 2]
+        assert await found(database, "mist", until=day(2)) == [1]
+        assert await found(database, "mist", since=day(2), until=day(3)) == [2]
+
+
+async def test_a_post_that_changed_is_found_by_its_new_words_only(url: str) -> None:
+    async with stored(url, post(1, "mist"), post(2, "mist", platform=Platform.THREADS)) as database:
+        async with database.write() as connection:
+            await write_posts(connection, [post(1, "東京"), post(2, "fog", platform=Platform.THREADS)], START)
+        assert await found(database, "mist") == []
+        assert await found(database, "東京 OR fog") == [2, 1]
+
+
+def test_no_text_whatever_makes_a_database_fail(url: str) -> None:
+    fill(url, post(1, "a b 東京"))
+    database = Database(url)
+    with asyncio.Runner() as runner:
+
+        @settings(max_examples=400, deadline=None, database=None)
+        @given(st.text(max_size=200) | ODD)
+        def holds(query: str) -> None:
+            try:
+                parse(query)
+            except BadSearch:
+                return
+            assert runner.run(found(database, query)) in ([], [1])
+
+        holds()
+        for query in ("x OR " * 200, "-x " * 332 + "y", '"' + "x " * 499, "北" * 1000, "x'y\\" * 250, "x*" * 500):
+            assert runner.run(found(database, query)) == []
+        runner.run(database.close())
+
+
+SIDE_BY_SIDE = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=2)
+
+
+def has(words: Sequence[str], sought: Sequence[str]) -> bool:
+    return any(list(words[n : n + len(sought)]) == list(sought) for n in range(len(words)))
+
+
+def test_the_databases_find_what_a_plain_reading_of_the_query_finds(url: str) -> None:
+    """Three choices of phrases and some that are left out, against texts of five words."""
+    made = [[VOCABULARY[(n * k + k) % 5] for k in range(1, n % 4 + 2)] for n in range(60)]
+
+    async def fill() -> None:
+        async with stored(url, *(post(n + 1, ", ".join(words)) for n, words in enumerate(made))):
+            pass
+
+    with asyncio.Runner() as runner:
+        runner.run(fill())
+        database = Database(url)
+
+        @settings(max_examples=200, deadline=None, database=None)
+        @given(
+            st.lists(st.lists(SIDE_BY_SIDE, min_size=1, max_size=2), min_size=1, max_size=3),
+            st.lists(SIDE_BY_SIDE, max_size=2),
+        )
+        def holds(choices: list[list[list[str]]], without: list[list[str]]) -> None:
+            written = [" OR ".join(f'"{" ".join(each)}"' for each in choice) for choice in choices]
+            query = " ".join([*written, *(f'-"{" ".join(each)}"' for each in without)])
+            expected = [
+                n + 1
+                for n, words in enumerate(made)
+                if all(any(has(words, each) for each in choice) for choice in choices)
+                and not any(has(words, each) for each in without)
+            ]
+            assert runner.run(found(database, query)) == expected[::-1]
+
+        holds()
+        runner.run(database.close())
+
+
+ROWS = 50_000
+
+
+async def fill_many(database: Database) -> None:
+    series = (
+        f"generate_series(1, {ROWS}) AS n"
+        if database.dialect == "postgresql"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS}) SELECT n FROM s)"
+    )
+    async with database.write() as connection:
+        await connection.execute(
+            text(
+                f"""INSERT INTO posts (platform, id, author_id, text, text_clean, created_at, raw, first_seen_at,
+                    last_updated_at)
+                SELECT 'x', n, 1, 'mist', 'mist word' || (n % 500), '2026-03-01 12:00:00.000000', '{{}}',
+                    '2026-03-01 12:00:00.000000', '2026-03-01 12:00:00.000000'
+                FROM {series}"""
+            )
+        )
+
+
+async def plans(database: Database, query: str) -> list[str]:
+    """How the very statements of a search would be run."""
+    narrowed: Select[Any] = _between(Select(*posts.c), None, None)
+    explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
+    found_plans = []
+    async with database.read() as connection:
+        for asked in _questions(database.dialect, parse(query), narrowed, None):
+            compiled = _with_authors(asked.limit(20)).compile(
+                connection.sync_connection, compile_kwargs={"literal_binds": True}
+            )
+            rows = await connection.exec_driver_sql(explain + str(compiled))
+            found_plans.append("\n".join(str(row[-1]) for row in rows))
+    return found_plans
+
+
+async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
+    async with stored(url) as database:
+        await fill_many(database)
+        for analyzed in (False, True):
+            if analyzed:
+                async with database.read() as connection:
+                    await connection.execute(text("ANALYZE"))
+            for plan in await plans(database, 'word7 -word8 OR "mist word9"'):
+                if database.dialect == "postgresql":
+                    assert "Bitmap Index Scan on posts_search" in plan, plan
+                else:
+                    assert "SCAN posts_search VIRTUAL TABLE" in plan.splitlines()[1], plan
+                    assert "SCAN posts\n" not in plan
+                    assert "ORDER BY" not in plan
+        assert len(await found(database, "word7", limit=20)) == 20
+
+
+def run(url: str, *arguments: str) -> Any:
+    return CliRunner().invoke(cli, [*arguments, "--database-url", url])
+
+
+def test_the_command_shows_one_block_for_each_post(url: str) -> None:
+    counts = Metrics(likes=1_200, views=0)
+    fill(url, post(7, "mist\nnet \x1b[31mred", metrics=counts, url="https://x.com/a/7"), post(8, "mist", author_id=BEA))
+    shown = run(url, "mist OR fog", "--limit", "2")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout == (
+        "@bea on x, 2026-03-01 12:00:00 UTC\n"
+        "  mist\n"
+        "\n"
+        "@Ann on x, 2026-03-01 12:00:00 UTC\n"
+        "  mist\n"
+        "  net \N{REPLACEMENT CHARACTER}[31mred\n"
+        "  1,200 likes, 0 views\n"
+        "  https://x.com/a/7\n"
+        "\n"
+        "more: --before-id 7\n"
+    )
+
+
+def test_the_command_answers_programs_with_ids_as_text(url: str) -> None:
+    fill(url, post(2**60, "mist"), post(2**60 + 1, "mist", author_id=BEA))
+    page = json.loads(run(url, "mist", "--json", "--author", "bea", "--since", "2026-03-01", "--limit", "1").stdout)
+    assert [(each["id"], each["author_id"], each["created_at"]) for each in page["posts"]] == [
+        (str(2**60 + 1), "2", "2026-03-01T12:00:00Z")
+    ]
+    assert page["next_before_id"] == str(2**60 + 1)
+    rest = json.loads(run(url, "mist", "--json", "--before-id", page["next_before_id"]).stdout)
+    assert ([each["id"] for each in rest["posts"]], rest["next_before_id"]) == ([str(2**60)], None)
+
+
+def test_the_command_says_what_to_try_when_nothing_is_found(url: str) -> None:
+    shown = run(url, "mist")
+    assert (shown.exit_code, "no posts found: try fewer words" in shown.stdout) == (0, True)
+    assert json.loads(run(url, "mist", "--json").stdout) == {"posts": [], "next_before_id": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--", "-fog"), "beside those to leave out"),
+        (("",), "name at least one word"),
+        (("fog", "--since", "soon"), "the time must be like"),
+        (("fog", "--until", "0001-01-01T00:00:00+09:00"), "the time must be like"),
+        (("fog", "--author", "a\x00b"), "NUL"),
+        (("fog", "--limit", "0"), "--limit"),
+    ],
+)
+def test_a_slip_in_a_search_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+    refused = CliRunner().invoke(cli, ["--database-url", sqlite_url, *arguments])
+    assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
+
+
+async def test_on_a_terminal_the_words_that_were_sought_stand_out_and_long_text_is_wrapped(url: str) -> None:
+    given_posts = [
+        post(3, "the mistletoe, [b]MIST[/b] and smist"),
+        post(2, "nets in the 東京タワー"),
+        post(1, "word " * 20 + "mist"),
+    ]
+    async with stored(url, *given_posts) as database:
+        hits = await PostSearch(database).find(
+            'mist OR net* OR "東京"', author=None, since=None, until=None, limit=9, before_id=None
+        )
+    screen = io.StringIO()
+    console = Console(file=screen, width=40, force_terminal=True, color_system="standard")
+    console.print(on_terminal(hits, parse('mist OR net* OR "東京"')))
+    lines = screen.getvalue().splitlines()
+    bright = [part.partition("\x1b[0m")[0] for part in screen.getvalue().split("\x1b[1;33m")[1:]]
+    assert bright == ["MIST", "nets", "東京", "mist"]
+    assert "[b]" in lines[1]
+    assert lines[0] == "\x1b[1m@Ann on x, 2026-03-01 12:00:00 UTC\x1b[0m"
+    assert len([line for line in lines if line.startswith("  word ")]) == 3

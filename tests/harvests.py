@@ -1,0 +1,113 @@
+"""The whole app on a test's database with a clock to turn, and short ways to put things into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import typer
+from pydantic import SecretStr
+from sqlalchemy import text
+from typer.testing import CliRunner, Result
+
+from mistnet.app import App
+from mistnet.domain.coverage import moment_of
+from mistnet.domain.jobs import NewJob, Write
+from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.harvest import WRITERS
+from mistnet.settings import Settings
+from mistnet.store.writes import Writers
+from tests.support import START, TurnedClock
+
+
+@asynccontextmanager
+async def open_harvest(url: str, *, clock: TurnedClock | None = None, **settings: Any) -> AsyncIterator[App]:
+    app = App(Settings(database_url=SecretStr(url), **settings), clock=clock or TurnedClock())
+    try:
+        yield app
+    finally:
+        await app.database.close()
+
+
+async def tell(app: App, *writes: Write) -> None:
+    """Writes values as a settled job would."""
+    async with app.database.write() as connection:
+        await Writers(WRITERS).write(connection, writes, app.database.clock.now())
+
+
+async def change(app: App, sql: str, **values: object) -> None:
+    """Puts the database into a state that takes long to reach otherwise."""
+    async with app.database.write() as connection:
+        await connection.execute(text(sql), values)
+
+
+async def rows(app: App, sql: str, **values: object) -> list[tuple[Any, ...]]:
+    async with app.database.read() as connection:
+        return [tuple(row) for row in await connection.execute(text(sql), values)]
+
+
+async def end_badly(app: App, *jobs: NewJob, state: str = "dead") -> None:
+    """These jobs as gaps: all their attempts used up."""
+    await app.enqueue(jobs)
+    for job in jobs:
+        await change(
+            app,
+            "UPDATE jobs SET state = :state, attempts = max_attempts, last_error = 'it broke' "
+            "WHERE kind = :kind AND key = :key",
+            state=state,
+            kind=job.kind,
+            key=job.key,
+        )
+
+
+def user(user_id: int, handle: str = "ann", **about: Any) -> User:
+    raw = json.dumps({"id": str(user_id), "userName": handle}).encode()
+    return User(platform=Platform.X, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, raw=raw, **about)
+
+
+def post(
+    post_id: int,
+    author_id: int = 11,
+    *,
+    answers: int | None = None,
+    conversation: int | None = None,
+    reposts: int | None = None,
+) -> Post:
+    return Post(
+        platform=Platform.X,
+        id=PostId(post_id),
+        author_id=UserId(author_id),
+        text=f"post {post_id}",
+        created_at=moment_of(PostId(post_id)),
+        conversation_id=PostId(conversation or post_id),
+        in_reply_to_id=PostId(answers) if answers else None,
+        reposted=Reference(id=PostId(reposts)) if reposts else None,
+        raw=b"{}",
+    )
+
+
+def id_at(moment: datetime, place: int = 0) -> PostId:
+    """The id of a post written then."""
+    first = moment_of(PostId(0))
+    return PostId(((moment - first) // timedelta(milliseconds=1) << 22) + place)
+
+
+def days_ago(days: float) -> datetime:
+    return START - timedelta(days=days)
+
+
+def run(command: Any, url: str, *arguments: str, **settings: str) -> Result:
+    """Runs one command in this process, as the shell would."""
+    app = command if isinstance(command, typer.Typer) else typer.Typer(add_completion=False)
+    if app is not command:
+        app.command()(command)
+    environment = {"MISTNET_DATABASE_URL": url, "MISTNET_LOG_LEVEL": "ERROR", **settings}
+    return CliRunner().invoke(app, list(arguments), env=environment)
+
+
+def told(result: Result) -> Any:
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return json.loads(result.stdout)

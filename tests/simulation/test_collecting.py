@@ -1,0 +1,102 @@
+"""Whole worlds collected in virtual time: without faults, with all of them, and while machines crash and freeze."""
+
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from mistnet.domain.accounts import Frontier
+from mistnet.domain.social import Page, Platform, PostId, UserId
+from mistnet.jobs import sweeps
+from mistnet.jobs.pages import Emptiness, Span, Strangers, Verdict, verdict
+from mistnet.sim.people import Size
+from mistnet.store.accounts import StoreLook
+from tests.databases import Templates
+from tests.simulation.collecting import Harvested, harvest
+from tests.simulation.conftest import chunks
+from tests.simulation.world import Chaos
+from tests.worlds import SMALLEST
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+WORLDS = int(os.environ.get("MISTNET_TEST_WORLDS", "20"))
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200"))
+POSTGRESQL_SHARE = 10
+CHUNK = 5
+
+
+def collected(url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None) -> Harvested:
+    result = harvest(url, seed, size=size, faults=faults, chaos=chaos)
+    backend = url.partition(":")[0]
+    if result.faults and chaos:
+        print(*result.trace[-40:], sep="\n")
+    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_collecting.py -k {backend}'"
+    assert result.faults == [], f"world {seed} with {faults} faults: {result.faults[:5]}; {hint}"
+    return result
+
+
+def named(seeds: range) -> str:
+    return f"{seeds.start}-{seeds.stop - 1}"
+
+
+@pytest.mark.parametrize("faults", ["none", "all"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("seeds", chunks(WORLDS, CHUNK), ids=named)
+def test_a_world_is_collected_whole(
+    memory: Templates, request: pytest.FixtureRequest, seeds: range, backend: str, faults: str
+) -> None:
+    for seed in seeds:
+        dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
+        url = memory.postgresql(dsn) if dsn else memory.sqlite()
+        result = collected(url, seed, size="tiny", faults=faults)
+        if faults == "none":
+            assert result.spent == result.ledger, "the ledger knows every credit"
+
+
+def storm(seed: int) -> Chaos:
+    return Chaos(seed, crash=0.003, freeze=0.003)
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+def test_crashes_lose_nothing_on_sqlite(memory: Templates, seeds: range) -> None:
+    results = [collected(memory.sqlite(), s, size=SMALLEST, faults="all", chaos=storm(s)) for s in seeds]
+    assert sum(result.crashes for result in results) >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS // POSTGRESQL_SHARE, 2), ids=named)
+def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
+    for seed in seeds:
+        result = collected(memory.postgresql(postgres_dsn), seed, size=SMALLEST, faults="all", chaos=storm(seed))
+        assert result.crashes >= 5, "a storm that breaks nothing proves nothing"
+
+
+def first_faults(memory: Templates, worlds: int, faults: str) -> list[str]:
+    for seed in range(worlds):
+        if found := harvest(memory.sqlite(), seed, size="tiny", faults=faults).faults:
+            return found
+    return []
+
+
+def test_without_the_second_look_the_oracle_sees_it(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(page: Page, user_id: UserId, span: Span) -> Verdict:
+        found = verdict(page, user_id, span)
+        return Strangers() if isinstance(found, Emptiness) else found
+
+    monkeypatch.setattr(sweeps, "verdict", hasty)
+    assert any("missing" in fault for fault in first_faults(memory, 10, "all"))
+
+
+def test_a_walk_that_ends_at_any_stored_post_is_seen(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
+    climb = StoreLook.frontiers
+
+    async def short_sighted(self: StoreLook, platform: Platform, ids: set[PostId]) -> Mapping[PostId, Frontier]:
+        found = await climb(self, platform, ids)
+        return {start: frontier for start, frontier in found.items() if frontier.post_id == start}
+
+    monkeypatch.setattr(StoreLook, "frontiers", short_sighted)
+    assert any("ancestors" in fault for fault in first_faults(memory, 10, "none"))
+
+
+def test_without_the_second_pass_retweets_are_missed(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps.Sweeper, "_reposts", lambda _self, _account: [])
+    assert any("posts are missing" in fault for fault in first_faults(memory, 1, "none"))

@@ -1,0 +1,43 @@
+"""A strip shows what matters in each cell of an account's life."""
+
+from datetime import UTC, datetime, timedelta
+
+from mistnet.domain.coverage import Standing, Stretch, moment_of, strip
+from mistnet.domain.social import PostId
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+MARKS = {Standing.VERIFIED: "#", Standing.SWEEPING: "~", Standing.MISSING: "!", Standing.NOT_LOOKED_AT: "."}
+
+
+def drawn(*stretches: tuple[float, Standing], cells: int = 10) -> str:
+    """Stretches one after the other, each so many days long."""
+    laid: list[Stretch] = []
+    for days, standing in stretches:
+        since = laid[-1].until if laid else BEGIN
+        laid.append(Stretch(since=since, until=since + timedelta(days=days), standing=standing))
+    return "".join(MARKS[each] for each in strip(laid, cells))
+
+
+def test_equal_parts_of_a_life_get_equal_parts_of_the_strip() -> None:
+    assert drawn((3, Standing.MISSING), (6, Standing.VERIFIED), (1, Standing.SWEEPING)) == "!!!######~"
+
+
+def test_the_least_that_is_missing_shows() -> None:
+    assert drawn((4.5, Standing.VERIFIED), (0.001, Standing.MISSING), (5.499, Standing.VERIFIED)) == "####!#####"
+
+
+def test_what_is_missing_shows_before_what_is_being_swept() -> None:
+    assert drawn((4.9, Standing.SWEEPING), (0.05, Standing.MISSING), (5.05, Standing.VERIFIED)) == "~~~~!#####"
+
+
+def test_the_hours_since_the_last_look_do_not_hide_a_verified_month() -> None:
+    assert drawn((9.7, Standing.VERIFIED), (0.3, Standing.NOT_LOOKED_AT)) == "##########"
+    assert drawn((9.3, Standing.VERIFIED), (0.7, Standing.NOT_LOOKED_AT)) == "#########."
+
+
+def test_a_life_without_length_has_no_strip() -> None:
+    assert drawn() == ""
+
+
+def test_an_id_tells_when_its_post_was_written() -> None:
+    assert moment_of(PostId(1_050_118_621_198_921_728)).isoformat(timespec="seconds") == "2018-10-10T20:19:24+00:00"
