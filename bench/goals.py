@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from bench.report import BARE, OURS, Row, best
+from bench.report import BARE, BARE_LOOP, OURS, Row, best
 
 ONE_PROCESS = "throughput, 1 process"
 
@@ -23,6 +23,30 @@ class Goal:
         ours, other = best(filter(self.ours, measured)), best(filter(self.other, measured))
         return ours.times(other) if ours and other else None
 
+    def reached(self, got: float) -> bool:
+        return got >= self.wanted
+
+    def __str__(self) -> str:
+        return f"at least {self.wanted:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A figure that must be at most `allowed`, the worst of its rows."""
+
+    name: str
+    allowed: float
+    of: Callable[[Row], bool]
+
+    def got(self, measured: Sequence[Row]) -> float | None:
+        return max((row.figure for row in filter(self.of, measured)), default=None)
+
+    def reached(self, got: float) -> bool:
+        return got <= self.allowed
+
+    def __str__(self) -> str:
+        return f"at most {self.allowed:g}"
+
 
 def row(name: str, side: str, setting: str = "") -> Callable[[Row], bool]:
     """The rows of a table by a side, whose setting holds some words."""
@@ -35,7 +59,18 @@ def peers(name: str) -> Callable[[Row], bool]:
 
 BATCH = row(ONE_PROCESS, OURS, "batch 100")
 SINGLE = row(ONE_PROCESS, OURS, "single jobs")
-GOALS = (
+
+
+def collecting(database: str) -> tuple[Goal, Goal]:
+    name = f"collecting, {database}"
+    ours = row(name, OURS, "1 process")
+    return (
+        Goal(name=f"{name} / bare loop", wanted=0.6, ours=ours, other=row(name, BARE_LOOP)),
+        Goal(name=f"{name} / scrapy", wanted=2, ours=ours, other=row(name, "scrapy")),
+    )
+
+
+GOALS: tuple[Goal | Ceiling, ...] = (
     Goal(
         name="single jobs / pgqueuer's best worker",
         wanted=1.0,
@@ -73,6 +108,15 @@ GOALS = (
         ours=row("depth", OURS, "after 1,000,000"),
         other=row("depth", OURS, "after 0"),
     ),
+    *collecting("SQLite"),
+    *collecting("PostgreSQL"),
+    Ceiling(
+        name="time per post, last tenth / first tenth", allowed=1.25, of=row("last tenth / first tenth", OURS, ", time")
+    ),
+    Ceiling(name="peak memory of a worker, MB", allowed=250, of=row("peak memory of a worker", OURS)),
+    Ceiling(name="credits spent / least possible", allowed=1.05, of=row("credits spent / least possible", OURS)),
+    Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
+    Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),
 )
 
 
@@ -89,5 +133,5 @@ def _rows(measured: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for goal in GOALS:
         got = goal.got(measured)
         if got is not None:
-            verdict = "[green]reached[/]" if got >= goal.wanted else "[red]missed[/]"
-            yield goal.name, f"at least {goal.wanted:g}", f"{got:.2f}", verdict
+            verdict = "[green]reached[/]" if goal.reached(got) else "[red]missed[/]"
+            yield goal.name, str(goal), f"{got:.2f}", verdict

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-TOPICS = ("throughput", "latency", "enqueue", "depth", "sqlite")
+TOPICS = ("throughput", "latency", "enqueue", "depth", "sqlite", "collect", "growth", "cost", "floors")
+POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,10 +16,20 @@ class Measurement:
     batch: int = 1
     processes: int = 1
     form: str = "single"
+    package: str = "queue"
+    database: str = POSTGRESQL
+    needs: str | None = None
+    once: bool = False
+    slow: bool = False
+    patience_s: int = 600
 
     @property
     def module(self) -> str:
-        return f"bench.queue.{self.side}"
+        return f"bench.{self.package}.{self.side}"
+
+    @property
+    def possible(self) -> bool:
+        return bool(find_spec(self.module)) and (self.needs is None or bool(find_spec(self.needs)))
 
     def arguments(self, dsn: str) -> list[str]:
         options = {
@@ -31,13 +42,16 @@ class Measurement:
         return [self.command, *(word for key, value in options.items() for word in (f"--{key}", str(value)))]
 
 
-def plan(topics: frozenset[str], *, quick: bool) -> list[Measurement]:
+def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measurement]:
     """Sides take turns within a topic, so that a busy minute of the machine falls on all of them."""
-    return [
+    queue = [*_throughput(1), *_throughput(2), *_latency(), *_enqueue(), *_depth(), *_sqlite()]
+    wanted = [
         replace(measurement, jobs=max(measurement.jobs // 10, 40)) if quick else measurement
-        for measurement in [*_throughput(1), *_throughput(2), *_latency(), *_enqueue(), *_depth(), *_sqlite()]
-        if measurement.topic in topics and find_spec(measurement.module)
+        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors()]
+        if measurement.topic in topics and measurement.possible and not (quick and measurement.slow)
     ]
+    again = [measurement for measurement in wanted if not measurement.once]
+    return wanted + again * (rounds - 1)
 
 
 def _throughput(processes: int) -> list[Measurement]:
@@ -95,4 +109,57 @@ def _depth() -> list[Measurement]:
 
 
 def _sqlite() -> list[Measurement]:
-    return [Measurement(topic="sqlite", side="mistnet_side", command="sqlite", jobs=20_000, batch=100)]
+    return [
+        Measurement(topic="sqlite", side="mistnet_side", command="sqlite", jobs=20_000, batch=100, database=SQLITE)
+    ]
+
+
+def _collect() -> list[Measurement]:
+    def speed(side: str, database: str, processes: int = 1, needs: str | None = None) -> Measurement:
+        return Measurement(
+            topic="collect",
+            side=side,
+            command="speed",
+            jobs=50_000,
+            processes=processes,
+            package="collect",
+            database=database,
+            needs=needs,
+        )
+
+    return [
+        measurement
+        for database in (SQLITE, POSTGRESQL)
+        for measurement in (
+            speed("bare_side", database),
+            speed("mistnet_side", database),
+            speed("scrapy_side", database, needs="scrapy"),
+        )
+    ] + [speed("mistnet_side", POSTGRESQL, processes=2)]
+
+
+def _growth() -> list[Measurement]:
+    return [_alone("growth", jobs=1_000_000, database=database, patience_s=3600) for database in (SQLITE, POSTGRESQL)]
+
+
+def _cost() -> list[Measurement]:
+    return [_alone("cost", jobs=100_000, database=SQLITE)]
+
+
+def _floors() -> list[Measurement]:
+    return [_alone("floors", jobs=10_000, database=SQLITE, slow=True)]
+
+
+def _alone(topic: str, *, jobs: int, database: str, slow: bool = False, patience_s: int = 900) -> Measurement:
+    """Beside nobody: a figure of mistnet's own, made once."""
+    return Measurement(
+        topic=topic,
+        side="mistnet_side",
+        command=topic,
+        jobs=jobs,
+        package="collect",
+        database=database,
+        once=True,
+        slow=slow,
+        patience_s=patience_s,
+    )

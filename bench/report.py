@@ -12,6 +12,7 @@ from rich.table import Table
 from bench.queue.common import Figure
 
 BARE = "bare asyncpg"
+BARE_LOOP = "bare loop"
 OURS = "mistnet"
 
 
@@ -59,10 +60,10 @@ def best(candidates: Iterable[Row]) -> Row | None:
 def tables(measured: Sequence[Row]) -> Iterator[Table]:
     for name in dict.fromkeys(row.first.name for row in measured):
         same = [row for row in measured if row.first.name == name]
-        peer = best(row for row in same if row.first.side not in {BARE, OURS})
-        bare = best(row for row in same if row.first.side == BARE)
+        peer = best(row for row in same if row.first.side not in {BARE, BARE_LOOP, OURS})
+        bare = best(row for row in same if row.first.side in {BARE, BARE_LOOP})
         drawn = Table("side", "setting", title=name, title_justify="left")
-        for heading in (same[0].first.unit, "lowest - highest", "x best peer", "x bare", "jobs"):
+        for heading in (same[0].first.unit, "lowest - highest", "x best peer", "x bare", "complete"):
             drawn.add_column(heading, justify="right", no_wrap=True)
         for row in same:
             drawn.add_row(*_cells(row, peer, bare))

@@ -1,4 +1,4 @@
-"""Run the queue benchmark: a private server, a fresh database and a fresh process per measurement."""
+"""Run the benchmarks: a private server, a fresh database and a fresh process per measurement."""
 
 import argparse
 import asyncio
@@ -15,13 +15,12 @@ from time import monotonic
 from rich.console import Console
 
 from bench import goals, report
-from bench.plan import TOPICS, Measurement, plan
+from bench.plan import SQLITE, TOPICS, Measurement, plan
 from bench.queue.common import Figure, connected, create_database, drop_database
 from tests.services.postgres import PostgresCluster
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "queue.json"
-PATIENCE_S = 600
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
     if unknown := topics - set(TOPICS):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(TOPICS)}")
     with PostgresCluster() as cluster:
-        figures, failed = measure(cluster, plan(topics, quick=arguments.quick) * arguments.repeat, console)
+        figures, failed = measure(cluster, plan(topics, quick=arguments.quick, rounds=arguments.repeat), console)
         machine = asyncio.run(describe(cluster.dsn("postgres")))
     measured = report.rows(figures)
     console.print(*report.tables(measured), goals.table(measured), sep="\n")
@@ -63,7 +62,7 @@ def measure(cluster: PostgresCluster, measurements: list[Measurement], console: 
 
 
 def in_fresh_database(cluster: PostgresCluster, measurement: Measurement, name: str) -> list[Figure]:
-    if measurement.topic == "sqlite":
+    if measurement.database == SQLITE:
         with TemporaryDirectory() as folder:
             return figures_of(measurement, str(Path(folder) / f"{name}.db"))
     asyncio.run(create_database(cluster.dsn("postgres"), name))
@@ -79,7 +78,7 @@ def figures_of(measurement: Measurement, dsn: str) -> list[Figure]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=measurement.patience_s,
         check=True,
     )
     return [Figure(**json.loads(line)) for line in done.stdout.splitlines()]
@@ -98,7 +97,7 @@ async def describe(dsn: str) -> dict[str, str | int | None]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs: a trial of the benchmark itself")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs and posts: a trial of the benchmark")
     parser.add_argument("--only", default="", help=f"some of {','.join(TOPICS)}")
     parser.add_argument("--repeat", type=int, default=2, help="rounds; the table shows the median")
     return parser.parse_args()

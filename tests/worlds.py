@@ -83,7 +83,7 @@ class Oracle:
                 return (await connection.execute(text(sql))).all()
 
             posts = {row.id: row for row in await rows(_POSTS)}
-            users = {row.id: row for row in await rows("SELECT id, handle, raw, last_updated_at FROM users")}
+            users = {row.id: row for row in await rows("SELECT id, handle, CAST(raw AS text) AS raw, last_updated_at FROM users")}
             accounts = {row.user_id: row for row in await rows(_ACCOUNTS)}
             jobs = await rows("SELECT id, kind, key, state, last_error, wait_reason FROM jobs")
             suggestions = await rows("SELECT handle, deleted_at, outcome FROM suggestions")

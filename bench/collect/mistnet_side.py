@@ -47,7 +47,7 @@ def environment(options: Options, source: Source) -> Mapping[str, str]:
 
 
 def setting(options: Options) -> str:
-    return f"work --processes {options.processes}"
+    return "work, 1 process" if options.processes == 1 else f"work, {options.processes} processes"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ import io
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -381,11 +383,11 @@ async def test_parquet_without_its_library_says_what_to_install(
 ROWS = 50_000
 
 
-async def fill_many(database: Database, rows: int = ROWS) -> None:
+async def fill_many(database: Database) -> None:
     series = (
-        f"generate_series(1, {rows}) AS n"
+        f"generate_series(1, {ROWS}) AS n"
         if database.dialect == "postgresql"
-        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS}) SELECT n FROM s)"
     )
     long_text = "mist net " * 30
     async with database.write() as connection:
@@ -551,19 +553,37 @@ def test_a_slip_in_an_export_is_told(sqlite_url: str, arguments: tuple[str, ...]
     assert (refused.exit_code, said in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
 
 
-def test_a_reader_who_has_seen_enough_ends_the_export_quietly(url: str) -> None:
+def started(url: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """The command in a process of its own, on a table that takes it a while."""
+
     async def write() -> None:
         database = Database(url)
-        await fill_many(database, 3_000)
+        await fill_many(database)
         await database.close()
 
     asyncio.run(write())
-    program = "import typer; from mistnet.cli.export import export; a = typer.Typer(); a.command()(export); a()"
-    command: Sequence[str] = (sys.executable, "-c", program, "posts", "--database-url", url)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    program = "from mistnet.cli import export, main; main.app.command('export')(export.export); main.main()"
+    command = (sys.executable, "-c", program, "export", "posts", *arguments, "--database-url", url)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_reader_who_has_seen_enough_ends_the_export_quietly(url: str) -> None:
+    with started(url) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(process.stdout.readline())["id"] == "1"
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_an_export_that_is_interrupted_ends_quietly_and_leaves_nothing(url: str, tmp_path: Path) -> None:
+    with started(url, "--output", str(tmp_path / "posts")) as process:
+        part = tmp_path / "posts.part"
+        while not part.exists() or not part.stat().st_size:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == (b"", b"")
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []

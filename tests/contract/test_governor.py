@@ -307,14 +307,27 @@ async def test_a_429_slows_a_paid_key_for_a_while(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=900)
         await fail(governor, RateLimited("x", START + timedelta(seconds=3)))
-        assert (await office.key()).rate_per_minute == pytest.approx(720)
+        assert (await office.key()).slowdown == pytest.approx(0.8)
         begun = office.clock.now()
         await call(governor)
         assert office.clock.now() - begun >= timedelta(seconds=2.9)
         for _ in range(3):
             office.clock.turn(seconds=3)
             await call(governor)
-        assert (await office.key()).rate_per_minute is None
+        assert (await office.key()).slowdown == 1
+
+
+async def test_a_rate_set_by_hand_outlives_a_429(url: str) -> None:
+    async with opened(url) as office:
+        governor = office.governor(rate_per_minute=900)
+        await call(governor)
+        await office.book.set_rate(X_SOURCE, 300, labels=[FIRST])
+        await fail(governor, RateLimited("x", office.clock.now() + timedelta(seconds=3)))
+        for _ in range(5):
+            office.clock.turn(seconds=3)
+            await call(governor)
+        key = await office.key()
+        assert (key.rate_per_minute, key.slowdown) == (300, 1)
 
 
 async def test_a_key_that_is_never_seen_is_refused_in_the_end(url: str) -> None:

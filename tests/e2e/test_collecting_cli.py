@@ -64,6 +64,13 @@ def collector(mistnet: CommandLine, sim: Sim) -> CommandLine:
     return mistnet
 
 
+@pytest.fixture
+def small_collector(on_sqlite: CommandLine, sim: Sim) -> CommandLine:
+    """The same on SQLite alone, for what has nothing to do with the database."""
+    on_sqlite.settings |= {**QUICK, "MISTNET_X_BASE_URL": sim.url}
+    return on_sqlite
+
+
 def stored(collector: CommandLine, user_id: str) -> set[int]:
     rows = collector.sql("SELECT id FROM posts WHERE author_id = :author", author=int(user_id))
     return {row["id"] for row in rows}
@@ -105,20 +112,20 @@ def test_from_two_handles_to_all_their_posts_and_on(collector: CommandLine, sim:
     assert collector.sql("SELECT state FROM accounts WHERE user_id = :id", id=int(user_id)) == [{"state": "active"}]
 
 
-def test_who_is_nobody_is_refused_with_the_reason(collector: CommandLine) -> None:
-    collector.ok("suggest", "nobody_at_all", "--wallet", "0xabc", "--label", "team=red")
-    collector.ok("work", "--until-idle")
-    (closed,) = collector.sql("SELECT outcome, reason, wallet, CAST(labels AS text) AS labels FROM suggestions")
+def test_who_is_nobody_is_refused_with_the_reason(small_collector: CommandLine) -> None:
+    small_collector.ok("suggest", "nobody_at_all", "--wallet", "0xabc", "--label", "team=red")
+    small_collector.ok("work", "--until-idle")
+    (closed,) = small_collector.sql("SELECT outcome, reason, wallet, CAST(labels AS text) AS labels FROM suggestions")
     assert json.loads(closed.pop("labels")) == {"team": "red"}
     assert closed == {"outcome": "refused", "reason": "upstream knows nobody of that name", "wallet": "0xabc"}
 
 
-def test_tracking_by_id_collects_too(collector: CommandLine, sim: Sim) -> None:
+def test_tracking_by_id_collects_too(small_collector: CommandLine, sim: Sim) -> None:
     truth = sim.account(sim.ask("accounts")["handles"][3])
-    told = collector.ok("track", "--by-id", truth["user_id"], "--json").json["accounts"]
+    told = small_collector.ok("track", "--by-id", truth["user_id"], "--json").json["accounts"]
     assert [(each["user_id"], each["result"]) for each in told] == [(truth["user_id"], "added")]
-    assert collector("work", "--until-idle").code in (0, 3)
-    assert {int(each) for each in truth["search"]} <= stored(collector, truth["user_id"])
+    assert small_collector("work", "--until-idle").code in (0, 3)
+    assert {int(each) for each in truth["search"]} <= stored(small_collector, truth["user_id"])
 
 
 def test_a_quote_asks_for_profiles_alone_and_tracks_nobody(collector: CommandLine, sim: Sim) -> None:
@@ -144,19 +151,19 @@ def test_a_quote_asks_for_profiles_alone_and_tracks_nobody(collector: CommandLin
     assert "at the rate of your keys at least" in capped
 
 
-def test_a_quote_that_fails_halfway_shows_what_was_paid_for(collector: CommandLine, sim: Sim) -> None:
+def test_a_quote_that_fails_halfway_shows_what_was_paid_for(small_collector: CommandLine, sim: Sim) -> None:
     handles = sim.ask("accounts")["handles"][:3]
-    told = collector("track", "--quote", *handles, MISTNET_X_DAY_CREDITS="40")
+    told = small_collector("track", "--quote", *handles, MISTNET_X_DAY_CREDITS="40")
     assert (told.code, told.out.count("@")) == (1, 2)
     assert told.err.splitlines()[-1].endswith("; nothing is tracked")
 
 
-def test_without_a_key_tracking_is_noted_and_asking_is_refused(collector: CommandLine) -> None:
-    del collector.settings["MISTNET_X_API_KEY"]
-    for command in (("track", "ann"), ("suggest", "bea"), ("hydrate", "users", "7", "--background")):
-        assert "workers will need a key for X: set MISTNET_X_API_KEY" in collector.ok(*command).out
-    for command in (("track", "--quote", "ann"), ("hydrate", "users", "7")):
-        refused = collector(*command)
+def test_without_a_key_tracking_is_noted_and_asking_is_refused(small_collector: CommandLine) -> None:
+    del small_collector.settings["MISTNET_X_API_KEY"]
+    for noted in ("track ann", "suggest bea", "hydrate users 7 --background"):
+        assert "workers will need a key for X: set MISTNET_X_API_KEY" in small_collector.ok(*noted.split()).out
+    for asking in ("track --quote ann", "hydrate users 7"):
+        refused = small_collector(*asking.split())
         assert (refused.code, refused.out) == (2, "")
         assert "no key for X is configured: set MISTNET_X_API_KEY" in refused.err
         assert len(refused.err.splitlines()) == 1
@@ -181,33 +188,35 @@ def test_hydration_is_all_or_nothing(collector: CommandLine, sim: Sim) -> None:
     assert collector.ok("hydrate", "users", *ids, "--force", "--json").json["fetched"] == sorted(ids, key=int)
 
 
-def test_hydration_in_the_background_is_left_to_the_workers(collector: CommandLine, sim: Sim) -> None:
+def test_hydration_in_the_background_is_left_to_the_workers(small_collector: CommandLine, sim: Sim) -> None:
     truth = sim.account(sim.ask("accounts")["handles"][0])
-    collector.ok("hydrate", "users", truth["user_id"])
-    told = collector.ok("hydrate", "users", truth["user_id"], NOBODY, "--background", "--json").json
+    small_collector.ok("hydrate", "users", truth["user_id"])
+    told = small_collector.ok("hydrate", "users", truth["user_id"], NOBODY, "--background", "--json").json
     assert (told["jobs"]["created"], told["present"]) == (1, [truth["user_id"]])
-    collector.ok("hydrate", "posts", *truth["search"][:2], "--background")
-    assert collector("work", "--until-idle").code == 3
-    assert {int(each) for each in truth["search"][:2]} <= stored(collector, truth["user_id"])
-    assert collector.sql("SELECT key, state FROM jobs") == [{"key": NOBODY, "state": "failed"}]
+    small_collector.ok("hydrate", "posts", *truth["search"][:2], "--background")
+    assert small_collector("work", "--until-idle").code == 3
+    assert {int(each) for each in truth["search"][:2]} <= stored(small_collector, truth["user_id"])
+    assert small_collector.sql("SELECT key, state FROM jobs") == [{"key": NOBODY, "state": "failed"}]
 
 
-def test_a_source_that_does_not_answer_is_one_line_and_nothing_is_written(collector: CommandLine) -> None:
-    told = collector("hydrate", "users", "7", MISTNET_X_BASE_URL="http://127.0.0.1:9")
+def test_a_source_that_does_not_answer_is_one_line_and_nothing_is_written(small_collector: CommandLine) -> None:
+    told = small_collector("hydrate", "users", "7", MISTNET_X_BASE_URL="http://127.0.0.1:9")
     assert (told.code, told.out) == (1, "")
     assert "x is down" in told.err
     assert told.err.splitlines()[-1].endswith("; nothing was written")
-    assert collector.sql("SELECT id FROM users") == []
+    assert small_collector.sql("SELECT id FROM users") == []
 
 
-def test_a_file_of_suggestions_is_taken_as_far_as_it_is_good(collector: CommandLine) -> None:
+def test_a_file_of_suggestions_is_taken_as_far_as_it_is_good(small_collector: CommandLine) -> None:
     rows = "handle,wallet,team\n@Ann,0x1,red\nnot a handle,0x2,\nhttps://x.com/bea,,blue\nANN,0x3,\n"
-    told = collector("suggest", "--file", "-", "--wallet", "0x9", "--json", stdin=rows)
+    told = small_collector("suggest", "--file", "-", "--wallet", "0x9", "--json", stdin=rows)
     assert told.code == 2
     assert [each["handle"] for each in told.json["suggestions"]] == ["Ann", "bea"]
     assert [each["place"] for each in told.json["refused"]] == ["- line 3"]
     assert "- line 3: 'not a handle': a handle has 1 to 15 letters, digits or _" in told.err
-    kept = collector.sql("SELECT handle, wallet, CAST(labels AS text) AS labels FROM suggestions ORDER BY handle_key")
+    kept = small_collector.sql(
+        "SELECT handle, wallet, CAST(labels AS text) AS labels FROM suggestions ORDER BY handle_key"
+    )
     assert [(row["handle"], row["wallet"], json.loads(row["labels"])) for row in kept] == [
         ("Ann", "0x1", {"team": "red"}),
         ("bea", "0x9", {"team": "blue"}),

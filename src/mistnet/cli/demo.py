@@ -6,46 +6,30 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import quote
 
-import msgspec
 import typer
 from rich.console import Console
 
 from mistnet.app import App, ready
 from mistnet.cli import logs
+from mistnet.cli.demo_report import FILE, Choice, blocks, commands, report_of
 from mistnet.cli.demo_watch import Watch
-from mistnet.cli.output import Block, Grid
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
 from mistnet.jobs import args
 from mistnet.settings import Settings
-from mistnet.store.coverage import Coverage
-from mistnet.store.ledger import By, Ledger
 from mistnet.store.overview import Overview
 from mistnet.store.roster import NewSuggestion, Roster
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
 
 if TYPE_CHECKING:
     from mistnet.cli.demo_world import DemoWorld
 
 DISAGREES: Final = 1
-COMMANDS: Final = (
-    "status --watch",
-    "coverage",
-    "search coin",
-    "spend",
-    "sources",
-    "jobs list",
-    "export posts --format csv",
-)
-_FILE: Final = "demo.db"
-_EVER: Final = timedelta(days=1)
 _WATCHED_LATENCY: Final = (0.02, 0.04)
 _QUIET: Final = "CRITICAL"
 _HURRIED: Final[Mapping[str, Any]] = {
@@ -59,38 +43,6 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "grace_seconds": 1,
 }
 """What is minutes with a real source is moments here."""
-
-
-class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the demo collected, and whether the world agrees that this is all there is."""
-
-    seed: int
-    size: str
-    faults: str
-    accounts: Mapping[str, int]
-    posts: int
-    native_retweets: int
-    threads_walked: int
-    users: int
-    gone_upstream: Mapping[str, int]
-    complete: bool
-    disagreements: Sequence[str]
-    calls: int
-    failed_calls: int
-    credits: int
-    dollars: float
-    seconds: float
-    database_url: str | None
-    next: Sequence[str]
-
-
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which world, and whether its database is kept."""
-
-    seed: int
-    size: str
-    faults: str
-    keep: Path | None
 
 
 @shared_options
@@ -130,10 +82,10 @@ async def _reported(invocation: Invocation, choice: Choice, folder: Path) -> int
         await _suggest(app, world)
         async with app.worker(until_idle=True) as worker:
             await worker.run()
-        report = await _report(app, world, choice, time.monotonic() - begun)
+        report = await report_of(app, world, choice, time.monotonic() - begun)
     finally:
         await app.database.close()
-    invocation.out.show(report, *_blocks(report))
+    invocation.out.show(report, *blocks(report))
     return 0 if report.complete else DISAGREES
 
 
@@ -182,7 +134,7 @@ def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple
 def _settings(folder: Path, key: str) -> Settings:
     """Every setting is given, so that none of somebody's own, least of all his key, has a part in it."""
     defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
-    url = f"sqlite:///{folder / _FILE}"
+    url = f"sqlite:///{quote(str(folder / FILE))}"
     return Settings(**{**defaults, **_HURRIED, "database_url": url, "x_api_key": key})
 
 
@@ -193,89 +145,19 @@ async def _suggest(app: App, world: "DemoWorld") -> None:
     await roster.suggest(wanted, job=args.suggestion, now=now)
 
 
-async def _report(app: App, world: "DemoWorld", choice: Choice, seconds: float) -> DemoReport:
-    disagreements = await world.disagreements(app)
-    suggestions = await Roster(app.database, app.job_writer).suggestions(live_only=False)
-    accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())
-    accounts["refused"] = sum(each.outcome == "refused" for each in suggestions)
-    done = await app.inspector.finished(since=app.database.clock.now() - _EVER)
-    totals = await Overview(app.database).totals()
-    spent = await Ledger(app.database).spent(By.SOURCE)
-    cost = sum(each.credits for each in spent)
-    url = app.database.shown_url if choice.keep else None
-    return DemoReport(
-        seed=choice.seed,
-        size=choice.size,
-        faults=choice.faults,
-        accounts=accounts,
-        posts=totals.posts,
-        native_retweets=totals.native_retweets,
-        threads_walked=done.get(args.WALK, 0),
-        users=totals.users,
-        gone_upstream={"posts": totals.gone_posts, "users": totals.gone_users},
-        complete=not disagreements,
-        disagreements=disagreements,
-        calls=sum(each.calls for each in spent),
-        failed_calls=sum(each.failures for each in spent),
-        credits=cost,
-        dollars=cost / CREDITS_PER_DOLLAR,
-        seconds=round(seconds, 1),
-        database_url=url,
-        next=commands(url),
-    )
-
-
-def _blocks(report: DemoReport) -> list[Block]:
-    coverage = "complete: everything the world shows is stored" if report.complete else "; ".join(report.disagreements)
-    gone = report.gone_upstream
-    rows = [
-        ("world", f"seed {report.seed}, {report.size}, faults: {report.faults}"),
-        ("accounts", ", ".join(f"{count} {state}" for state, count in report.accounts.items())),
-        ("posts", f"{report.posts:,}, of which {report.native_retweets:,} native retweets"),
-        ("threads walked", f"{report.threads_walked:,}"),
-        ("users", f"{report.users:,}"),
-        ("gone upstream", f"{gone['posts']:,} posts and {gone['users']:,} users that others had answered"),
-        ("coverage", coverage),
-        ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
-        ("spent", f"{report.credits:,} simulated credits (${report.dollars:,.2f})"),
-        ("time", f"{report.seconds:g} s"),
-    ]
-    said = "\n".join(["Look at it:" if report.database_url else "Do it again and look at it:", "", *_indented(report)])
-    return [Grid(title="the demo collected a simulated world", columns=("", ""), rows=rows), said]
-
-
-def _indented(report: DemoReport) -> list[str]:
-    return [f"  {line}" for line in report.next]
-
-
-def commands(url: str | None) -> list[str]:
-    """What to type next, the database first; without one, how to keep it."""
-    own = own_name()
-    first = [f"{own} demo --keep mistnet-demo"] if url is None else []
-    kept = url or f"sqlite:///mistnet-demo/{_FILE}"
-    return [*first, f"export MISTNET_DATABASE_URL={kept}", *(f"{own} {each}" for each in COMMANDS)]
-
-
-def own_name() -> str:
-    """What somebody types to run this program: `mistnet` where it is on the path."""
-    if shutil.which("mistnet"):
-        return "mistnet"
-    called = Path(sys.argv[0])
-    return str(called) if called.name == "mistnet" else "python -m mistnet"
-
-
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="mistnet-demo-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
         return
-    if (keep / _FILE).exists():
-        raise typer.BadParameter(f"{keep / _FILE} exists already; name another folder", param_hint="--keep")
     try:
         keep.mkdir(parents=True, exist_ok=True)
+        taken = (keep / FILE).exists()
     except OSError as error:
-        raise typer.BadParameter(f"{keep} cannot be made: {error.strerror}", param_hint="--keep") from None
+        raise typer.BadParameter(f"{keep} cannot be used: {error.strerror}", param_hint="--keep") from None
+    if taken:
+        raise typer.BadParameter(f"{keep / FILE} exists already; name another folder", param_hint="--keep")
     yield keep.resolve()
 
 

@@ -1,9 +1,10 @@
 """How the demo looks on a terminal: every line cut to its width, and never more lines than there is room for."""
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Final
 
 import msgspec
@@ -115,12 +116,11 @@ def _head(picture: Picture, width: int) -> Iterator[Text]:
     yield Text.assemble(title, " ", (clock, "bold"))
     totals = picture.totals
     facts = [
-        (f"{totals.posts:,}", "posts"),
-        (f"{picture.posts_per_second:,.0f}", "a second"),
+        (f"{totals.posts:,}", f"posts ({picture.posts_per_second:,.0f}/s)"),
         (f"{picture.threads_walked:,}", "threads"),
         (f"{totals.users:,}", "users"),
         (f"{picture.credits:,}", f"credits (${picture.credits / CREDITS_PER_DOLLAR:,.2f})"),
-        *([(f"{picture.failures:,}", "faults survived")] if picture.failures else []),
+        *([(f"{picture.failures:,}", "faults")] if picture.failures else []),
     ]
     yield Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)
     yield Text(picture.explained, style="dim")
@@ -258,6 +258,8 @@ def _is_reliable(character: str) -> bool:
 
 
 def shortened(text: str, cells: int) -> str:
-    if cell_len(text) <= cells:
+    """Cut to a width at which even a terminal that joins no characters has room."""
+    ends = list(accumulate(map(cell_len, text)))
+    if not ends or ends[-1] <= cells:
         return text
-    return set_cell_size(text, max(cells - 1, 0)).rstrip() + "…"
+    return text[: bisect_left(ends, cells)].rstrip() + "…"

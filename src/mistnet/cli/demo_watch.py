@@ -17,7 +17,7 @@ from mistnet.cli.status import Status, status_of
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress
 from mistnet.domain.errors import DatabaseError
-from mistnet.domain.jobs import LIVE_STATES, NewJob
+from mistnet.domain.jobs import LIVE_STATES, JobState, NewJob
 from mistnet.jobs import args
 from mistnet.store.coverage import Coverage
 from mistnet.store.ledger import By, Ledger
@@ -32,6 +32,7 @@ _LOOK_SECONDS: Final = 0.25
 _RATE_SECONDS: Final = 3.0
 _HOUR_PER_SECOND: Final = 3600.0
 _CATCH_UP_SECONDS: Final = 4.0
+_LONG_WAIT_SECONDS: Final = 1.5
 _PROFILE_LOOKS: Final = 6
 """Every so many catch-ups the profiles are looked at as well: once in a simulated day."""
 _ARRIVALS, _OF_EACH = 200, 2
@@ -48,9 +49,9 @@ class Watch:
         self._begun = time.monotonic()
         self._seen: deque[tuple[float, int]] = deque()
         self._title = "collecting a simulated world"
+        self._collected = False
         self._caught_up = 0.0
         self._rounds = 0
-        self.collected_after: float | None = None
 
     async def run(self) -> None:
         """Until it is cancelled. The last picture stays on the screen."""
@@ -70,12 +71,12 @@ class Watch:
         by_user = {each.user_id: each for each in progress}
         by_handle = {each.handle: each for each in told}
         ordered = [by_handle[handle] for handle in self._world.handles]
-        if self.collected_after is None and not _alive(status):
+        if not self._collected and not _alive(status):
             await self._begin_time()
         await self._go_on(progress)
         return Picture(
             title=self._title,
-            explained=self._explained(),
+            explained=_waits(status) or self._explained(),
             seconds=time.monotonic() - self._begun,
             posts_per_second=self._rate(totals.posts),
             world_now=self._world.clock.now(),
@@ -91,18 +92,18 @@ class Watch:
 
     async def _begin_time(self) -> None:
         """All is collected: compares it with the world, then lets the world's time run."""
-        self.collected_after = time.monotonic() - self._begun
+        seconds = time.monotonic() - self._begun
         wrong = await self._world.disagreements(self._app)
-        self._title = f"collected in {self.collected_after:.0f} s; " + (
+        self._title = f"collected in {seconds:.0f} s; " + (
             f"the world disagrees: {wrong[0]}" if wrong else "the world agrees that nothing is missing"
         )
         self._world.let_time_pass(_HOUR_PER_SECOND)
-        self._caught_up = time.monotonic()
+        self._collected, self._caught_up = True, time.monotonic()
 
     async def _go_on(self, progress: Sequence[Progress]) -> None:
         """Asks for what is new every few seconds."""
         now = time.monotonic()
-        if self.collected_after is None or now - self._caught_up < _CATCH_UP_SECONDS:
+        if not self._collected or now - self._caught_up < _CATCH_UP_SECONDS:
             return
         self._caught_up = now
         self._rounds += 1
@@ -111,7 +112,7 @@ class Watch:
         await self._app.enqueue([_next_job(each, with_profile=look) for each in active])
 
     def _explained(self) -> str:
-        if self.collected_after is None:
+        if not self._collected:
             return _COLLECTING
         return f"An hour passes each second; new posts come in. It is {self._world.clock.now():%a %d %b %Y, %H:%M}."
 
@@ -138,6 +139,15 @@ def _mixed(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
 
 def _alive(status: Status) -> bool:
     return any(kind.states.get(state) for kind in status.kinds for state in LIVE_STATES)
+
+
+def _waits(status: Status) -> str | None:
+    """Why nothing happens, if nothing does."""
+    if not status.waits or any(kind.due or kind.states.get(JobState.RUNNING) for kind in status.kinds):
+        return None
+    first = min(status.waits, key=lambda each: each.next_due_at)
+    ahead = (first.next_due_at - status.at).total_seconds()
+    return f"Waits {ahead:.0f} s: {first.reason}." if ahead >= _LONG_WAIT_SECONDS else None
 
 
 def _next_job(progress: Progress, *, with_profile: bool) -> NewJob:

@@ -57,7 +57,10 @@ class AccountStateChange(Write, frozen=True, kw_only=True):
 
 
 class Swept(Write, frozen=True, kw_only=True):
-    """What one step of a sweep proved. Oldest only falls, newest only rises; None leaves a boundary where it is."""
+    """What one step of a sweep proved. Oldest only falls, newest only rises; None leaves things as they are.
+
+    `found` counts a page of a backfill, or the whole of a catch-up: nothing found is then one empty fetch.
+    """
 
     platform: Platform
     user_id: UserId
@@ -66,7 +69,7 @@ class Swept(Write, frozen=True, kw_only=True):
     newest_repost: PostId | None = None
     backfilled: bool = False
     reposts_backfilled: bool = False
-    found: int = 0
+    found: int | None = None
 
 
 class SuggestionClosed(Write, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceName
     label: KeyLabel
     rate_per_minute: float | None = None
+    slowdown: float = 1.0
     slowed_at: datetime | None = None
     next_at: datetime | None = None
     paused_at: datetime | None = None

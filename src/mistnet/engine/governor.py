@@ -251,7 +251,7 @@ class Governor:
             return source, key, Grant(refusal=self._too_dear(source, need, now), halt=Halt.BUDGET)
         key = self._quickened(key, now)
         half_open = source.failure_streak >= self._limits.breaker_failures
-        rate = (key.rate_per_minute or self._limits.rate_per_minute) / 60
+        rate = self._rate(key) / 60
         slots, next_at = take_slots(
             key.next_at, now, rate=rate, burst=self._limits.burst, count=1 if half_open else wanted * _slice(rate)
         )
@@ -311,13 +311,15 @@ class Governor:
         return BudgetSpent(self._source, _midnight(now + timedelta(days=1)), "day", of_day, day or 0)
 
     def _quickened(self, key: KeyState, now: datetime) -> KeyState:
-        """A rate that was lowered by a 429 rises again while none comes. One that was set stays."""
-        if key.rate_per_minute is None or key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
+        """A key that a 429 slowed down gets faster again while no other comes."""
+        if key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
             return key
-        rate = key.rate_per_minute * _FASTER
-        if rate >= self._limits.rate_per_minute:
-            return msgspec.structs.replace(key, rate_per_minute=None, slowed_at=None)
-        return msgspec.structs.replace(key, rate_per_minute=rate, slowed_at=now)
+        slowdown = min(key.slowdown * _FASTER, 1.0)
+        return msgspec.structs.replace(key, slowdown=slowdown, slowed_at=now if slowdown < 1 else None)
+
+    def _rate(self, key: KeyState) -> float:
+        """Calls a minute, now."""
+        return (key.rate_per_minute or self._limits.rate_per_minute) * key.slowdown
 
     async def _went_well(self, ticket: Ticket) -> None:
         self._desk(ticket).unseen = 0
@@ -388,14 +390,14 @@ class Governor:
                 return
 
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            rate = key.rate_per_minute or self._limits.rate_per_minute
             key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
             if limited.free_tier:
-                slowest = min(rate, _FREE_KEY_PER_MINUTE)
-                return source, msgspec.structs.replace(key, rate_per_minute=slowest, slowed_at=None), None
-            if key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE:
-                lowered = max(rate * _SLOWER, min(rate, _FREE_KEY_PER_MINUTE))
-                key = msgspec.structs.replace(key, rate_per_minute=lowered, slowed_at=now)
+                slowest = min(self._rate(key), _FREE_KEY_PER_MINUTE)
+                key = msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
+            elif self._rate(key) > _FREE_KEY_PER_MINUTE and (
+                key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE
+            ):
+                key = msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
             return source, key, None
 
         await self._book.change(self._source, ticket.label, slower)

@@ -47,12 +47,13 @@ class BackfillArgs(Args, frozen=True):
 
 
 class RangeArgs(Args, frozen=True):
-    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post it has met."""
+    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post of the `found` ones."""
 
     user_id: UserId
     floor: PostId = PostId(0)
     ceiling: PostId | None = None
     top: PostId | None = None
+    found: int = 0
     suspected: bool = False
     mending: bool = False
 
@@ -77,7 +78,10 @@ class HydrateUserArgs(Args, frozen=True):
 
 
 class HydratePostArgs(Args, frozen=True):
+    """A post wanted by id. One that an account's sweep could not read leads on as if it had been swept."""
+
     post_id: PostId
+    account_id: UserId | None = None
 
 
 def suggestion(handle: str) -> NewJob:
@@ -132,8 +136,8 @@ def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bo
     )
 
 
-def hydrate_post(post_id: PostId) -> NewJob:
-    return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id))
+def hydrate_post(post_id: PostId, account_id: UserId | None = None) -> NewJob:
+    return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id, account_id=account_id))
 
 
 def _end_of_span(now: datetime, fill: timedelta) -> datetime:

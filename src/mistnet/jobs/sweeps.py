@@ -86,9 +86,11 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         match found:
             case Progress(posts=posts, lowest=lowest, highest=highest):
                 top = max(at.top or highest, highest)
-                down = msgspec.structs.replace(at, ceiling=PostId(lowest - 1), top=top, suspected=False)
-                counted = Swept(platform=Platform.X, user_id=account.user_id, found=len(posts))
-                return Continue([*await self._collected(page, posts, account, span), counted], args=down)
+                found_now = at.found + len(posts)
+                down = msgspec.structs.replace(
+                    at, ceiling=PostId(lowest - 1), top=top, found=found_now, suspected=False
+                )
+                return Continue(await self._collected(page, posts, account, span), args=down)
             case Emptiness() if not at.suspected and (at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
@@ -114,9 +116,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reposts_backfilled=at.floor == 0,
             )
             return Done([*writes, done])
-        return Done(
-            [*writes, Swept(platform=Platform.X, user_id=account.user_id, newest=at.top), *self._reposts(account)]
-        )
+        done = Swept(platform=Platform.X, user_id=account.user_id, newest=at.top, found=at.found)
+        return Done([*writes, done, *self._reposts(account)])
 
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
@@ -130,7 +131,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         writes += await self._strangers(page, posts)
         if span is not None:
             by_id, between = holes(page, span)
-            writes += [args.hydrate_post(post_id) for post_id in by_id]
+            writes += [args.hydrate_post(post_id, account.user_id) for post_id in by_id]
             writes += [args.mend(account.user_id, each.floor, each.ceiling) for each in between]
         return writes
 

@@ -130,7 +130,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         for job in jobs:
             post = gathered.posts.get(job.args.post_id)
             if post is not None:
-                outcomes.append(Done([*along, *about(post, gathered)]))
+                outcomes.append(Done([*along, *about(post, gathered), *await self._walk_from(post, job.args)]))
             elif gathered.unreadable:
                 outcomes.append(Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}"))
                 continue
@@ -138,6 +138,14 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
                 outcomes.append(Fail(NOT_RETURNED, [*along, gone(job.args.post_id)]))
             along = []
         return outcomes
+
+    async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
+        """A reply that its sweep could not read still has its way up to be walked."""
+        start = first_unknown(post, {}, ())
+        if wanted.account_id != post.author_id or start is None:
+            return []
+        frontier = beyond(start, await self.look.frontiers(Platform.X, {start.post_id}))
+        return [args.walk(post, frontier, post.author_id)] if frontier else []
 
 
 def about(post: Post, gathered: Gathered) -> list[Write]:

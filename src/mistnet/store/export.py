@@ -6,8 +6,8 @@ import importlib
 import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -151,10 +151,11 @@ class Exporter:
         rows = 0
         with _FORMATS[format_](selection.what, fields, target) as write:
             for pins in all_pins:
-                async for page in self._pages(selection, fields, pins):
-                    write(page)
-                    rows += len(page)
-                    told(len(page))
+                async with aclosing(self._pages(selection, fields, pins)) as pages:
+                    async for page in pages:
+                        write(page)
+                        rows += len(page)
+                        told(len(page))
         return rows
 
     async def _pins(self, selection: Selection) -> Sequence[Mapping[str, Any]]:
@@ -175,21 +176,19 @@ class Exporter:
 
     async def _pages(
         self, selection: Selection, fields: Sequence[Field], pins: Mapping[str, Any]
-    ) -> AsyncIterator[Sequence[Row]]:
+    ) -> AsyncGenerator[Sequence[Row], None]:
         table = _SOURCES[selection.what].table
         keys = [key for key in table.primary_key.columns if key.name not in pins]
         columns = [_as_stored(table.c[field.name]) for field in fields]
         asked = _narrowed(select(*columns), selection, pins).order_by(*keys).limit(self._page_rows)
         after = asked
-        while True:
-            async with self._database.read() as connection:
-                page = (await connection.execute(after)).all()
-            if page:
+        async with self._database.read() as connection:
+            while page := (await connection.execute(after)).all():
                 yield [_told(row, fields) for row in page]
-            if len(page) < self._page_rows:
-                return
-            last = tuple_(*(literal(getattr(page[-1], key.name), key.type) for key in keys))
-            after = asked.where(tuple_(*keys) > last)
+                if len(page) < self._page_rows:
+                    return
+                last = tuple_(*(literal(getattr(page[-1], key.name), key.type) for key in keys))
+                after = asked.where(tuple_(*keys) > last)
 
 
 def fields_of(selection: Selection) -> Sequence[Field]:
@@ -351,7 +350,7 @@ def _parquet(what: Exported, fields: Sequence[Field], target: Target) -> Iterato
 
     with _stream(target) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         yield write
-        pass
+        finish_group()
 
 
 def _pyarrow(what: Exported) -> tuple[Any, Any]:

@@ -137,7 +137,7 @@ class StoreBook:
             changed = await connection.execute(
                 update(source_keys)
                 .where(source_keys.c.source == source)
-                .values(rate_per_minute=per_minute, slowed_at=None, next_at=None)
+                .values(rate_per_minute=per_minute, slowdown=1.0, slowed_at=None, next_at=None)
             )
             return changed.rowcount
 

@@ -226,6 +226,7 @@ source_keys = Table(
     Column("source", Text, primary_key=True),
     Column("label", Text, primary_key=True),
     Column("rate_per_minute", Float),
+    Column("slowdown", Float, nullable=False, server_default=text("1")),
     Column("slowed_at", UtcTime),
     Column("next_at", UtcTime),
     Column("paused_at", UtcTime),

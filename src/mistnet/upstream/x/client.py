@@ -16,7 +16,7 @@ from mistnet.domain.social import Detail, Gathered, IdPage, Page, PostId, User, 
 from mistnet.domain.sources import X_SOURCE, Errand, Gate
 from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
 from mistnet.upstream.x import prices
-from mistnet.upstream.x.decode import Illegible, gather_posts, gather_users, number, read_user
+from mistnet.upstream.x.decode import UNREADABLE, Illegible, gather_posts, gather_users, number, read_user
 from mistnet.upstream.x.payloads import MISSING, Envelope, PageData
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class XClient:
                 return Priced(None, 0, prices.MINIMUM)
             try:
                 return Priced(read_user(found.data, Detail.PROFILE), 1, prices.profile())
-            except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
 
         return await self._ask("/twitter/user/info", read, prices.profile(), errand, userName=handle)
@@ -256,7 +256,7 @@ def _retry_after(answer: Answer, otherwise: timedelta) -> timedelta:
 def _read(answer: Answer, endpoint: str) -> Envelope:
     try:
         return _envelope(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
 
 
@@ -304,7 +304,7 @@ def _is_hollow(raw: msgspec.Raw) -> bool:
     """Some missing posts come as an element with empty fields instead of not at all."""
     try:
         shown = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return isinstance(shown, dict) and not shown.get("id") and not shown.get("text")
 
@@ -317,6 +317,6 @@ def _told(found: Envelope) -> str:
 def _problem(body: bytes) -> str:
     try:
         found = _envelope(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return body[:300].decode("utf-8", "replace")
     return _told(found) or body[:300].decode("utf-8", "replace")

@@ -41,6 +41,10 @@ class Illegible(ValueError):
     """A payload lacks what a user or post cannot be without."""
 
 
+UNREADABLE: Final = (msgspec.DecodeError, Illegible, UnicodeDecodeError, RecursionError)
+"""What goes wrong with payloads that are not what they should be, be they nested without end."""
+
+
 def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gathered, list[PostId]]:
     """Reads a page of posts one by one; the second value is the page's own posts, in its order.
 
@@ -51,7 +55,7 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
     for payload in payloads:
         try:
             places.append(_gather(payload, gathered).id)
-        except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             places.append(_unreadable(payload, endpoint, error))
     own = [place for place in places if not isinstance(place, Unreadable)]
     gathered.unreadable.extend(_placed(places))
@@ -73,7 +77,7 @@ def _legible_id(payload: bytes) -> PostId | None:
         return (
             PostId(number(shown["id"], "id")) if isinstance(shown, dict) and isinstance(shown.get("id"), str) else None
         )
-    except (msgspec.DecodeError, Illegible, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 
@@ -82,7 +86,7 @@ def gather_users(payloads: Iterable[msgspec.Raw], endpoint: str, detail: Detail)
     for payload in payloads:
         try:
             user = read_user(payload, detail)
-        except (msgspec.DecodeError, Illegible, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             gathered.unreadable.append(_unreadable(payload, endpoint, error))
         else:
             gathered.users[user.id] = user

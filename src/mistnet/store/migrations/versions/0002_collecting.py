@@ -303,6 +303,7 @@ def _source_keys() -> None:
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("label", sa.Text, nullable=False),
         sa.Column("rate_per_minute", sa.Float, nullable=True),
+        sa.Column("slowdown", sa.Float, server_default=sa.text("1"), nullable=False),
         sa.Column("slowed_at", UtcTime, nullable=True),
         sa.Column("next_at", UtcTime, nullable=True),
         sa.Column("paused_at", UtcTime, nullable=True),
