@@ -38,7 +38,7 @@ def environment(options: Options, source: Source) -> Mapping[str, str]:
         "MISTNET_DATABASE_URL": database_url(options),
         "MISTNET_X_API_KEY": KEY,
         "MISTNET_X_BASE_URL": source.url,
-        "MISTNET_X_RATE_PER_MINUTE": "10000000",
+        "MISTNET_X_RATE_PER_MINUTE": "60000",
         "MISTNET_X_BURST": "1000",
         "MISTNET_SECOND_LOOK_SECONDS": "0.1",
         "MISTNET_BATCH_FILL_SECONDS": "1",

@@ -171,6 +171,15 @@ def mistnet(empty_url: str, tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.fixture
+def postgres_command_line(fresh_postgres: str, tmp_path: Path) -> Iterator[CommandLine]:
+    """The command on a migrated PostgreSQL database."""
+    command = CommandLine(folder=tmp_path, url=fresh_postgres)
+    command.prepare()
+    yield command
+    command.stop_all()
+
+
+@pytest.fixture
 def on_sqlite(tmp_path: Path) -> Iterator[CommandLine]:
     """The command on a SQLite file that does not exist yet."""
     command = CommandLine(folder=tmp_path, url=f"sqlite:///{tmp_path / 'queue.db'}")

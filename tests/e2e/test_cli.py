@@ -227,9 +227,3 @@ def test_the_doctor_names_kinds_that_nobody_here_can_work_on(mistnet: CommandLin
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_version_and_help_need_no_database(on_sqlite: CommandLine, flag: str) -> None:
     assert "mistnet" in on_sqlite.ok(flag, MISTNET_DATABASE_URL="nonsense").out
-
-
-def test_the_demo_finishes_all_its_jobs_and_leaves_nothing_behind(on_sqlite: CommandLine) -> None:
-    shown = on_sqlite.ok("demo", "--json").json["report"]
-    assert (shown["jobs"], shown["succeeded"], shown["retries"]) == (300, 300, 48)
-    assert list(on_sqlite.folder.iterdir()) == []

@@ -367,6 +367,23 @@ async def test_a_mending_look_ends_whatever_it_finds() -> None:
     assert isinstance(await Desk().catch_up(EMPTY, given), Done)
 
 
+@pytest.mark.parametrize(
+    ("found", "newest"), [(page(post(95), more=False), 95), (page(post(95), more=True), None)], ids=["all", "some"]
+)
+async def test_a_mending_look_above_everything_may_find_the_newest(found: Page, newest: int | None) -> None:
+    outcome = await Desk().catch_up(found, RangeArgs(user_id=ANN, floor=PostId(50), mending=True))
+    assert [each.newest for each in writes(outcome) if isinstance(each, Swept)] == ([newest] if newest else [])
+
+
+async def test_unreadable_retweets_are_mended_by_their_own_pass() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(profiled_at=START)
+    desk.source.pages = [page(post(44), bad=[unreadable(below=44)])]
+    outcome = await desk.sweeper.reposts(job(RangeArgs(user_id=ANN)))
+    assert jobs_of(outcome, "reposts") == [RangeArgs(user_id=ANN, floor=PostId(44), mending=True)]
+    assert jobs_of(outcome, "catch_up") == []
+
+
 async def test_a_catch_up_raises_the_newest_only_when_all_between_is_there() -> None:
     desk, given = Desk(), RangeArgs(user_id=ANN, floor=PostId(50))
     first = await desk.catch_up(page(post(90), post(80)), given)

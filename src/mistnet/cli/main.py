@@ -7,7 +7,22 @@ from typing import Annotated
 import typer
 
 from mistnet import __version__
-from mistnet.cli import changes, db, demo, doctor, jobs, status, work
+from mistnet.cli import (
+    changes,
+    coverage,
+    db,
+    demo,
+    doctor,
+    export,
+    hydrate,
+    jobs,
+    search,
+    sources,
+    spend,
+    status,
+    track,
+    work,
+)
 from mistnet.cli.shared import INTERRUPTED, complain
 
 app = typer.Typer(
@@ -39,10 +54,19 @@ def mistnet(
         typer.echo(context.get_help())
 
 
+app.command("track")(track.track)
+app.command("untrack")(track.untrack)
+app.command("suggest")(track.suggest)
 app.command("work")(work.work)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
+app.command("search")(search.search)
+app.command("export")(export.export)
+app.command("coverage")(coverage.coverage)
+app.command("spend")(spend.spend)
+app.add_typer(sources.commands, name="sources")
+app.add_typer(hydrate.commands, name="hydrate")
 app.add_typer(job_commands, name="jobs")
 app.add_typer(db.commands, name="db")
 for name, command in (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from mistnet.cli.demo_report import own_name
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
@@ -20,6 +21,7 @@ commands = typer.Typer(help="A simulated TwitterAPI.io on this machine, to try e
 _CREDITS: Final = 100_000_000
 _LONGEST_SECONDS: Final = 60.0
 _KEY: Final = re.compile(r"[!-+\--~]+")
+_UNUSABLE: Final = (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL)
 _SHOWN: Final = 12
 _TRACKED: Final = 3
 Latency: TypeAlias = tuple[float, float]
@@ -88,6 +90,8 @@ async def serve(
                 _say_where(invocation, box, url, key)
                 await stopped.wait()
     except OSError as error:
+        if error.errno not in _UNUSABLE:
+            raise
         raise _unusable(port, error) from None
 
 
@@ -97,7 +101,7 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
     lines = [
         f"export MISTNET_X_BASE_URL={url}",
         f"export MISTNET_X_API_KEY={shlex.quote(key)}",
-        f"mistnet track {' '.join(handles[:_TRACKED])}",
+        f"{own_name()} track {' '.join(handles[:_TRACKED])}",
     ]
     said = [
         f"A simulated TwitterAPI.io answers at {url}",
@@ -109,7 +113,7 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
         "",
         *(f"  {line}" for line in lines),
         "",
-        "Then `mistnet work` collects, and `mistnet status` shows how it goes. Ctrl-C here ends the world.",
+        f"Then `{own_name()} work` collects, and `{own_name()} status` shows how it goes. Ctrl-C here ends the world.",
     ]
     invocation.out.show(document(url=url, key=key, handles=handles, next=lines), "\n".join(said))
 

@@ -35,6 +35,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     newest_post_id: PostId | None = None
     newest_repost_id: PostId | None = None
     backfilled_at: datetime | None = None
+    reposts_backfilled_at: datetime | None = None
     profiled_at: datetime | None = None
     posts_count: int | None = None
 

@@ -97,10 +97,10 @@ def catch_up(user_id: UserId, floor: PostId) -> NewJob:
     return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
 
 
-def mend(user_id: UserId, floor: PostId, ceiling: PostId | None) -> NewJob:
+def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool) -> NewJob:
     """A second look between two posts, where something could not be read."""
     args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True)
-    return NewJob(kind=CATCH_UP, key=f"{user_id}:{floor}-{ceiling}", args=args)
+    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:{floor}-{ceiling or ''}", args=args)
 
 
 def reposts(user_id: UserId, floor: PostId) -> NewJob:

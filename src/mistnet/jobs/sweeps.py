@@ -15,7 +15,7 @@ from mistnet.domain.social import Page, Platform, Post, PostId
 from mistnet.domain.sources import Errand
 from mistnet.jobs import args
 from mistnet.jobs.args import BackfillArgs, RangeArgs, Rules
-from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, holes, query, verdict
+from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, Verdict, holes, query, verdict
 from mistnet.jobs.profiles import Profile, check_profile, state_change
 from mistnet.jobs.threads import beyond, first_unknown
 
@@ -45,7 +45,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reached = Swept(
                     platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
                 )
-                writes = await self._collected(page, posts, account, span)
+                writes = [*await self._collected(page, posts, account), *self._mending(page, account, span)]
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
             case Emptiness() if not job.args.suspected:
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
@@ -81,8 +81,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         page = await self._page(job, account, span, reposts=reposts)
         found = verdict(page, account.user_id, span)
         if at.mending:
-            posts = found.posts if isinstance(found, Progress) else ()
-            return Done(await self._collected(page, posts, account, None))
+            return Done(await self._mended(page, found, at, account, reposts=reposts))
         match found:
             case Progress(posts=posts, lowest=lowest, highest=highest):
                 top = max(at.top or highest, highest)
@@ -90,12 +89,27 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 down = msgspec.structs.replace(
                     at, ceiling=PostId(lowest - 1), top=top, found=found_now, suspected=False
                 )
-                return Continue(await self._collected(page, posts, account, span), args=down)
+                mending = self._mending(page, account, span, reposts=reposts)
+                return Continue([*await self._collected(page, posts, account), *mending], args=down)
             case Emptiness() if not at.suspected and (at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_range(job, account, page, reposts=reposts)
+
+    async def _mended(
+        self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
+    ) -> list[Write]:
+        """What a second look brought. Above everything else it may have found the newest post there is."""
+        if not isinstance(found, Progress):
+            return list(page.gathered.writes)
+        writes = await self._collected(page, found.posts, account)
+        newest = account.newest_repost_id if reposts else account.newest_post_id
+        if at.ceiling is None and not page.has_more and (newest is None or newest >= at.floor):
+            top = Swept(platform=Platform.X, user_id=account.user_id)
+            field = "newest_repost" if reposts else "newest"
+            writes.append(msgspec.structs.replace(top, **{field: found.highest}))
+        return writes
 
     async def _end_of_range(self, job: Job[RangeArgs], account: Account, page: Page, *, reposts: bool) -> Outcome:
         at = job.args
@@ -124,16 +138,18 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Page:
         return await self.x.search(query(account.handle, span, reposts=reposts), errand=self._errand(job, account))
 
-    async def _collected(self, page: Page, posts: Sequence[Post], account: Account, span: Span | None) -> list[Write]:
-        """The page's users and posts, and the work they lead to. No span: this was a second look already."""
+    async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
+        """The page's users and posts, and the work they lead to."""
         writes: list[Write] = list(page.gathered.writes)
         writes += await self._walks(page, posts, account)
         writes += await self._strangers(page, posts)
-        if span is not None:
-            by_id, between = holes(page, span)
-            writes += [args.hydrate_post(post_id, account.user_id) for post_id in by_id]
-            writes += [args.mend(account.user_id, each.floor, each.ceiling) for each in between]
         return writes
+
+    def _mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
+        """Another look at what could not be read."""
+        by_id, between = holes(page, span)
+        again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]
+        return [*(args.hydrate_post(post_id, account.user_id) for post_id in by_id), *again]
 
     async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """One for each reply whose way up leads to a post we lack."""
@@ -157,7 +173,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """`from:` never shows native retweets: they take a pass of their own."""
         if not self.rules.reposts:
             return []
-        return [args.reposts(account.user_id, account.newest_repost_id or PostId(0))]
+        known = account.newest_repost_id if account.reposts_backfilled_at else None
+        return [args.reposts(account.user_id, known or PostId(0))]
 
     def _state_change(self, account: Account, profile: Profile) -> AccountStateChange:
         return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)

@@ -32,6 +32,7 @@ class Control:
             ("GET", "follows"): self.follows,
             ("GET", "cost"): self.cost,
             ("GET", "stats"): self.stats,
+            ("GET", "repeats"): self.repeats,
             ("POST", "advance"): self.advance,
             ("POST", "faults"): self.faults,
             ("POST", "balance"): self.balance,
@@ -85,7 +86,12 @@ class Control:
 
     def stats(self, _: Given) -> object:
         stats = self._service.stats
-        return {each.name: getattr(stats, each.name) for each in fields(stats)}
+        return {each.name: getattr(stats, each.name) for each in fields(stats) if each.name != "pages"}
+
+    def repeats(self, _: Given) -> object:
+        """Questions that were answered, and paid for, more than once."""
+        pages = self._service.stats.pages
+        return {"answered": len(pages), "repeated": {asked: times for asked, times in pages.items() if times > 1}}
 
     def advance(self, given: Given) -> object:
         return {"now": self._clock.advance(timedelta(seconds=float(given["seconds"])))}

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import to_ms
 from mistnet.sim.endpoints import BadRequest, Endpoint, Endpoints, Reply
-from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Fault, Faults, spoil
+from mistnet.sim.faults import BODY_FAULTS, REFUSALS, UNBELIEVABLE, Decision, Fault, Faults, spoil
 from mistnet.sim.ledger import FREE_REFUSAL, MINIMUM, PAID_REFUSAL, Key, Ledger, Purse, Tier
 from mistnet.sim.pages import Listing
 from mistnet.sim.users import dump
@@ -45,6 +45,7 @@ class Stats:
     credits: Counter[str] = field(default_factory=Counter)
     credits_by_endpoint: Counter[str] = field(default_factory=Counter)
     spoiled: list[str] = field(default_factory=list)  # ids of posts that were shown malformed
+    pages: Counter[str] = field(default_factory=Counter)  # how often each question got a page one could believe
 
 
 class XService:
@@ -135,6 +136,8 @@ class XService:
             return self._failed(purse, endpoint.name, _json(400, {"detail": str(refused)}), now_ms)
         fault = self._spoil(reply, decision)
         self._note(question, fault)
+        if isinstance(reply, Listing) and reply.records and fault not in UNBELIEVABLE:
+            self.stats.pages[question] += 1
         self._charge(purse, endpoint.name, reply.credits_due, now_ms)
         return _sent(reply.body() if isinstance(reply, Listing) else reply.body, fault)
 

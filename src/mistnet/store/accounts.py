@@ -123,6 +123,7 @@ _ACCOUNT: Final = select(
     accounts.c.newest_post_id,
     accounts.c.newest_repost_id,
     accounts.c.backfilled_at,
+    accounts.c.reposts_backfilled_at,
     users.c.profiled_at,
     users.c.posts_count,
 ).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -28,8 +29,10 @@ _USER_FACTS: Final = (
 )
 _KNOWN: Final = (*_USER_TEXTS, *_USER_FACTS, "detail", "profiled_at")
 _NUL: Final = "\x00"
+_KEYS_PER_QUESTION: Final = 5_000
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
+Key = TypeVar("Key")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -66,9 +69,19 @@ async def _known_users(
     connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
 ) -> dict[tuple[str, int], Mapping[str, Any]]:
     columns = [users.c.platform, users.c.id, *(users.c[name] for name in _KNOWN)]
-    asked = select(*columns).where(tuple_(users.c.platform, users.c.id).in_(list(wanted))).order_by(users.c.id)
-    rows = await connection.execute(asked.with_for_update())
-    return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
+    known: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for keys in batched(wanted, _KEYS_PER_QUESTION):
+        asked = select(*columns).where(tuple_(users.c.platform, users.c.id).in_(keys)).order_by(users.c.id)
+        rows = await connection.execute(asked.with_for_update())
+        known |= {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
+    return known
+
+
+def batched(keys: Iterable[Key], size: int) -> Iterator[list[Key]]:
+    """A database takes only so many values in one question."""
+    left = iter(keys)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def _shown(user: User) -> Row:

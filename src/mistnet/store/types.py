@@ -84,7 +84,10 @@ class RawJson(TypeDecorator[bytes]):
         return None if value is None else value.decode("utf-8", "replace")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:  # noqa: ARG002
-        return None if value is None else str(value).encode()
+        """A driver may have parsed it on the way."""
+        if value is None:
+            return None
+        return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
 
 
 class _PostgresJsonText(postgresql.JSON):

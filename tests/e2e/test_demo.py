@@ -1,0 +1,232 @@
+"""The world in a box, as a newcomer meets it: without a terminal, on one, and served to other programs."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import typer
+from sqlalchemy import text
+
+from mistnet.app import open_app
+from mistnet.cli.demo_report import COMMANDS
+from mistnet.cli.demo_world import NOBODY, DemoWorld
+from mistnet.cli.main import app
+from mistnet.settings import load_settings
+from tests.e2e.conftest import PATIENCE, CommandLine
+
+LONG_PATIENCE = 240.0
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ON_THIS_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Keys reach those whose terminal it is."""
+SOMEBODYS_OWN = {
+    "MISTNET_X_API_KEY": "a-real-key",
+    "TWITTERAPI_IO_TOKEN": "another-real-key",
+    "MISTNET_X_BASE_URL": "http://127.0.0.1:9",
+    "MISTNET_X_DAY_CREDITS": "0",
+    "MISTNET_X_REPOSTS": "false",
+    "MISTNET_MAX_ATTEMPTS": "1",
+    "MISTNET_DATABASE_URL": "nonsense",
+}
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_without_a_terminal_the_demo_collects_the_whole_small_world_and_leaves_nothing_behind(
+    on_sqlite: CommandLine,
+) -> None:
+    (on_sqlite.folder / "mistnet.toml").write_text("x_rate_per_minute = 1\n")
+    running = on_sqlite.start("demo", "--json", TMPDIR=str(on_sqlite.folder), **SOMEBODYS_OWN)
+    said, complaints = running.communicate(timeout=LONG_PATIENCE)
+    assert (running.returncode, complaints) == (0, "")
+    report = json.loads(said)
+    assert (report["complete"], report["disagreements"]) == (True, [])
+    assert report["accounts"] == {"active": 11, "protected": 1, "refused": 2}
+    assert report["posts"] > 4_000
+    assert report["native_retweets"] > 100
+    assert report["threads_walked"] > 100
+    assert report["users"] > report["accounts"]["active"]
+    assert report["gone_upstream"]["posts"] > 0
+    assert report["credits"] == round(report["dollars"] * 100_000) > 0
+    assert report["failed_calls"] == 0
+    assert "a-real-key" not in said
+    assert left_in(on_sqlite.folder) == ["mistnet.toml"]
+
+
+async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite: CommandLine) -> None:
+    kept = on_sqlite.folder / "box of mine"
+    told = on_sqlite.ok("demo", "--size", "tiny", "--keep", str(kept), TMPDIR=str(on_sqlite.folder))
+    assert "complete: everything the world shows is stored" in told.out
+    assert left_in(on_sqlite.folder) == ["box of mine"]
+    url = f"sqlite:///{kept}/demo.db"
+    assert f"export MISTNET_DATABASE_URL='{url}'" in told.out
+    assert on_sqlite.ok("status", "--json", MISTNET_DATABASE_URL=url).json["kinds"]
+
+    again = on_sqlite("demo", "--keep", str(kept))
+    assert again.code == 2
+    assert "exists already; name another folder" in again.err
+
+    world = DemoWorld(seed=7, size="tiny", faults="none", latency_seconds=(0, 0))
+    async with open_app(load_settings(database_url=url)) as opened:
+        assert await world.disagreements(opened) == []
+        async with opened.database.write() as connection:
+            await connection.execute(text("DELETE FROM posts WHERE id IN (SELECT newest_post_id FROM accounts)"))
+            await connection.execute(text("UPDATE accounts SET state = 'active' WHERE state = 'protected'"))
+            accept = text("UPDATE suggestions SET outcome = 'accepted' WHERE handle = :handle")
+            await connection.execute(accept, {"handle": NOBODY})
+        wrong = "\n".join(await world.disagreements(opened))
+    first = world.open_handles[0]
+    assert f"posts of @{first} are missing" in wrong
+    assert "is active, not protected" in wrong
+    assert f"the suggestion of @{NOBODY} is accepted" in wrong
+
+
+def test_bad_wishes_are_told_in_one_line(on_sqlite: CommandLine) -> None:
+    (on_sqlite.folder / "file").write_text("")
+    for wish in (["--size", "huge"], ["--keep", "file"]):
+        told = on_sqlite("demo", *wish)
+        assert (told.code, told.out) == (2, "")
+        assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err
+
+
+def test_every_command_the_demo_recommends_exists() -> None:
+    known: Any = typer.main.get_command(app)
+    for recommended in COMMANDS:
+        command = known
+        for word in recommended.split():
+            if hasattr(command, "commands"):
+                assert word in command.commands, recommended
+                command = command.commands[word]
+
+
+class Terminal:
+    """A command on a terminal of its own, and what it has written there."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process, self._master = process, master
+        self.written = ""
+
+    def until(self, *awaited: str, seconds: float = LONG_PATIENCE) -> str:
+        """Reads until all of this has been written since the last call; returns what was."""
+        begun, deadline = len(self.written), time.monotonic() + seconds
+        while not all(each in self.written[begun:] for each in awaited):
+            assert time.monotonic() < deadline, f"{awaited} never came: {self.written[-3000:]}"
+            assert self._read(), f"{awaited} never came, the end: {self.written[-3000:]}"
+        return self.written[begun:]
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def ended(self) -> int:
+        with suppress(AssertionError):
+            self.until("never to be seen", seconds=PATIENCE)
+        return self.process.wait(timeout=PATIENCE)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], 1.0)
+        if not ready:
+            return True
+        try:
+            came = os.read(self._master, 65_536)
+        except OSError:  # the other side is closed
+            return False
+        self.written += ESCAPES.sub("", came.decode(errors="replace"))
+        return bool(came)
+
+
+@contextmanager
+def on_terminal(command: CommandLine, *arguments: str, rows: int, columns: int, **settings: str) -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", ON_THIS_TERMINAL, *command.command(*arguments)],
+        cwd=command.folder,
+        env=command.environment(TERM="xterm-256color", **settings),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_sqlite: CommandLine) -> None:
+    temporary = on_sqlite.folder / "temporary"
+    temporary.mkdir()
+    with on_terminal(on_sqlite, "demo", "--size", "tiny", rows=40, columns=120, TMPDIR=str(temporary)) as terminal:
+        seen = terminal.until("the world agrees that nothing is missing")
+        for shown in ("collecting a simulated world", "back to 20", "protected", "upstream knows nobody", "walk"):
+            assert shown in seen
+        assert f"export MISTNET_DATABASE_URL=sqlite:///{temporary}/mistnet-demo-" in seen.replace("\r\n  ", "")
+        terminal.until("Fri 02 Oct 2026", "catch_up", "2026-10-01")
+        terminal.type(b"\x03")
+        assert terminal.ended() == 0
+    assert "The database is removed" in terminal.written
+    assert "Traceback" not in terminal.written
+    assert left_in(temporary) == []
+
+
+def test_ctrl_c_ends_the_demo_even_while_it_begins(on_sqlite: CommandLine) -> None:
+    with on_terminal(on_sqlite, "demo", "--size", "tiny", "--keep", "box", rows=24, columns=80) as terminal:
+        terminal.until("making a simulated world")
+        terminal.type(b"\x03")
+        assert terminal.ended() == 0
+    assert f"They stay in sqlite:///{on_sqlite.folder}/box/demo.db" in terminal.written.replace("\r\n", "")
+
+
+def test_a_served_world_answers_other_programs_until_ctrl_c(on_sqlite: CommandLine) -> None:
+    serving = on_sqlite.start("sim", "serve", "--size", "tiny", "--port", "0", "--key", "my-key", "--json")
+    assert serving.stdout is not None
+    told = json.loads("".join(iter(serving.stdout.readline, "}\n")) + "}")
+    url = told["url"]
+    assert told["key"] == "my-key"
+    assert [line.partition("=")[0] for line in told["next"][:2]] == [
+        "export MISTNET_X_BASE_URL",
+        "export MISTNET_X_API_KEY",
+    ]
+    assert told["next"][2].endswith(f"track {' '.join(told['handles'][:3])}")
+
+    asked = Request(f"{url}/twitter/user/info?userName={told['handles'][0]}", headers={"X-API-Key": "my-key"})
+    with urlopen(asked, timeout=PATIENCE) as answer:
+        assert json.loads(answer.read())["data"]["userName"] == told["handles"][0]
+
+    taken = on_sqlite("sim", "serve", "--size", "tiny", "--port", url.rpartition(":")[2])
+    assert taken.code == 2
+    assert "somebody listens there already; name another, or 0 for any that is free" in taken.err
+
+    serving.send_signal(signal.SIGINT)
+    _, complaints = serving.communicate(timeout=PATIENCE)
+    assert serving.returncode == 0
+    assert "Traceback" not in complaints
+
+
+def test_wrong_wishes_for_a_served_world_are_told_in_one_line(on_sqlite: CommandLine) -> None:
+    for wish in (["--latency", "2,1"], ["--key", "a b"], ["--tier", "gold"]):
+        told = on_sqlite("sim", "serve", *wish)
+        assert (told.code, told.out) == (2, "")
+        assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err

@@ -1,0 +1,143 @@
+"""The demo's picture fits every terminal, whatever people have written."""
+
+import io
+from datetime import UTC, datetime, timedelta
+from typing import get_args, get_type_hints
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from mistnet.cli import demo, sim
+from mistnet.cli.canvas import canvas
+from mistnet.cli.demo_view import AccountLine, Picture, draw, shortened, steady
+from mistnet.cli.status import KindStatus
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import Progress
+from mistnet.domain.jobs import JobState, KindName
+from mistnet.domain.social import PostId, UserId
+from mistnet.sim.faults import PRESETS
+from mistnet.sim.language import HOSTILE_TEXTS
+from mistnet.sim.ledger import Tier
+from mistnet.sim.people import SIZES
+from mistnet.store.overview import Arrival, Totals
+
+NOW = datetime(2026, 10, 1, tzinfo=UTC)
+URL = "sqlite:////tmp/mistnet-demo-abcdefgh/demo.db"
+COMMANDS = [f"export MISTNET_DATABASE_URL={URL}", "mistnet status --watch", "mistnet coverage", "mistnet search coin"]
+
+
+def progress(place: int) -> Progress:
+    return Progress(
+        user_id=UserId(place),
+        handle=f"somebody_long_{place}"[:15],
+        state=AccountState.ACTIVE,
+        state_reason=None,
+        tracked_at=NOW,
+        born_at=NOW - timedelta(days=4000),
+        oldest_post_at=NOW - timedelta(days=1000),
+        oldest_post_id=PostId(1),
+        stored=123_456,
+    )
+
+
+def picture() -> Picture:
+    collected = [
+        AccountLine(handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back")
+        for n in range(11)
+    ]
+    outcomes = [
+        AccountLine(handle="locked", state="protected", doing="its posts are protected"),
+        AccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
+        AccountLine(handle="nobody", state="refused", doing="upstream knows nobody of that name"),
+    ]
+    states = {JobState.PENDING: 123, JobState.RUNNING: 45, JobState.FAILED: 678}
+    kinds = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")
+    return Picture(
+        title="collecting a simulated world",
+        explained="Looks up profiles, sweeps histories backward, follows replies to their roots.",
+        seconds=3_599,
+        posts_per_second=1_234.5,
+        world_now=NOW,
+        totals=Totals(posts=123_456, native_retweets=1, users=12_345, gone_posts=1, gone_users=1),
+        threads_walked=12_345,
+        credits=1_234_567,
+        failures=123,
+        accounts=[*collected, *outcomes],
+        kinds=[
+            KindStatus(
+                kind=KindName(name),
+                states=states,
+                due=1,
+                parked=0,
+                oldest_due_at=None,
+                next_due_at=None,
+                paused=None,
+                done_last_minute=12_345,
+            )
+            for name in kinds
+        ],
+        arrivals=[
+            Arrival(id=PostId(n), handle="somebody_long_1", tracked=True, text=said, created_at=NOW)
+            for n, said in enumerate(HOSTILE_TEXTS)
+        ],
+        commands=COMMANDS,
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 23), (119, 39), (109, 30), (200, 80), (60, 15), (40, 10), (20, 3)])
+def test_the_picture_has_no_more_lines_than_there_is_room_for_and_each_is_one_line(width: int, height: int) -> None:
+    lines = draw(picture(), width=width, height=height)
+    assert len(lines) <= height
+    assert all("\n" not in line.plain and "\r" not in line.plain and "\x1b" not in line.plain for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 23), (119, 39)])
+def test_on_common_terminals_everything_has_its_place(width: int, height: int) -> None:
+    shown = "\n".join(line.plain for line in draw(picture(), width=width, height=height))
+    for part in ("59:59", "123,456 posts", "walk", "posts arriving", "<script>", "@nobody", "@locked", "@gone", URL):
+        assert part in shown
+    assert "somebody_long_1" in shown
+    assert all(cell_len(line) <= width for line in shown.splitlines() if "mistnet" in line)
+
+
+def test_a_long_database_address_is_wrapped_and_not_cut() -> None:
+    shown = draw(picture(), width=40, height=60)
+    assert URL in "".join(line.plain.strip() for line in shown)
+
+
+def test_text_of_unsure_width_is_made_steady() -> None:
+    assert steady("a\u202eb\u200bc\nd\x1b[31me\ufe0f") == "abc d\ufffd[31me"
+    assert steady("e\u0301") == "\u00e9"
+    assert all(cell_len(shortened(steady(text), 30)) <= 30 for text in HOSTILE_TEXTS)
+    assert shortened("abcdef", 6) == "abcdef"
+    assert shortened("abcdefg", 6) == "abcde…"
+    assert shortened("日本語日本語", 6) == "日本…"
+
+
+def test_a_canvas_writes_again_only_what_has_changed_and_leaves_the_terminal_as_it_was() -> None:
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=20, height=5, color_system=None)
+    with canvas(console) as drawn:
+        drawn.draw([Text("steady"), Text("one")])
+        before = written.tell()
+        drawn.draw([Text("steady"), Text("two"), Text("x" * 50)])
+        second = written.getvalue()[before:]
+        drawn.draw([Text(str(n)) for n in range(9)])
+    assert "steady" not in second
+    assert second.startswith("\r\x1b[2A\n")
+    assert "two" in second
+    assert "x" * 18 + "…" in second
+    assert "x" * 19 not in second
+    assert written.getvalue().rpartition("\x1b[3A")[2].count("\n") == 4
+    assert written.getvalue().endswith("\x1b[?7h\x1b[?25h")
+
+
+def test_the_choices_are_those_of_the_simulator() -> None:
+    serve, shown = sim.serve, demo.demo
+    assert set(get_args(get_type_hints(serve)["size"])) == set(SIZES)
+    assert set(get_args(get_type_hints(shown)["size"])) <= set(SIZES)
+    assert set(get_args(get_type_hints(serve)["tier"])) == set(Tier)
+    for command in (serve, shown):
+        assert set(get_args(get_type_hints(command)["faults"])) == set(PRESETS)
