@@ -109,9 +109,7 @@ def _depth() -> list[Measurement]:
 
 
 def _sqlite() -> list[Measurement]:
-    return [
-        Measurement(topic="sqlite", side="mistnet_side", command="sqlite", jobs=20_000, batch=100, database=SQLITE)
-    ]
+    return [Measurement(topic="sqlite", side="mistnet_side", command="sqlite", jobs=20_000, batch=100, database=SQLITE)]
 
 
 def _collect() -> list[Measurement]:

@@ -19,8 +19,8 @@ def cost(side: Side, options: Options) -> list[Figure]:
     figures: list[Figure] = []
     for size, plans in (("small", SMALL), ("medium", MEDIUM if options.jobs >= 100_000 else [])):
         above: Counter[str] = Counter()
-        for plan in plans:
-            figures.append(_world(side, replace(options, dsn=f"{options.dsn}.{size}{plan.seed}"), size, plan, above))
+        fresh = [replace(options, dsn=f"{options.dsn}.{size}{plan.seed}") for plan in plans]
+        figures += [_world(side, each, size, plan, above) for each, plan in zip(fresh, plans, strict=True)]
         figures += [
             Figure(
                 name="credits above the least, by endpoint",

@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlalchemy import select
@@ -10,25 +11,53 @@ from sqlalchemy import select
 from bench.collect.common import MEGABYTES, SECONDS, TIMES, Figure, Options, Run
 from bench.collect.side import Side, collected, database_url, kind_of
 from bench.collect.source import holding, running
+from mistnet.app import App
+from mistnet.domain.accounts import TrackedAccount
+from mistnet.domain.social import Detail
+from mistnet.jobs import args
+from mistnet.settings import load_settings
+from mistnet.store.accounts import write_tracked
 from mistnet.store.database import Database
+from mistnet.store.social import write_users
 from mistnet.store.tables import posts
+from mistnet.upstream.x.decode import read_user
 
 PARTS = 10
 PER = 10_000
 POSTS_PER_ACCOUNT = 5_000
 FEWEST_ACCOUNTS = 40
+REST = 1.5
+"""What comes after the last mark: the ends of all sweeps, the second pass, and most thread walks."""
 
 
 def growth(side: Side, options: Options) -> list[Figure]:
-    """Equally busy accounts, so that the end is worked at in the same way as the beginning."""
+    """Equally busy accounts, and more than is measured, so that the work is of the same kind at all marks."""
     accounts = max(options.jobs // POSTS_PER_ACCOUNT, FEWEST_ACCOUNTS)
-    with running(holding(options.jobs, stars=accounts, even=True)) as source:
-        done = collected(side, options, source, source.accounts())
+    with running(holding(round(options.jobs * REST), stars=accounts, even=True)) as source:
+        abreast = replace(side, prepare=lambda options, handles: _track(options, list(map(source.profile, handles))))
+        done = collected(abreast, options, source, source.accounts())
     times = asyncio.run(stored_at(options))
-    marks = [len(times) // 100, *(len(times) * part // PARTS for part in range(1, PARTS + 1))]
+    most = min(options.jobs, len(times))
+    marks = [most // 100, *(most * part // PARTS for part in range(1, PARTS + 1))]
     cpu = [_cpu_at(done, times[mark - 1]) for mark in marks]
     wall = [times[mark - 1] for mark in marks]
     return list(_figures(side, options, marks, _rates(wall, marks), _rates(cpu, marks), done.peak_mb))
+
+
+async def _track(options: Options, profiles: list[bytes]) -> None:
+    """Accounts whose profiles are known, so that all are swept abreast from the first page on."""
+    found = [read_user(profile, Detail.PROFILE) for profile in profiles]
+    app = App(load_settings(database_url=database_url(options)))
+    now = app.database.clock.now()
+    try:
+        async with app.database.write() as connection:
+            await write_users(connection, found, now)
+            await write_tracked(
+                connection, [TrackedAccount(platform=user.platform, user_id=user.id) for user in found], now
+            )
+        await app.enqueue([args.backfill(user.id) for user in found])
+    finally:
+        await app.database.close()
 
 
 def _rates(reached: Sequence[float], marks: Sequence[int]) -> list[float]:
@@ -60,7 +89,14 @@ def _figures(
 
     def figure(name: str, setting: str, value: float, unit: str, **detail: float) -> Figure:
         return Figure(
-            name=name, side=side.name, setting=setting, figure=value, unit=unit, expected=total, got=total, detail=detail
+            name=name,
+            side=side.name,
+            setting=setting,
+            figure=value,
+            unit=unit,
+            expected=total,
+            got=total,
+            detail=detail,
         )
 
     tenths = [

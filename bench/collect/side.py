@@ -2,8 +2,9 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import text
 
@@ -31,7 +32,7 @@ class Side:
     setting: Callable[[Options], str]
     command: Callable[[Options, Source, list[str]], list[str]]
     environment: Callable[[Options, Source], Mapping[str, str]] = _no_variables
-    prepare: Callable[[Options, list[str]], Awaitable[None]] = _nothing
+    prepare: Callable[[Options, list[str]], Coroutine[Any, Any, None]] = _nothing
     codes: frozenset[int] = frozenset({0})
     more: Mapping[str, Callable[["Side", Options], list[Figure]]] = field(default_factory=dict)
 
@@ -65,9 +66,7 @@ def wanted(source: Source, handles: list[str]) -> set[int]:
     return set[int]().union(*map(source.post_ids, handles))
 
 
-def collected(
-    side: Side, options: Options, source: Source, handles: list[str], **variables: str
-) -> Run:
+def collected(side: Side, options: Options, source: Source, handles: list[str], **variables: str) -> Run:
     """The side's process on fresh tables; the source counts from zero."""
     asyncio.run(install(options))
     asyncio.run(side.prepare(options, handles))

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import uvloop
 
-from bench.collect.common import ROOT, now_ns
+from bench.collect.common import PROFILE, ROOT, now_ns
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.control import PREFIX
 from mistnet.sim.faults import Faults
@@ -86,6 +86,11 @@ class Source:
         found = self._ask("account", handle=handle)["account"]
         return {int(each) for each in (*found["search"], *found["retweets"])}
 
+    def profile(self, handle: str) -> bytes:
+        """As the source itself shows it."""
+        found = _answer(f"{self.url}{PROFILE}?{urlencode({'userName': handle})}")["data"]
+        return json.dumps(found).encode()
+
     def reset(self) -> None:
         self._ask("reset", body=b"{}")
         _answer(f"{self.url}{SPAN}", b"{}")
@@ -104,7 +109,7 @@ class Source:
 
 
 def _answer(url: str, body: bytes | None = None) -> dict[str, Any]:
-    with urlopen(Request(url, data=body), timeout=PATIENCE_S) as answer:
+    with urlopen(Request(url, data=body, headers={"X-API-Key": KEY}), timeout=PATIENCE_S) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
 

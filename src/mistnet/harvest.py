@@ -72,7 +72,7 @@ class Harvest:
             limits=limits_of(settings),
             metrics=metrics,
         )
-        self._transport = _Later(settings.x_base_url, transport)
+        self._transport = _Later(settings, transport)
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
         self.kinds = kinds(self.look, self.x, database.clock, self.rules)
 
@@ -91,8 +91,8 @@ class Harvest:
 class _Later:
     """A transport that is opened when it is needed; until then there is nothing to close."""
 
-    def __init__(self, base_url: str, given: Transport | None) -> None:
-        self._base_url = base_url
+    def __init__(self, settings: Settings, given: Transport | None) -> None:
+        self._settings = settings
         self._given = given
         self._open: Transport | None = given
 
@@ -106,7 +106,11 @@ class _Later:
         if self._given is not None:
             yield
             return
-        async with HttpTransport(self._base_url, user_agent=f"mistnet/{__version__}") as transport:
+        async with HttpTransport(
+            self._settings.x_base_url,
+            user_agent=f"mistnet/{__version__}",
+            total_seconds=self._settings.x_timeout_seconds,
+        ) as transport:
             self._open = transport
             yield
         self._open = None

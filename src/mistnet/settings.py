@@ -93,6 +93,7 @@ class Settings(BaseSettings):
     x_burst: Annotated[int, Field(ge=1, le=1000)] = Field(
         5, description="How many calls may start at once after a rest."
     )
+    x_timeout_seconds: Seconds = Field(60.0, description="How long one call may take.")
     x_day_credits: Annotated[int, Field(ge=0)] | None = Field(
         None, description="How many credits may be spent on X in a day (UTC). Unset: no cap."
     )

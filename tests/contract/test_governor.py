@@ -333,7 +333,7 @@ async def test_a_rate_set_by_hand_outlives_a_429(url: str) -> None:
 async def test_a_key_that_is_never_seen_is_refused_in_the_end(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor()
-        for _ in range(10):
+        for _ in range(30):
             unseen = RateLimited("x", office.clock.now() + timedelta(seconds=30), key_unseen=True)
             await fail(governor, unseen)
             office.clock.turn(seconds=40)

@@ -36,6 +36,7 @@ IMPATIENT = {
     "MISTNET_BATCH_FILL_SECONDS": "0.5",
     "MISTNET_BREAKER_SECONDS": "0.5",
     "MISTNET_MAX_ATTEMPTS": "1000",
+    "MISTNET_X_TIMEOUT_SECONDS": "2",
     "MISTNET_X_API_KEY": KEY,
     "MISTNET_X_RATE_PER_MINUTE": "60000",
     "MISTNET_LOG_LEVEL": "ERROR",
@@ -52,7 +53,7 @@ def world_served(*options: str) -> Iterator[str]:
         yield next(line.strip() for line in serving.stdout if line.startswith("http"))
     finally:
         serving.terminate()
-        serving.wait()
+        serving.communicate()
 
 
 def told(url: str, path: str) -> Any:

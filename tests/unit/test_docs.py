@@ -15,7 +15,7 @@ from sqlalchemy import Table
 
 from mistnet.cli.main import app
 from mistnet.domain import errors
-from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.tables import metadata
 
@@ -63,6 +63,8 @@ def shown_default(field: FieldInfo) -> str:
             return "unset"
         case SecretStr():
             return f"`{field.default.get_secret_value()}`"
+        case bool():
+            return f"`{str(field.default).lower()}`"
         case float() | int():
             return f"`{field.default:g}`"
         case str():
@@ -118,10 +120,9 @@ def test_every_index_of_the_live_table_is_on_the_page() -> None:
 
 
 def test_every_metric_is_on_its_page() -> None:
-    counted = {
-        f"{family.name}_total" if family.type == "counter" else family.name
-        for family in EngineMetrics().registry.collect()
-    }
+    registry = EngineMetrics().registry
+    SourceMetrics(registry)
+    counted = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
     listed = {name for name in rows(page("metrics.md")) if name.startswith("mistnet_")}
     assert counted
     assert listed == counted

@@ -35,7 +35,7 @@ _CATCH_UP_SECONDS: Final = 4.0
 _LONG_WAIT_SECONDS: Final = 1.5
 _PROFILE_LOOKS: Final = 6
 """Every so many catch-ups the profiles are looked at as well: once in a simulated day."""
-_ARRIVALS, _OF_EACH = 200, 2
+_ARRIVALS, _OF_EACH = 300, 3
 _COLLECTING: Final = "Looks up profiles, sweeps histories backward, follows replies to their roots."
 
 

@@ -55,7 +55,7 @@ _FREE_KEY_PER_MINUTE: Final = 11.5
 _SLOWER, _FASTER = 0.8, 1.25
 _SLOWED_ONCE: Final = timedelta(seconds=1)
 _FASTER_AFTER: Final = timedelta(seconds=2)
-_UNSEEN_LIMIT: Final = 10
+_UNSEEN_LIMIT: Final = 30
 _ERROR_CHARACTERS: Final = 500
 
 

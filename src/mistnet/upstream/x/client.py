@@ -26,7 +26,7 @@ SOURCE: Final = X_SOURCE
 FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
 PAID_KEY_WAIT: Final = timedelta(seconds=1)
 REFUSED_WAIT: Final = timedelta(hours=1)
-KEY_UNSEEN_WAIT: Final = timedelta(seconds=30)
+KEY_UNSEEN_WAIT: Final = timedelta(seconds=10)
 QUICK_TRIES: Final = 2
 QUICK_PAUSE_SECONDS: Final = 0.5
 _PAGE: Final = prices.posts(prices.POSTS_PER_PAGE)
