@@ -54,6 +54,6 @@ def _world(side: Side, options: Options, size: str, plan: WorldPlan, above: Coun
         figure=total / least["credits"],
         unit=TIMES,
         expected=len(expected),
-        got=len(expected & found),
+        got=len(expected & found.keys()),
         detail={"spent": total, "least": least["credits"], **spent},
     )

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 from bench.collect.common import SECONDS, Figure, Options
-from bench.collect.growth import stored_at
 from bench.collect.side import Side, collected, kind_of, stored, wanted
 from bench.collect.source import holding, running
 
@@ -24,7 +23,7 @@ def _thousand_posts(side: Side, options: Options) -> Figure:
     """From the start of the command, its imports and all."""
     with running(holding(2_000)) as source:
         done = collected(side, options, source, source.accounts(), **AS_THEY_COME)
-    at = asyncio.run(stored_at(options))
+    at = sorted(asyncio.run(stored(options)).values())
     return _figure(side, options, "1,000 posts stored (asked: 10 s)", at[999] - done.started_at, 1_000, len(at[:1000]))
 
 
@@ -38,7 +37,7 @@ def _hundred_accounts(side: Side, options: Options) -> Figure:
         seconds = (done.ended_ns - source.first_call_ns()) / 1e9
     found = asyncio.run(stored(options))
     what = f"{len(handles)} accounts at {LATENCY_S:g} s latency (asked: 300 s)"
-    return _figure(side, options, what, seconds, len(expected), len(expected & found))
+    return _figure(side, options, what, seconds, len(expected), len(expected & found.keys()))
 
 
 AS_THEY_COME = {

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from sqlalchemy import select
-
 from bench.collect.common import MEGABYTES, SECONDS, TIMES, Figure, Options, Run
-from bench.collect.side import Side, collected, database_url, kind_of
+from bench.collect.side import Side, collected, database_url, kind_of, stored
 from bench.collect.source import holding, running
 from mistnet.app import App
 from mistnet.domain.accounts import TrackedAccount
@@ -17,9 +15,7 @@ from mistnet.domain.social import Detail
 from mistnet.jobs import args
 from mistnet.settings import load_settings
 from mistnet.store.accounts import write_tracked
-from mistnet.store.database import Database
 from mistnet.store.social import write_users
-from mistnet.store.tables import posts
 from mistnet.upstream.x.decode import read_user
 
 PARTS = 10
@@ -36,7 +32,7 @@ def growth(side: Side, options: Options) -> list[Figure]:
     with running(holding(round(options.jobs * REST), stars=accounts, even=True)) as source:
         abreast = replace(side, prepare=lambda options, handles: _track(options, list(map(source.profile, handles))))
         done = collected(abreast, options, source, source.accounts())
-    times = asyncio.run(stored_at(options))
+    times = sorted(asyncio.run(stored(options)).values())
     most = min(options.jobs, len(times))
     marks = [most // 100, *(most * part // PARTS for part in range(1, PARTS + 1))]
     cpu = [_cpu_at(done, times[mark - 1]) for mark in marks]
@@ -70,16 +66,6 @@ def _rates(reached: Sequence[float], marks: Sequence[int]) -> list[float]:
 def _cpu_at(done: Run, at: float) -> float:
     later = bisect_left([sample.at for sample in done.samples], at)
     return done.samples[min(later, len(done.samples) - 1)].cpu_seconds
-
-
-async def stored_at(options: Options) -> list[float]:
-    database = Database(database_url(options))
-    try:
-        async with database.read() as connection:
-            found = (await connection.execute(select(posts.c.first_seen_at))).scalars()
-            return sorted(at.timestamp() for at in found)
-    finally:
-        await database.close()
 
 
 def _figures(
