@@ -12,7 +12,7 @@ help: ## list the targets
 setup: ## make the Python environment, or find it up to date
 	@$(PYTHON3) scripts/setup.py
 
-demo: setup ## watch jobs flow through a small queue
+demo: setup ## watch a simulated world being collected
 	@$(BIN)/mistnet demo $(ARGS)
 
 test: check ## everything a release needs (ARGS=... goes to pytest)

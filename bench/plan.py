@@ -113,13 +113,16 @@ def _sqlite() -> list[Measurement]:
 
 
 def _collect() -> list[Measurement]:
-    def speed(side: str, database: str, processes: int = 1, needs: str | None = None) -> Measurement:
+    def speed(
+        side: str, database: str, *, processes: int = 1, form: str = "single", needs: str | None = None
+    ) -> Measurement:
         return Measurement(
             topic="collect",
             side=side,
             command="speed",
             jobs=50_000,
             processes=processes,
+            form=form,
             package="collect",
             database=database,
             needs=needs,
@@ -132,6 +135,7 @@ def _collect() -> list[Measurement]:
             speed("bare_side", database),
             speed("mistnet_side", database),
             speed("scrapy_side", database, needs="scrapy"),
+            speed("scrapy_side", database, form="bulk", needs="scrapy"),
         )
     ] + [speed("mistnet_side", POSTGRESQL, processes=2)]
 

@@ -21,6 +21,9 @@ from mistnet.store.tables import posts, users
 BATCH = 200
 """Items per commit; more are no faster."""
 
+BULK = "bulk"
+"""The form in which a whole batch is upserted at once; else each item by itself, as most pipelines do."""
+
 SETTINGS = {
     "CONCURRENT_REQUESTS": 32,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
@@ -40,9 +43,10 @@ class Accounts(scrapy.Spider):  # type: ignore[misc]  # Scrapy is in the bench e
 
     name = "accounts"
 
-    def __init__(self, dsn: str, url: str, handles: str) -> None:
+    def __init__(self, dsn: str, url: str, handles: str, form: str) -> None:
         super().__init__()
-        self.dsn, self._url, self._handles = dsn, url, handles.split(",")
+        self.dsn, self.bulk = dsn, form == BULK
+        self._url, self._handles = url, handles.split(",")
 
     async def start(self) -> AsyncIterator[Any]:
         for handle in self._handles:
@@ -162,7 +166,7 @@ def listed(shown: Item, group: str, name: str) -> bytes | None:
 
 
 class Upserts:
-    """One connection per spider; items gather until a batch is worth a commit."""
+    """One connection per spider, a commit per batch."""
 
     def __init__(self, crawler: Any) -> None:
         self._crawler = crawler
@@ -173,37 +177,45 @@ class Upserts:
         return cls(crawler)
 
     def open_spider(self) -> None:
+        self._bulk = self._crawler.spider.bulk
         self._engine = engine_of(self._crawler.spider.dsn)
         self._connection = self._engine.connect()
+        self._upserts = {table.name: upsert(self._connection, table) for table in (users, posts)}
 
     def process_item(self, item: Item) -> Item:
         self._items.append(item)
+        if not self._bulk:
+            self._write([item])
         if len(self._items) >= BATCH:
-            self._flush()
+            self._commit()
         return item
 
     def close_spider(self) -> None:
-        self._flush()
+        self._commit()
         self._connection.close()
         self._engine.dispose()
 
-    def _flush(self) -> None:
-        upsert(self._connection, users, [item["user"] for item in self._items])
-        upsert(self._connection, posts, [item["post"] for item in self._items if "post" in item])
+    def _commit(self) -> None:
+        if self._bulk:
+            self._write(self._items)
         self._connection.commit()
         self._items.clear()
 
+    def _write(self, items: list[Item]) -> None:
+        """The last telling of each id wins."""
+        for name, key in (("users", "user"), ("posts", "post")):
+            found = {item[key]["id"]: item[key] for item in items if key in item}
+            if found:
+                self._connection.execute(self._upserts[name], list(found.values()))
 
-def upsert(connection: Connection, table: Table, given: list[Item]) -> None:
-    """The last telling of each id wins."""
-    found = {each["id"]: each for each in given}
-    if not found:
-        return
+
+def upsert(connection: Connection, table: Table) -> Any:
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     adding = dialect.insert(table)
-    kept = {"platform", "id", "first_seen_at"}
-    told = {name: adding.excluded[name] for name in next(iter(found.values())) if name not in kept}
-    connection.execute(adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told), list(found.values()))
+    changed = {
+        name: adding.excluded[name] for name in table.columns.keys() if name not in {"platform", "id", "first_seen_at"}
+    }
+    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=changed)
 
 
 def engine_of(dsn: str) -> Engine:
@@ -220,13 +232,18 @@ def _prepare(connection: Any, _record: object) -> None:
 
 
 def command(options: Options, source: Source, handles: list[str]) -> list[str]:
-    given = ("--dsn", options.dsn, "--url", source.url, "--handles", ",".join(handles))
+    given = ("--dsn", options.dsn, "--url", source.url, "--handles", ",".join(handles), "--form", options.form)
     return [sys.executable, "-m", "bench.collect.scrapy_side", "collect", *given]
+
+
+def setting(options: Options) -> str:
+    upserts = "bulk upserts" if options.form == BULK else "an upsert per item"
+    return f"{upserts}, {BATCH} items per commit"
 
 
 def _collect() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("dsn", "url", "handles"):
+    for name in ("dsn", "url", "handles", "form"):
         parser.add_argument(f"--{name}", required=True)
     process = CrawlerProcess(SETTINGS)
     process.crawl(Accounts, **vars(parser.parse_args(sys.argv[2:])))
@@ -237,4 +254,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "collect":
         _collect()
     else:
-        main(Side(name="scrapy", setting=lambda _: f"upserts of {BATCH} items per commit", command=command))
+        main(Side(name="scrapy", setting=setting, command=command))

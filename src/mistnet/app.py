@@ -17,7 +17,7 @@ import msgspec
 
 from mistnet import __version__
 from mistnet.domain.errors import BadPlugin
-from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, WorkerName, Write
+from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
 from mistnet.domain.sources import X_SOURCE, Halt
 from mistnet.engine.kinds import Kind, Kinds
@@ -30,7 +30,7 @@ from mistnet.settings import KindSettings, Settings
 from mistnet.store.accounts import accounts_to_look_at
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
+from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.inspect import Inspector
 from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
@@ -74,7 +74,8 @@ class App:
         self._require_known_kinds()
         self.job_writer = JobWriter(self.kinds.rules)
         jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
-        writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs]
+        wakes = Writer(Wake, write_wakes)
+        writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs, wakes]
         self.queue = JobQueue(self.database, self.job_writer, Writers(writers))
         self.upkeep = StoreUpkeep(self.database)
         self.inspector = Inspector(self.database)

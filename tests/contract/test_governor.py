@@ -269,6 +269,23 @@ async def test_a_refused_key_is_paused_and_the_other_goes_on(url: str) -> None:
             await call(office.governor(keys=(FIRST, SECOND)))
 
 
+async def test_a_key_that_must_wait_lets_the_other_go_first(url: str) -> None:
+    async with opened(url) as office:
+        governor = office.governor(keys=(FIRST, SECOND), rate_per_minute=6, burst=1)
+        used = [await call(governor), await call(governor)]
+        assert sorted(used) == ["secret of key-1", "secret of key-2"]
+        with pytest.raises(NotNow, match="rate"):
+            await call(governor)
+        office.clock.turn(seconds=10)
+        async with governor.call("tweets", most=15, errand=Errand()) as ticket:
+            limited = ticket.key
+            with pytest.raises(RateLimited):
+                await call(governor, error=RateLimited("x", office.clock.now() + timedelta(minutes=5)))
+            ticket.settle(items=1, credits_due=15)
+        office.clock.turn(seconds=10)
+        assert await call(governor) == limited
+
+
 async def test_resuming_lets_calls_through_again(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor()

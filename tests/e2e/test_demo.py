@@ -183,7 +183,7 @@ def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_sqlite: Comma
         for shown in ("collecting a simulated world", "back to 20", "protected", "upstream knows nobody", "walk"):
             assert shown in seen
         assert f"export MISTNET_DATABASE_URL=sqlite:///{temporary}/mistnet-demo-" in seen.replace("\r\n  ", "")
-        terminal.until("Fri 02 Oct 2026", "catch_up", "2026-10-01")
+        terminal.until("An hour passes each second", "catch_up", "2026-10-01")
         terminal.type(b"\x03")
         assert terminal.ended() == 0
     assert "The database is removed" in terminal.written

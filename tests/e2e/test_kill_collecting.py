@@ -23,7 +23,7 @@ from tests.worlds import KEY, Oracle
 
 SEED = 5
 KILL_EVERY = 1.0
-MOST_KILLS = 40
+MOST_KILLS = 25
 PATIENCE = 300.0
 
 IMPATIENT = {

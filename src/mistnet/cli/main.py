@@ -17,6 +17,7 @@ from mistnet.cli import (
     hydrate,
     jobs,
     search,
+    sim,
     sources,
     spend,
     status,
@@ -69,6 +70,7 @@ app.add_typer(sources.commands, name="sources")
 app.add_typer(hydrate.commands, name="hydrate")
 app.add_typer(job_commands, name="jobs")
 app.add_typer(db.commands, name="db")
+app.add_typer(sim.commands, name="sim")
 for name, command in (
     ("list", jobs.list_jobs),
     ("show", jobs.show),

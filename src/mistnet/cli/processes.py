@@ -18,7 +18,7 @@ _ENDS: Final = {0, REFUSED, 3, 4, 5}
 """Exit codes of a child that meant to stop; any other end is an accident."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-_GOOD_LIFE_SECONDS: Final = 60.0
+_GOOD_LIFE_SECONDS: Final = 2.0
 
 
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):

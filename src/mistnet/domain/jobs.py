@@ -64,6 +64,13 @@ class NewJob(Write, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class Wake(Write, frozen=True, kw_only=True):
+    """Jobs of this kind that wait for this reason need wait no longer."""
+
+    kind: KindName
+    reason: str
+
+
 A = TypeVar("A", bound=Args)
 
 Claim: TypeAlias = tuple[JobId, int]

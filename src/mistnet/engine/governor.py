@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _SLICE_SECONDS: Final = 0.25
 _MOST_SLOTS: Final = 1_000
-_LATE_SECONDS: Final = 0.25
+_LATE: Final = timedelta(seconds=0.25)
 _FRESH_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 3.0
 _PROBE: Final = timedelta(seconds=60)
@@ -79,6 +79,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     refusal: NotNow | None = None
     halt: Halt | None = None
     key_paused: bool = False
+    free_at: datetime | None = None
     failing: bool = False
     probing: bool = False
 
@@ -189,54 +190,57 @@ class Governor:
 
     async def _admitted(self, most: int) -> Ticket:
         """A slot and the credits for one call. Waits a moment for its slot, never long."""
-        while True:
-            desk = await self._ready_desk(most)
-            slot = desk.slots.popleft()
-            self._purse -= most
-            wait = (slot - self._clock.now()).total_seconds()
-            if wait > 0:
-                await self._sleep(wait)
-            if wait < -_LATE_SECONDS:
-                self._purse += most  # a slot left lying too long would make a crowd; it is let go
-                continue
-            return Ticket(key=desk.secret, label=desk.label, reserved=most)
+        desk = await self._ready_desk(most)
+        slot = desk.slots.popleft()
+        self._purse -= most
+        wait = (slot - self._clock.now()).total_seconds()
+        if wait > 0:
+            await self._sleep(wait)
+        return Ticket(key=desk.secret, label=desk.label, reserved=most)
 
     async def _ready_desk(self, most: int) -> Desk:
+        """A key that may be used now: the one that is free first, or the next if it is not after all."""
         async with self._lock:
             now = self._clock.now()
-            desk = self._best_desk(now)
-            stale = desk.looked_at is None or (now - desk.looked_at).total_seconds() > _FRESH_SECONDS
-            if stale or not desk.slots or self._purse < most or self._purse_day != _day(now):
-                await self._withdraw(desk, most, now)
-            return desk
+            refusals: list[NotNow] = []
+            for desk in self._by_turn(now):
+                while desk.slots and desk.slots[0] < now - _LATE:
+                    desk.slots.popleft()  # left lying too long, these would make a crowd
+                stale = desk.looked_at is None or (now - desk.looked_at).total_seconds() > _FRESH_SECONDS
+                if not stale and desk.slots and self._purse >= most and self._purse_day == _day(now):
+                    return desk
+                grant = await self._withdraw(desk, most, now)
+                if grant.refusal is None:
+                    return desk
+                refusals.append(grant.refusal)
+                if not grant.key_paused and grant.free_at is None:
+                    break  # the source itself is closed; no other key would help
+            raise min(refusals, key=lambda refusal: refusal.until)
 
-    def _best_desk(self, now: datetime) -> Desk:
+    def _by_turn(self, now: datetime) -> list[Desk]:
         if not self._desks:
             raise SourcePaused(self._source, now + _PAUSED_LOOK, "no key is configured")
         open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
-        return min(open_ones, key=lambda desk: (desk.slots[0] if desk.slots else desk.free_at) or now)
+        return sorted(open_ones, key=lambda desk: (desk.slots[0] if desk.slots else desk.free_at) or now)
 
-    async def _withdraw(self, desk: Desk, most: int, now: datetime) -> None:
+    async def _withdraw(self, desk: Desk, most: int, now: datetime) -> Grant:
         if self._purse_day != _day(now):
             self._purse, self._purse_day = 0, _day(now)  # yesterday's credits were counted yesterday
         need = max(most - self._purse, 0)
-        wanted = 0 if desk.slots and desk.slots[0] >= now - timedelta(seconds=_LATE_SECONDS) else 1
+        wanted = 0 if desk.slots else 1
         grant = await self._book.change(
             self._source, desk.label, lambda source, key: self._grant(source, key, need=need, wanted=wanted, now=now)
         )
-        desk.looked_at, desk.paused, self._failing = now, grant.key_paused, grant.failing
-        if grant.probing:
-            for other in self._desks:
+        desk.looked_at, desk.paused, desk.free_at = now, grant.key_paused, grant.free_at
+        if grant.probing or grant.refusal:
+            for other in self._desks if grant.probing else [desk]:
                 other.slots.clear()
+        if grant.refusal is None:
+            self._failing = grant.failing
         desk.slots.extend(grant.slots)
         self._purse += grant.credits
         self._halt = grant.halt
-        if grant.refusal:
-            desk.slots.clear()
-            if grant.key_paused and any(not other.paused for other in self._desks):
-                await self._withdraw(self._best_desk(now), most, now)
-                return
-            raise grant.refusal
+        return grant
 
     def _grant(
         self, source: SourceState, key: KeyState, *, need: int, wanted: int, now: datetime
@@ -257,7 +261,8 @@ class Governor:
         )
         if slots and (slots[0] - now).total_seconds() > _PATIENCE_SECONDS:
             turned = self._turned_away(slots[0], rate)
-            return source, key, Grant(refusal=NotNow(turned, f"{self._source}: the key's rate allows no more now"))
+            refusal = NotNow(turned, f"{self._source}: the key's rate allows no more now")
+            return source, key, Grant(refusal=refusal, free_at=slots[0])
         source = msgspec.structs.replace(
             source,
             day_credits=source.day_credits + slice_credits,
@@ -382,6 +387,7 @@ class Governor:
         """Nobody asks with this key before the time it was told, and then more slowly for a while."""
         desk, now = self._desk(ticket), self._clock.now()
         desk.slots.clear()
+        desk.free_at = limited.until
         if limited.key_unseen:
             desk.unseen += 1
             if desk.unseen >= _UNSEEN_LIMIT:

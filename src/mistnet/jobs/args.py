@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.accounts import Frontier
-from mistnet.domain.jobs import Args, KindName, NewJob
+from mistnet.domain.jobs import Args, KindName, NewJob, Wake
 from mistnet.domain.social import Post, PostId, UserId
 
 SUGGESTION: Final = KindName("suggestion")
@@ -21,6 +21,8 @@ WALK: Final = KindName("walk")
 HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
 LANE: Final = "x"
+AWAITS_SWEEP: Final = "the sweep of that post's author will bring it"
+"""Why a walk waits. The end of a sweep ends the wait."""
 
 HEAD_START: Final = timedelta(days=1)
 """A tracked user is hydrated before all others: its job counts as due since then."""
@@ -122,6 +124,11 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
         account_id=account_id,
     )
     return NewJob(kind=WALK, key=f"{conversation_id}:{reply.id}", args=args)
+
+
+def sweep_is_over() -> Wake:
+    """Walks that waited for a sweep may look again; those of other sweeps go on waiting."""
+    return Wake(kind=WALK, reason=AWAITS_SWEEP)
 
 
 def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:

@@ -57,11 +57,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """Two looks agree. The end is believed if the handle is still this account's."""
         profile = await check_profile(self.x, account, self._errand(job, account))
         if profile.state is not AccountState.ACTIVE:
-            return Done([*page.gathered.writes, *profile.writes, self._state_change(account, profile)])
+            change = self._state_change(account, profile)
+            return Done([*page.gathered.writes, *profile.writes, change, args.sweep_is_over()])
         if profile.handle != account.handle:
             return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
-        return Done([*page.gathered.writes, *profile.writes, finished, *self._reposts(account)])
+        writes = [*page.gathered.writes, *profile.writes, finished, *self._reposts(account)]
+        return Done([*writes, args.sweep_is_over()])
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
         """From the newest post there is down to the newest one we had. The newest moves when all between is there."""

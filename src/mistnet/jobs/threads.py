@@ -84,7 +84,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if frontier.user_id in swept:
             wait = min(max(now - job.created_at, self.rules.second_look), LONGEST_WAIT)
-            return Snooze(now + wait, "the sweep of that post's author will bring it")
+            return Snooze(now + wait, args.AWAITS_SWEEP)
         if self.in_flight.get(frontier.post_id, now) > now:
             return Snooze(now + IN_FLIGHT, "another walk is fetching the same post")
         return None

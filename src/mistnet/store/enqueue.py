@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import BadArgs, UnknownKind
-from mistnet.domain.jobs import Enqueued, KindName, KindRules, NewJob
+from mistnet.domain.jobs import Enqueued, KindName, KindRules, NewJob, Wake
 from mistnet.store.statements import command, statement
 
 CHANNEL = "mistnet_jobs"
@@ -70,6 +70,15 @@ class JobWriter:
                 places = [index for index, job in enumerate(jobs) if job.kind == kind]
                 parked.update(places[max(cap - live, 0) :])
         return parked
+
+
+async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: datetime) -> None:
+    """Makes jobs due whose wait is over."""
+    for wake in dict.fromkeys(wakes):
+        binds = {"kind": wake.kind, "reason": wake.reason, "now": now}
+        await connection.execute(command("wake", connection.dialect.name), binds)
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text(f"NOTIFY {CHANNEL}"))
 
 
 def _distinct(jobs: Iterable[NewJob]) -> list[NewJob]:
