@@ -212,10 +212,9 @@ class Upserts:
 def upsert(connection: Connection, table: Table) -> Any:
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     adding = dialect.insert(table)
-    changed = {
-        name: adding.excluded[name] for name in table.columns.keys() if name not in {"platform", "id", "first_seen_at"}
-    }
-    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=changed)
+    kept = {"platform", "id", "first_seen_at"}
+    told = {column.name: adding.excluded[column.name] for column in table.columns if column.name not in kept}
+    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told)
 
 
 def engine_of(dsn: str) -> Engine:

@@ -1,16 +1,16 @@
 """Whole worlds collected in virtual time: without faults, with all of them, and while machines crash and freeze."""
 
 import os
-from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from mistnet.domain.accounts import Frontier
-from mistnet.domain.social import Page, Platform, PostId, UserId
+from mistnet.domain.jobs import Continue, Done, Outcome
+from mistnet.domain.social import Page, UserId
 from mistnet.jobs import sweeps
 from mistnet.jobs.pages import Emptiness, Span, Strangers, Verdict, verdict
+from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
-from mistnet.store.accounts import StoreLook
 from tests.databases import Templates
 from tests.simulation.collecting import Harvested, harvest
 from tests.simulation.conftest import chunks
@@ -86,15 +86,15 @@ def test_without_the_second_look_the_oracle_sees_it(memory: Templates, monkeypat
     assert any("missing" in fault for fault in first_faults(memory, 10, "all"))
 
 
-def test_a_walk_that_ends_at_any_stored_post_is_seen(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
-    climb = StoreLook.frontiers
+def test_walks_that_go_one_level_only_are_seen(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Threads._step
 
-    async def short_sighted(self: StoreLook, platform: Platform, ids: set[PostId]) -> Mapping[PostId, Frontier]:
-        found = await climb(self, platform, ids)
-        return {start: frontier for start, frontier in found.items() if frontier.post_id == start}
+    async def one_level(self: Threads, *given: Any) -> Outcome:
+        outcome = await step(self, *given)
+        return Done(outcome.writes) if isinstance(outcome, Continue) else outcome
 
-    monkeypatch.setattr(StoreLook, "frontiers", short_sighted)
-    assert any("ancestors" in fault for fault in first_faults(memory, 10, "none"))
+    monkeypatch.setattr(Threads, "_step", one_level)
+    assert any("ancestors" in fault for fault in first_faults(memory, 5, "none"))
 
 
 def test_without_the_second_pass_retweets_are_missed(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:

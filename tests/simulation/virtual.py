@@ -126,7 +126,7 @@ def counted_asyncpg(owner: str, opened: list[Callable[[], None]]) -> Callable[..
         assert isinstance(loop, VirtualLoop)
         loop.flights[owner] += 1
         try:
-            connection = await asyncpg.connect(*args, **about)
+            connection = await asyncpg.connect(*args, **{**about, "timeout": None})  # a busy server is not a dead one
         finally:
             loop.flights[owner] -= 1
         opened.append(connection.terminate)

@@ -18,7 +18,8 @@ from mistnet.jobs.args import HydratePostArgs, Rules, WalkArgs
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
 LONGEST_WAIT: Final = timedelta(minutes=10)
-IN_FLIGHT: Final = timedelta(seconds=5)
+IN_FLIGHT: Final = timedelta(minutes=2)
+JUST_FETCHED: Final = timedelta(seconds=2)
 
 
 def first_unknown(reply: Post, shown: Mapping[PostId, Post], own: Collection[PostId]) -> Frontier | None:
@@ -86,7 +87,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             wait = min(max(now - job.created_at, self.rules.second_look), LONGEST_WAIT)
             return Snooze(now + wait, args.AWAITS_SWEEP)
         if self.in_flight.get(frontier.post_id, now) > now:
-            return Snooze(now + IN_FLIGHT, "another walk is fetching the same post")
+            return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
         return None
 
     async def _fetch(self, ids: Collection[PostId], errand: Errand, now: datetime) -> Gathered:
@@ -95,12 +96,14 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         for post_id in [each for each, until in self.in_flight.items() if until <= now]:
             del self.in_flight[post_id]
         self.in_flight.update(dict.fromkeys(ids, now + IN_FLIGHT))
+        found = False
         try:
-            return await self.x.posts(sorted(ids), errand=errand)
-        except BaseException:
-            for post_id in ids:
-                self.in_flight.pop(post_id, None)
-            raise
+            gathered = await self.x.posts(sorted(ids), errand=errand)
+            found = True
+        finally:  # what was fetched is written in a moment; what was not may be asked for at once
+            until = self.clock.now() + (JUST_FETCHED if found else timedelta())
+            self.in_flight.update(dict.fromkeys(ids, until))
+        return gathered
 
     async def _step(
         self, job: Job[WalkArgs], frontier: Frontier, gathered: Gathered, along: Sequence[Write]

@@ -12,6 +12,7 @@ from mistnet.sim.people import Person
 LOOKBACK = 12
 REACH = 2 * LOOKBACK + 1  # a reply is never further than this many posts from what it answers
 NEIGHBOURS = 4
+ACQUAINTANCES, STRIDE = 40, 37  # stars know people all over the world, not just those who live next to them
 IDOLS = 3
 GHOSTS = 1000
 
@@ -60,6 +61,9 @@ class References:
             for person in self._people:
                 for idol in set(self.idols(person.index)):
                     fans[idol].append(person.index)
+            for star in range(self._stars):
+                for place in range(ACQUAINTANCES):
+                    fans[self._acquaintance(star, place)].append(star)
             self._fans = dict(fans)
         near = [(author - step) % len(self._people) for step in range(NEIGHBOURS + 1)]
         return sorted({*self._fans.get(author, ()), *near})
@@ -84,7 +88,12 @@ class References:
             return author
         if draw < 70:
             return self.idols(author)[draw % IDOLS]
+        if author < self._stars:
+            return self._acquaintance(author, (luck >> 8) % ACQUAINTANCES)
         return (author + 1 + draw % NEIGHBOURS) % len(self._people)
+
+    def _acquaintance(self, star: int, place: int) -> int:
+        return (star + (place + 1) * STRIDE) % len(self._people)
 
     def _recent(self, author: int, before_id: int, back: int, *, gone_too: bool) -> int | None:
         draft = self._drafts.of(author, time_of(before_id))
