@@ -89,8 +89,8 @@ def test_without_the_second_look_the_oracle_sees_it(memory: Templates, monkeypat
 def test_walks_that_go_one_level_only_are_seen(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Threads._step
 
-    async def one_level(self: Threads, *given: Any) -> Outcome:
-        outcome = await step(self, *given)
+    def one_level(self: Threads, *given: Any) -> Outcome:
+        outcome = step(self, *given)
         return Done(outcome.writes) if isinstance(outcome, Continue) else outcome
 
     monkeypatch.setattr(Threads, "_step", one_level)

@@ -64,6 +64,8 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
         }
         gathered = await self._fetch({each.post_id for each in asking.values()}, _errand(jobs), now)
+        authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
+        strangers = authors - await self.look.known_users(Platform.X, authors)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -73,7 +75,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             elif frontier is None:
                 outcomes.append(Done(along))
             else:
-                outcomes.append(await self._step(job, frontier, gathered, along))
+                outcomes.append(self._step(job, frontier, gathered, strangers, along))
             along = along if isinstance(outcomes[-1], Snooze | Retry) else []
         return outcomes
 
@@ -105,23 +107,28 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             self.in_flight.update(dict.fromkeys(ids, until))
         return gathered
 
-    async def _step(
-        self, job: Job[WalkArgs], frontier: Frontier, gathered: Gathered, along: Sequence[Write]
+    def _step(
+        self,
+        job: Job[WalkArgs],
+        frontier: Frontier,
+        gathered: Gathered,
+        strangers: Collection[UserId],
+        along: Sequence[Write],
     ) -> Outcome:
         post = gathered.posts.get(frontier.post_id)
         if post is None and gathered.unreadable:
             return Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}")
         if post is None:
-            return Done([*along, gone(frontier.post_id), *await self._author(frontier.user_id)])
+            return Done([*along, gone(frontier.post_id), *self._author(frontier.user_id, strangers)])
         writes = [*along, *about(post, gathered)]
         if post.in_reply_to_id is None:
             return Done(writes)
         up = msgspec.structs.replace(job.args, next_id=post.in_reply_to_id, next_user_id=post.in_reply_to_user_id)
         return Continue(writes, args=up)
 
-    async def _author(self, user_id: UserId | None) -> list[NewJob]:
+    def _author(self, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
         """Of a post that is gone we can still know whose it was."""
-        if user_id is None or await self.look.known_users(Platform.X, {user_id}):
+        if user_id is None or user_id not in strangers:
             return []
         return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill)]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -114,19 +114,23 @@ async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, nex
     return sorted(taken.scalars())
 
 
-_ACCOUNT: Final = select(
-    accounts.c.platform,
-    accounts.c.user_id,
-    users.c.handle,
-    accounts.c.state,
-    accounts.c.oldest_post_id,
-    accounts.c.newest_post_id,
-    accounts.c.newest_repost_id,
-    accounts.c.backfilled_at,
-    accounts.c.reposts_backfilled_at,
-    users.c.profiled_at,
-    users.c.posts_count,
-).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+_ACCOUNT: Final = (
+    select(
+        accounts.c.platform,
+        accounts.c.user_id,
+        users.c.handle,
+        accounts.c.state,
+        accounts.c.oldest_post_id,
+        accounts.c.newest_post_id,
+        accounts.c.newest_repost_id,
+        accounts.c.backfilled_at,
+        accounts.c.reposts_backfilled_at,
+        users.c.profiled_at,
+        users.c.posts_count,
+    )
+    .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+)
 
 
 class StoreLook:
@@ -136,9 +140,9 @@ class StoreLook:
         self._database = database
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
-        asked = _ACCOUNT.where(accounts.c.platform == platform, accounts.c.user_id == user_id)
         async with self._database.glance() as connection:
-            row = (await connection.execute(asked)).mappings().first()
+            asked = await connection.execute(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
+            row = asked.mappings().first()
         if row is None:
             return None
         return Account(**{**row, "platform": Platform(row["platform"]), "state": AccountState(row["state"])})

@@ -25,6 +25,7 @@ from mistnet.domain.errors import (
 )
 from mistnet.domain.ports import Clock
 from mistnet.store.clock import ServerClock, SystemClock
+from mistnet.store.sqlite import quick
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
@@ -44,6 +45,12 @@ _STEADY_PLANS: Final = {
 }
 _FREE_PLANS: Final[Mapping[str, str]] = {}
 
+# SQLite commits by itself unless we say BEGIN, so there it is enough not to say it: no level to set and set back.
+_AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "postgresql": {"isolation_level": "AUTOCOMMIT"},
+    "sqlite": {"without_begin": True},
+}
+
 
 class Database:
     """One database, reached through a pool. `read` is autocommit, `write` is one transaction."""
@@ -54,8 +61,9 @@ class Database:
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
         self.engine = _engine(parsed, _STEADY_PLANS, connect_args or {})
-        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._reading = _engine(parsed, _FREE_PLANS, connect_args or {}).execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
+        reading = _engine(parsed, _FREE_PLANS, connect_args or {})
+        self._reading = reading.execution_options(**_AUTOCOMMIT[self.dialect])
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
         self._server_clock = ServerClock() if self.dialect == "postgresql" and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
@@ -142,7 +150,8 @@ def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any])
             max_overflow=16,
             connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
-    engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS, **connect_args})
+    creator = {"async_creator_fn": quick} if plans else {}
+    engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args})
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
@@ -164,7 +173,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+    if not connection.get_execution_options().get("without_begin"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

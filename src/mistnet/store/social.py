@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -45,9 +46,9 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     changed = [_merged(known[key], user, now) for key, user in wanted.items() if key in known]
     versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
     if versions:
-        await connection.execute(_insert(connection, user_versions).on_conflict_do_nothing(), versions)
+        await connection.execute(_insert(connection.dialect.name, user_versions).on_conflict_do_nothing(), versions)
     if added:
-        await connection.execute(_enriching(connection), added)
+        await connection.execute(_enriching(connection.dialect.name), added)
     if changed:
         await connection.execute(_UPDATE_USER, changed)
 
@@ -152,9 +153,10 @@ def _alike(name: str, old: str, new: str) -> bool:
     return old == new or (name == "bio" and not new)
 
 
-def _enriching(connection: AsyncConnection) -> Any:
+@cache
+def _enriching(dialect: str) -> Any:
     """Somebody else may add the same user at the same moment: then both tellings count."""
-    adding = _insert(connection, users)
+    adding = _insert(dialect, users)
     kept = {"platform", "id", "first_seen_at", "detail", "raw"}
     told = {
         column.name: func.coalesce(adding.excluded[column.name], column)
@@ -178,7 +180,7 @@ _UPDATE_USER: Final = (
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
     """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
     rows = [_post(post, now) for post in _latest(given).values()]
-    await connection.execute(_refreshing(connection), rows)
+    await connection.execute(_refreshing(connection.dialect.name), rows)
 
 
 def _post(post: Post, now: datetime) -> Row:
@@ -221,8 +223,9 @@ def _listed(media: Sequence[Media]) -> bytes | None:
     return _encode(media) if media else None
 
 
-def _refreshing(connection: AsyncConnection) -> Any:
-    adding = _insert(connection, posts)
+@cache
+def _refreshing(dialect: str) -> Any:
+    adding = _insert(dialect, posts)
     told: dict[str, Any] = {
         column.name: func.coalesce(adding.excluded[column.name], column)
         for column in posts.columns
@@ -240,7 +243,7 @@ async def write_missing(connection: AsyncConnection, given: Sequence[Missing], n
         {"platform": each.platform, "what": each.what, "id": each.id, "reason": each.reason, "asked_at": now}
         for _, each in sorted(found.items())
     ]
-    adding = _insert(connection, missing)
+    adding = _insert(connection.dialect.name, missing)
     again = {
         "reason": adding.excluded.reason,
         "asked_at": adding.excluded.asked_at,
@@ -264,7 +267,7 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
         }
         for (platform, endpoint, digest), each in sorted(found.items(), key=lambda item: item[0])
     ]
-    adding = _insert(connection, quarantine)
+    adding = _insert(connection.dialect.name, quarantine)
     again = {
         "problem": adding.excluded.problem,
         "last_seen_at": adding.excluded.last_seen_at,
@@ -274,8 +277,8 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
     await connection.execute(adding.on_conflict_do_update(index_elements=where, set_=again), rows)
 
 
-def _insert(connection: AsyncConnection, table: Table) -> Any:
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+def _insert(dialect: str, table: Table) -> Any:
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 def _key(handle: str | None) -> str | None:
