@@ -21,8 +21,6 @@ WALK: Final = KindName("walk")
 HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
 LANE: Final = "x"
-AWAITS_SWEEP: Final = "the sweep of that post's author will bring it"
-"""Why a walk waits. The end of a sweep ends the wait."""
 
 HEAD_START: Final = timedelta(days=1)
 """A tracked user is hydrated before all others: its job counts as due since then."""
@@ -99,7 +97,7 @@ def catch_up(user_id: UserId, floor: PostId) -> NewJob:
     return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
 
 
-def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool) -> NewJob:
+def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False) -> NewJob:
     """A second look between two posts, where something could not be read."""
     args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True)
     return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:{floor}-{ceiling or ''}", args=args)
@@ -126,9 +124,13 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
     return NewJob(kind=WALK, key=f"{conversation_id}:{reply.id}", args=args)
 
 
-def sweep_is_over() -> Wake:
-    """Walks that waited for a sweep may look again; those of other sweeps go on waiting."""
-    return Wake(kind=WALK, reason=AWAITS_SWEEP)
+def awaits_sweep(user_id: UserId) -> str:
+    """Why a walk waits. The end of that sweep ends the wait."""
+    return f"the sweep of account {user_id} will bring its next post"
+
+
+def sweep_is_over(user_id: UserId) -> Wake:
+    return Wake(kind=WALK, reason=awaits_sweep(user_id))
 
 
 def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:

@@ -58,12 +58,12 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         profile = await check_profile(self.x, account, self._errand(job, account))
         if profile.state is not AccountState.ACTIVE:
             change = self._state_change(account, profile)
-            return Done([*page.gathered.writes, *profile.writes, change, args.sweep_is_over()])
+            return Done([*page.gathered.writes, *profile.writes, change, args.sweep_is_over(account.user_id)])
         if profile.handle != account.handle:
             return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
         writes = [*page.gathered.writes, *profile.writes, finished, *self._reposts(account)]
-        return Done([*writes, args.sweep_is_over()])
+        return Done([*writes, args.sweep_is_over(account.user_id)])
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
         """From the newest post there is down to the newest one we had. The newest moves when all between is there."""

@@ -17,7 +17,9 @@ from mistnet.jobs import args
 from mistnet.jobs.args import HydratePostArgs, Rules, WalkArgs
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
-LONGEST_WAIT: Final = timedelta(minutes=10)
+LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
+"""For a sweep that will bring a post. Its end wakes the walk; these are for a sweep that never ends."""
+
 IN_FLIGHT: Final = timedelta(minutes=2)
 JUST_FETCHED: Final = timedelta(seconds=2)
 
@@ -85,9 +87,9 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         """A walk waits where its next post is about to come by itself."""
         if frontier is None:
             return None
-        if frontier.user_id in swept:
-            wait = min(max(now - job.created_at, self.rules.second_look), LONGEST_WAIT)
-            return Snooze(now + wait, args.AWAITS_SWEEP)
+        if frontier.user_id is not None and frontier.user_id in swept:
+            wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
+            return Snooze(now + wait, args.awaits_sweep(frontier.user_id))
         if self.in_flight.get(frontier.post_id, now) > now:
             return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
         return None
