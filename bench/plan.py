@@ -28,8 +28,8 @@ class Measurement:
         return f"bench.{self.package}.{self.side}"
 
     @property
-    def possible(self) -> bool:
-        return bool(find_spec(self.module)) and (self.needs is None or bool(find_spec(self.needs)))
+    def lacks(self) -> str | None:
+        return self.needs if self.needs and not find_spec(self.needs) else None
 
     def arguments(self, dsn: str) -> list[str]:
         options = {
@@ -48,7 +48,7 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
     wanted = [
         replace(measurement, jobs=max(measurement.jobs // 10, 40)) if quick else measurement
         for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors()]
-        if measurement.topic in topics and measurement.possible and not (quick and measurement.slow)
+        if measurement.topic in topics and find_spec(measurement.module) and not (quick and measurement.slow)
     ]
     again = [measurement for measurement in wanted if not measurement.once]
     return wanted + again * (rounds - 1)
@@ -133,11 +133,11 @@ def _collect() -> list[Measurement]:
         for database in (SQLITE, POSTGRESQL)
         for measurement in (
             speed("bare_side", database),
-            speed("mistnet_side", database),
+            speed("mistnet_side", database, form="sweeps"),
             speed("scrapy_side", database, needs="scrapy"),
             speed("scrapy_side", database, form="bulk", needs="scrapy"),
         )
-    ] + [speed("mistnet_side", POSTGRESQL, processes=2)]
+    ] + [speed("mistnet_side", POSTGRESQL), speed("mistnet_side", POSTGRESQL, processes=2)]
 
 
 def _growth() -> list[Measurement]:

@@ -44,6 +44,11 @@ def measure(cluster: PostgresCluster, measurements: list[Measurement], console: 
     failed = 0
     numbers = count(1)
     for measurement in measurements:
+        if measurement.lacks:
+            console.print(
+                f"[yellow]left out: {measurement.module} needs {measurement.lacks}, which is not installed[/]"
+            )
+            continue
         started = monotonic()
         try:
             found = in_fresh_database(cluster, measurement, f"bench_{next(numbers)}")

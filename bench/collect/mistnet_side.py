@@ -17,12 +17,17 @@ from mistnet.settings import load_settings
 GAPS = 3
 """Users whom the source never returns are gaps, and every world has some."""
 
+BESIDES = (args.WALK, args.HYDRATE_USER, args.HYDRATE_POST)
+"""What nobody else does: the way up from replies, and whom they answer."""
+
 
 async def prepare(options: Options, handles: list[str]) -> None:
     app = App(load_settings(database_url=database_url(options)))
     try:
         await ready(app.database)
         await app.enqueue([args.suggestion(handle) for handle in handles])
+        for kind in BESIDES if options.form == "sweeps" else ():
+            await app.operations.pause(kind, "the others do not do this", now=app.database.clock.now())
     finally:
         await app.database.close()
 
@@ -47,7 +52,8 @@ def environment(options: Options, source: Source) -> Mapping[str, str]:
 
 
 def setting(options: Options) -> str:
-    return "work, 1 process" if options.processes == 1 else f"work, {options.processes} processes"
+    crew = "1 process" if options.processes == 1 else f"{options.processes} processes"
+    return f"the same pages, {crew}" if options.form == "sweeps" else f"threads and people too, {crew}"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ _CONTENDED_SECONDS: Final = 0.05
 _CAPPED_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 2.0
 _LAST_LOOK_SECONDS: Final = 0.5
+_OUTLOOK_SECONDS: Final = 0.1
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class Worker:
         self._lanes = lanes
         self._until_idle = until_idle
         self._patience = _CONTENDED_SECONDS / 2
+        self._looked_ahead_at = float("-inf")
         self._draining = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
@@ -208,6 +210,9 @@ class Worker:
         """Until the bell rings, the next job falls due, or it is time for a look anyway."""
         if self._draining.is_set():
             return
+        if self._outlook_age() < _OUTLOOK_SECONDS:
+            await self._tools.bell.wait(_OUTLOOK_SECONDS)
+            return
         try:
             if await self._caretaker.unpark():
                 return
@@ -226,7 +231,12 @@ class Worker:
         if ahead.next_due_at is not None:
             due_in = (ahead.next_due_at - self._tools.clock.now()).total_seconds()
             wait = min(wait, max(due_in, _CONTENDED_SECONDS))
+        self._looked_ahead_at = asyncio.get_running_loop().time()
         await self._tools.bell.wait(wait)
+
+    def _outlook_age(self) -> float:
+        """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
+        return asyncio.get_running_loop().time() - self._looked_ahead_at
 
     async def _nothing_left(self) -> bool:
         if not self._until_idle or self._running or len(self._leases):

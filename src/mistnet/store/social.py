@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Table, bindparam, case, func, select, tuple_, update
+from sqlalchemy import Table, bindparam, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import Missing
-from mistnet.domain.social import Detail, Media, Post, Unreadable, User
+from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
 from mistnet.store.tables import missing, posts, quarantine, user_versions, users
 
@@ -28,7 +28,8 @@ _USER_FACTS: Final = (
     *("verified", "protected", "automated", "created_at"),
     *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
 )
-_KNOWN: Final = (*_USER_TEXTS, *_USER_FACTS, "detail", "profiled_at")
+_KNOWN: Final = (*_USER_TEXTS, *_USER_FACTS, "detail", "profiled_at", "last_updated_at")
+_FRESH: Final = timedelta(hours=1)
 _NUL: Final = "\x00"
 _KEYS_PER_QUESTION: Final = 5_000
 Row = dict[str, Any]
@@ -43,7 +44,8 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     wanted = _latest(given)
     known = await _known_users(connection, wanted)
     added = [_new_user(user, now) for key, user in wanted.items() if key not in known]
-    changed = [_merged(known[key], user, now) for key, user in wanted.items() if key in known]
+    again = {key: user for key, user in wanted.items() if key in known}
+    changed = [_merged(known[key], user, now) for key, user in again.items() if _tells_news(known[key], user, now)]
     versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
     if versions:
         await connection.execute(_insert(connection.dialect.name, user_versions).on_conflict_do_nothing(), versions)
@@ -102,6 +104,14 @@ def _new_user(user: User, now: datetime) -> Row:
         "last_updated_at": now,
         "profiled_at": now if user.detail is Detail.PROFILE else None,
     }
+
+
+def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
+    """An author looks the same on every page of a sweep: once an hour is often enough to say so."""
+    if user.detail is Detail.PROFILE or now - old["last_updated_at"] >= _FRESH:
+        return True
+    richer = _RICHNESS[user.detail] > _RICHNESS[Detail(old["detail"])]
+    return richer or any(value is not None and value != old[name] for name, value in _shown(user).items())
 
 
 def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
@@ -179,62 +189,79 @@ _UPDATE_USER: Final = (
 
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
     """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
-    rows = [_post(post, now) for post in _latest(given).values()]
-    await connection.execute(_refreshing(connection.dialect.name), rows)
+    dialect = connection.dialect.name
+    when = _as_text if dialect == "sqlite" else _as_it_is
+    rows = [_post(post, when(now), when(post.created_at)) for post in _latest(given).values()]
+    await connection.exec_driver_sql(_refreshing(dialect), rows)
 
 
-def _post(post: Post, now: datetime) -> Row:
+def _as_text(at: datetime) -> str:
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _as_it_is(at: datetime) -> datetime:
+    return at
+
+
+_POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
+
+
+def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
+    """One row in the order of the table's columns, as the driver takes it: most of all rows are posts."""
     reference = post.reposted or post.quoted
     clean = _storable(post.text_clean)
-    return {
-        "platform": post.platform,
-        "id": post.id,
-        "author_id": post.author_id,
-        "text": _storable(post.text),
-        "text_clean": clean,
-        "search_text": search_text(clean),
-        "lang": _storable(post.lang),
-        "url": _storable(post.url),
-        "created_at": post.created_at,
-        "conversation_id": post.conversation_id,
-        "in_reply_to_id": post.in_reply_to_id,
-        "in_reply_to_user_id": post.in_reply_to_user_id,
-        "quoted_id": post.quoted.id if post.quoted else None,
-        "reposted_id": post.reposted.id if post.reposted else None,
-        "referenced_text": _storable(reference.text) if reference else None,
-        "referenced_handle": _storable(reference.author_handle) if reference else None,
-        "referenced_media": _listed(reference.media) if reference else None,
-        "media": _listed(post.media),
-        "links": _encode(post.links) if post.links else None,
-        "likes": post.metrics.likes,
-        "replies": post.metrics.replies,
-        "reposts": post.metrics.reposts,
-        "quotes": post.metrics.quotes,
-        "bookmarks": post.metrics.bookmarks,
-        "views": post.metrics.views,
-        "nested": post.nested,
-        "raw": post.raw,
-        "first_seen_at": now,
-        "last_updated_at": now,
-    }
+    metrics = post.metrics
+    return (
+        str(post.platform),
+        post.id,
+        post.author_id,
+        _storable(post.text),
+        clean,
+        search_text(clean),
+        _storable(post.lang),
+        _storable(post.url),
+        created_at,
+        post.conversation_id,
+        post.in_reply_to_id,
+        post.in_reply_to_user_id,
+        post.quoted.id if post.quoted else None,
+        post.reposted.id if post.reposted else None,
+        _storable(reference.text) if reference else None,
+        _storable(reference.author_handle) if reference else None,
+        _listed(reference.media) if reference else None,
+        _listed(post.media),
+        _listed(post.links),
+        metrics.likes,
+        metrics.replies,
+        metrics.reposts,
+        metrics.quotes,
+        metrics.bookmarks,
+        metrics.views,
+        post.nested,
+        post.raw.decode("utf-8", "replace"),
+        now,
+        now,
+    )
 
 
-def _listed(media: Sequence[Media]) -> bytes | None:
-    return _encode(media) if media else None
+def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
+    return _encode(values).decode() if values else None
 
 
 @cache
-def _refreshing(dialect: str) -> Any:
-    adding = _insert(dialect, posts)
-    told: dict[str, Any] = {
-        column.name: func.coalesce(adding.excluded[column.name], column)
-        for column in posts.columns
-        if column.name not in {"platform", "id", "author_id", "first_seen_at", "nested", "raw"}
-    }
-    poorer = adding.excluded.nested & ~posts.c.nested
-    told["nested"] = posts.c.nested & adding.excluded.nested
-    told["raw"] = case((poorer, posts.c.raw), else_=adding.excluded.raw)
-    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told)
+def _refreshing(dialect: str) -> str:
+    """The upsert with places for one row, in the order of the table's columns."""
+    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(_POST_COLUMNS) + 1))
+    kept = {"platform", "id", "author_id", "first_seen_at", "nested", "raw"}
+    told = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
+    told += [
+        "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
+        "nested = posts.nested AND excluded.nested",
+    ]
+    return (
+        f"INSERT INTO posts ({', '.join(_POST_COLUMNS)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(told)}"
+    )
 
 
 async def write_missing(connection: AsyncConnection, given: Sequence[Missing], now: datetime) -> None:
