@@ -465,7 +465,7 @@ async def test_a_walk_waits_for_the_sweep_that_will_bring_its_post() -> None:
     desk.store.swept = {BOB}
     (outcome,) = await desk.threads.walk([walk(70)])
     assert isinstance(outcome, Snooze)
-    assert outcome.until == START + timedelta(seconds=30)
+    assert outcome.until == START + timedelta(seconds=5)
     assert desk.source.by_id == []
     desk.clock.turn(hours=2)
     (outcome,) = await desk.threads.walk([walk(70)])

@@ -17,7 +17,7 @@ from mistnet.jobs import args
 from mistnet.jobs.args import HydratePostArgs, Rules, WalkArgs
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
-LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
+LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
 """For a sweep that will bring a post. Its end wakes the walk; these are for a sweep that never ends."""
 
 IN_FLIGHT: Final = timedelta(minutes=2)

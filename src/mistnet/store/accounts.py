@@ -140,7 +140,7 @@ class StoreLook:
         self._database = database
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
-        async with self._database.glance() as connection:
+        async with self._database.peek() as connection:
             asked = await connection.execute(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
             row = asked.mappings().first()
         if row is None:
@@ -151,7 +151,7 @@ class StoreLook:
         if not ids:
             return {}
         binds = {"platform": platform, "ids": sorted(ids)}
-        async with self._database.glance() as connection:
+        async with self._database.peek() as connection:
             rows = await connection.execute(statement("frontiers", self._database.dialect), binds)
             return {row.start: Frontier(row.id, row.user_id) for row in rows}
 
@@ -159,14 +159,14 @@ class StoreLook:
         if not ids:
             return set()
         binds = {"platform": platform, "ids": sorted(ids)}
-        async with self._database.glance() as connection:
+        async with self._database.peek() as connection:
             return set((await connection.execute(statement("known_users", self._database.dialect), binds)).scalars())
 
     async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
         if not user_ids:
             return set()
         binds = {"keys": [str(each) for each in sorted(user_ids)]}
-        async with self._database.glance() as connection:
+        async with self._database.peek() as connection:
             found = await connection.execute(statement("being_backfilled", self._database.dialect), binds)
             return {UserId(int(key)) for key in found.scalars()}
 
@@ -177,6 +177,6 @@ class StoreLook:
             .order_by(users.c.profiled_at.asc().nulls_first(), users.c.id)
             .limit(limit + len(without))
         )
-        async with self._database.read() as connection:
+        async with self._database.peek() as connection:
             found = (await connection.execute(asked)).scalars()
             return [each for each in found if each not in without][:limit]

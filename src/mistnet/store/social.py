@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Table, bindparam, func, select, tuple_, update
+from sqlalchemy import Table, bindparam, func, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import Missing
 from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
+from mistnet.store.statements import statement
 from mistnet.store.tables import missing, posts, quarantine, user_versions, users
 
 _RICHNESS: Final = {Detail.AUTHOR: 0, Detail.LISTED: 1, Detail.PROFILE: 2}
@@ -28,13 +28,10 @@ _USER_FACTS: Final = (
     *("verified", "protected", "automated", "created_at"),
     *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
 )
-_KNOWN: Final = (*_USER_TEXTS, *_USER_FACTS, "detail", "profiled_at", "last_updated_at")
 _FRESH: Final = timedelta(hours=1)
 _NUL: Final = "\x00"
-_KEYS_PER_QUESTION: Final = 5_000
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
-Key = TypeVar("Key")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,20 +68,14 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
 async def _known_users(
     connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
 ) -> dict[tuple[str, int], Mapping[str, Any]]:
-    columns = [users.c.platform, users.c.id, *(users.c[name] for name in _KNOWN)]
-    known: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for keys in batched(wanted, _KEYS_PER_QUESTION):
-        asked = select(*columns).where(tuple_(users.c.platform, users.c.id).in_(keys)).order_by(users.c.id)
-        rows = await connection.execute(asked.with_for_update())
-        known |= {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
-    return known
-
-
-def batched(keys: Iterable[Key], size: int) -> Iterator[list[Key]]:
-    """A database takes only so many values in one question."""
-    left = iter(keys)
-    while some := list(islice(left, size)):
-        yield some
+    """What is known of them, locked until the transaction ends, in the order all writers share."""
+    platforms, ids = zip(*wanted, strict=True)
+    dialect = connection.dialect.name
+    binds: dict[str, Any] = {"asked": msgspec.json.encode(list(wanted)).decode()}
+    if dialect == "postgresql":
+        binds = {"platforms": list(platforms), "ids": list(ids)}
+    rows = await connection.execute(statement("known_profiles", dialect), binds)
+    return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
 
 
 def _shown(user: User) -> Row:

@@ -23,6 +23,7 @@ _BINDS: dict[str, TypeEngine[Any]] = {
     "kinds": types.TEXTS,
     "keys": types.TEXTS,
     "lanes": types.TEXTS,
+    "platforms": types.TEXTS,
     "states": types.TEXTS,
     "args_list": types.TEXTS,
     "errors": types.TEXTS,
@@ -77,6 +78,8 @@ _RESULTS: dict[str, TypeEngine[Any]] = {
         "oldest_at",
         "at",
         "seen_at",
+        "profiled_at",
+        "last_updated_at",
     )
 }
 

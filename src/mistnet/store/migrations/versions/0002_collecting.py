@@ -100,7 +100,7 @@ def _users() -> None:
         sa.PrimaryKeyConstraint("platform", "id", name=op.f("users_pkey")),
     )
     op.create_index("users_handle", "users", ["platform", "handle_key"], unique=False)
-    op.create_index("users_profiled_at", "users", ["platform", "profiled_at", "id"], unique=False)
+    op.create_index("users_profiled_at", "users", ["platform", "profiled_at"], unique=False)
 
 
 def _user_versions() -> None:
