@@ -65,7 +65,9 @@ def collecting(database: str) -> tuple[Goal, Goal]:
     name = f"collecting, {database}"
     ours = row(name, OURS, "the same pages, 1 process")
     return (
-        Goal(name=f"{name} / bare loop", wanted=0.6, ours=ours, other=row(name, BARE_LOOP)),
+        Goal(
+            name=f"{name} / bare loop", wanted=0.6, ours=ours, other=row(name, BARE_LOOP, "one account after another")
+        ),
         Goal(name=f"{name} / scrapy", wanted=2, ours=ours, other=row(name, "scrapy", "an upsert per item")),
     )
 

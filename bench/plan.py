@@ -133,6 +133,7 @@ def _collect() -> list[Measurement]:
         for database in (SQLITE, POSTGRESQL)
         for measurement in (
             speed("bare_side", database),
+            speed("bare_side", database, form="abreast"),
             speed("mistnet_side", database, form="sweeps"),
             speed("scrapy_side", database, needs="scrapy"),
             speed("scrapy_side", database, form="bulk", needs="scrapy"),

@@ -22,8 +22,8 @@ from mistnet.domain.social import Detail, Gathered, Post, User
 from mistnet.upstream.x.decode import gather_posts, read_user
 
 CONNECTIONS = 3
-ABREAST = 16
-"""Accounts walked at once: the first few help, more do not hurt."""
+ABREAST = {"single": 1, "abreast": 16}
+"""Accounts walked at once: a loop, or as many loops as help."""
 
 
 class Envelope(msgspec.Struct):
@@ -100,8 +100,8 @@ async def opened(dsn: str) -> AsyncIterator[Table]:
         connection.close()
 
 
-async def collect(dsn: str, url: str, handles: list[str]) -> None:
-    turns = asyncio.Semaphore(ABREAST)
+async def collect(dsn: str, url: str, handles: list[str], form: str) -> None:
+    turns = asyncio.Semaphore(ABREAST[form])
     session = aiohttp.ClientSession(url, headers={"X-API-Key": KEY})
     async with opened(dsn) as table, session, asyncio.TaskGroup() as group:
         for handle in handles:
@@ -142,20 +142,25 @@ async def _get(session: aiohttp.ClientSession, path: str, **params: Any) -> byte
 
 
 def command(options: Options, source: Source, handles: list[str]) -> list[str]:
-    given = ("--dsn", options.dsn, "--url", source.url, "--handles", ",".join(handles))
+    form = options.form if options.form in ABREAST else "single"
+    given = ("--dsn", options.dsn, "--url", source.url, "--handles", ",".join(handles), "--form", form)
     return [sys.executable, "-m", "bench.collect.bare_side", "collect", *given]
+
+
+def setting(options: Options) -> str:
+    return "16 accounts at once" if options.form == "abreast" else "one account after another"
 
 
 def _collect() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("dsn", "url", "handles"):
+    for name in ("dsn", "url", "handles", "form"):
         parser.add_argument(f"--{name}", required=True)
     given = parser.parse_args(sys.argv[2:])
-    uvloop.run(collect(given.dsn, given.url, given.handles.split(",")))
+    uvloop.run(collect(given.dsn, given.url, given.handles.split(","), given.form))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "collect":
         _collect()
     else:
-        main(Side(name="bare loop", setting=lambda _: "1 transaction per page", command=command))
+        main(Side(name="bare loop", setting=setting, command=command))

@@ -110,9 +110,15 @@ class App:
                 until_idle=until_idle,
             )
 
+    @property
+    def policy(self) -> Policy:
+        """A server gains from settling two groups at once; one file has one writer."""
+        settlers = 2 if self.database.dialect == "postgresql" else 1
+        return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
+
     def tools(self, bell: Bell, **other: Any) -> Tools:
         """What a worker of this app works with."""
-        given: dict[str, Any] = {"policy": policy_of(self.settings), "secrets": self.secrets, **other}
+        given: dict[str, Any] = {"policy": self.policy, "secrets": self.secrets, **other}
         return Tools(
             queue=self.queue,
             upkeep=self.upkeep,

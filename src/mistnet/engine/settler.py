@@ -75,8 +75,14 @@ class Settler:
             await self._settled.wait()
 
     async def run(self) -> None:
+        """As many at once as the database gains from."""
+        async with asyncio.TaskGroup() as hands:
+            for _ in range(self._policy.settlers):
+                hands.create_task(self._settle_forever())
+
+    async def _settle_forever(self) -> None:
         while True:
-            if not self._waiting:
+            while not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
             size = self._policy.settle_group

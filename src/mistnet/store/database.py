@@ -33,6 +33,8 @@ _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _CONNECT_SECONDS: Final = 10
 _BUSY_SECONDS: Final = 5
 _CONNECTIONS: Final = 10
+"""As many as one process may have: one more costs more than the wait for one of these."""
+
 
 # The queue's tables go from empty to millions of rows and back faster than statistics follow.
 # Its statements are all made for their indexes, so the planner is told to stay with those.
@@ -154,11 +156,16 @@ def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any])
         return create_async_engine(
             url,
             pool_size=_CONNECTIONS,
-            max_overflow=0,  # one more connection costs more than the wait for one of these
+            max_overflow=0,
             connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
     creator = {"async_creator_fn": quick} if plans else {}
-    engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args})
+    engine = create_async_engine(
+        url,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args},
+    )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
