@@ -83,7 +83,7 @@ class Oracle:
                 return (await connection.execute(text(sql))).all()
 
             posts = {row.id: row for row in await rows(_POSTS)}
-            users = {row.id: row for row in await rows("SELECT id, handle, CAST(raw AS text) AS raw, last_updated_at FROM users")}
+            users = {row.id: row for row in await rows(_USERS)}
             accounts = {row.user_id: row for row in await rows(_ACCOUNTS)}
             jobs = await rows("SELECT id, kind, key, state, last_error, wait_reason FROM jobs")
             suggestions = await rows("SELECT handle, deleted_at, outcome FROM suggestions")
@@ -168,6 +168,7 @@ class Oracle:
 
 
 _POSTS = "SELECT id, author_id, text, in_reply_to_id, in_reply_to_user_id, CAST(raw AS text) AS raw FROM posts"
+_USERS = "SELECT id, handle, CAST(raw AS text) AS raw, last_updated_at FROM users"
 _ACCOUNTS = """
     SELECT user_id, state, oldest_post_id, newest_post_id, newest_repost_id, backfilled_at, reposts_backfilled_at
     FROM accounts

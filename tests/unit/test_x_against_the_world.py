@@ -2,38 +2,21 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from urllib.parse import urlencode
 
 import pytest
 
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import Page, PostId, UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import Faults
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import NeverAnswers, XService
+from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.upstream.transport import Answer, Request, Unanswered
-from mistnet.upstream.x.client import Page, XClient
+from mistnet.upstream.x.client import XClient
 from tests.support import OpenGate, TurnedClock
+from tests.worlds import WorldTransport
 
 NOW = WORLD_START_AT + timedelta(days=3)
-
-
-class WorldTransport:
-    """Calls the world in-process; what would be a silent or cut connection is unanswered."""
-
-    def __init__(self, service: XService) -> None:
-        self._service = service
-
-    async def send(self, request: Request) -> Answer:
-        try:
-            answer = await self._service.handle("GET", request.path, urlencode(request.query), request.headers)
-        except NeverAnswers:
-            raise Unanswered("no answer in time") from None
-        if answer.cut:
-            raise Unanswered("the answer was cut short")
-        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 @pytest.fixture(scope="module")
