@@ -103,6 +103,7 @@ class App:
             version=__version__,
         )
         async with DatabaseBell(self.database) as bell, self.harvest.opened():
+            await self.harvest.look_at_the_budget(self.database.clock.now())
             yield Worker(
                 self.tools(bell),
                 card,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from mistnet import __version__
@@ -80,6 +80,11 @@ class Harvest:
     async def opened(self) -> AsyncIterator[None]:
         async with self._transport.opened(), self.governor.opened():
             yield
+
+    async def look_at_the_budget(self, now: datetime) -> None:
+        """A cap may have been raised since work was told to wait for another day."""
+        if await self.halt() is not Halt.BUDGET:
+            await self.book.wake_for_budget(X_SOURCE, now=now)
 
     async def halt(self) -> Halt | None:
         """Why X will not serve us for now, as far as all workers together know."""

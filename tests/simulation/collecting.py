@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.jobs import WorkerName
+from mistnet.domain.jobs import NewJob, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.settings import Settings
+from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.people import Size
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
@@ -102,3 +106,89 @@ async def _harvest(url: str, seed: int, size: Size | str, faults: str, chaos: Ch
         await database.close()
     crashes = sum("CRASHES" in line for line in fleet.trace)
     return Harvested(problems, crashes, sum(service.stats.credits.values()), int(ledger), fleet.trace)
+
+
+@dataclass(frozen=True)
+class Later:
+    """What a database holds after time has passed in the world and catch-ups have looked."""
+
+    missing: dict[str, set[int]]
+    too_low: list[str]
+    handles: dict[str, str]
+    earlier: dict[str, set[str]]
+    states: dict[str, str]
+    jobs: list[str]
+
+
+def catch_up_later(url: str, seed: int, *, days: int, faults: str) -> Later:
+    """Collects a world, lets days pass, and catches up with every account."""
+    return run_virtually(_catch_up_later(url, seed, days, faults))
+
+
+async def _catch_up_later(url: str, seed: int, days: int, faults: str) -> Later:
+    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    world, at = World(seed, "tiny"), [WORLD_START_AT]
+    service = service_of(world, faults=faults, now=lambda: at[0])
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    try:
+        first = Oracle(world)
+        tracked = {handle: user_of(first, handle) for handle in first.handles}
+        await _collect_all(url, seed, service, app, [args.suggestion(handle) for handle in first.handles])
+        await asyncio.sleep(days * 86_400)
+        at[0] += timedelta(days=days)
+        async with database.read() as connection:
+            rows = (await connection.execute(text("SELECT user_id, newest_post_id FROM accounts"))).all()
+        await _collect_all(url, seed, service, app, [args.catch_up(row.user_id, row.newest_post_id) for row in rows])
+        return await _later(database, Oracle(world, at=at[0]), tracked)
+    finally:
+        await database.close()
+
+
+def user_of(oracle: Oracle, handle: str) -> int:
+    found = oracle.truth.account(handle, oracle.at)
+    assert found is not None
+    return found.user_id
+
+
+async def _collect_all(url: str, seed: int, service: XService, app: App, jobs: Sequence[NewJob]) -> None:
+    await app.enqueue(jobs)
+
+    async def done() -> bool:
+        return not await app.upkeep.work_left(list(app.kinds), ["x"], now=app.database.clock.now())
+
+    calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
+    fleet = HarvestFleet(url, calm, size=1, service=service, concurrency=8)
+    await fleet.run(until=done, deadline=asyncio.get_running_loop().time() + 12 * 3600)
+
+
+async def _later(database: Database, oracle: Oracle, tracked: Mapping[str, int]) -> Later:
+    async with database.read() as connection:
+
+        async def rows(sql: str) -> Sequence[Any]:
+            return (await connection.execute(text(sql))).all()
+
+        stored = {row.id for row in await rows("SELECT id FROM posts")}
+        users = {row.id: row.handle for row in await rows("SELECT id, handle FROM users")}
+        versions = await rows("SELECT user_id, handle FROM user_versions")
+        accounts = {row.user_id: row for row in await rows("SELECT user_id, state, newest_post_id FROM accounts")}
+        jobs = await rows("SELECT kind, key, state, last_error FROM jobs WHERE kind <> 'hydrate_user'")
+    missing, too_low = {}, []
+    for handle, user_id in tracked.items():
+        now = oracle.truth.account(oracle.truth.handle_history(user_id)[-1][1], oracle.at)
+        search = now.search if now and now.user_id == user_id else ()
+        retweets = now.retweets if now and now.user_id == user_id else ()
+        if lost := {*search, *retweets} - stored:
+            missing[handle] = lost
+        if search and (accounts[user_id].newest_post_id or 0) < max(search):
+            too_low.append(handle)
+    return Later(
+        missing=missing,
+        too_low=too_low,
+        handles={handle: users[user_id] for handle, user_id in tracked.items()},
+        earlier={
+            handle: {row.handle for row in versions if row.user_id == user_id} for handle, user_id in tracked.items()
+        },
+        states={handle: accounts[user_id].state for handle, user_id in tracked.items()},
+        jobs=[f"{row.kind} {row.key} {row.state}: {row.last_error}" for row in jobs],
+    )

@@ -12,7 +12,7 @@ from mistnet.jobs.pages import Emptiness, Span, Strangers, Verdict, verdict
 from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
 from tests.databases import Templates
-from tests.simulation.collecting import Harvested, harvest
+from tests.simulation.collecting import Harvested, catch_up_later, harvest
 from tests.simulation.conftest import chunks
 from tests.simulation.world import Chaos
 from tests.worlds import SMALLEST
@@ -68,6 +68,26 @@ def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str
     for seed in seeds:
         result = collected(memory.postgresql(postgres_dsn), seed, size=SMALLEST, faults="all", chaos=storm(seed))
         assert result.crashes >= 5, "a storm that breaks nothing proves nothing"
+
+
+@pytest.mark.parametrize("faults", ["none", "all"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_days_later_new_posts_are_there_and_a_renamed_account_is_followed(
+    memory: Templates, request: pytest.FixtureRequest, backend: str, faults: str
+) -> None:
+    dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
+    for seed in range(3):
+        url = memory.postgresql(dsn) if dsn else memory.sqlite()
+        later = catch_up_later(url, seed, days=12, faults=faults)
+        assert later.missing == {}
+        assert later.too_low == []
+        assert later.jobs == []
+        renamed = [handle for handle, now in later.handles.items() if now != handle]
+        assert len(renamed) == 1
+        assert renamed[0] in later.earlier[renamed[0]]
+        closed = {state for state in later.states.values() if state != "active"}
+        assert closed
+        assert closed <= {"suspended", "vanished"}
 
 
 def first_faults(memory: Templates, worlds: int, faults: str) -> list[str]:

@@ -1,0 +1,52 @@
+"""Work that cannot go on says why, and ends with its own exit code."""
+
+from tests.e2e.conftest import CommandLine
+from tests.e2e.test_kill_collecting import IMPATIENT, told, world_served
+
+KEY = IMPATIENT["MISTNET_X_API_KEY"]
+
+
+def test_a_spent_budget_ends_the_work_with_four(on_sqlite: CommandLine) -> None:
+    with world_served("--size", "tiny") as base_url:
+        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_DAY_CREDITS": "1500"}
+        on_sqlite.ok("suggest", *told(base_url, "accounts")["handles"][:2], **settings)
+        done = on_sqlite("work", "--until-idle", **settings)
+        assert done.code == 4, done
+        assert "budget" in done.out
+        spent = on_sqlite.sql("SELECT SUM(credits) AS n FROM calls")[0]["n"]
+        assert 900 <= spent <= 1500
+        waits = on_sqlite.sql("SELECT wait_reason FROM jobs WHERE state = 'pending' AND wait_reason IS NOT NULL")
+        assert any("budget of 1,500 credits" in row["wait_reason"] for row in waits)
+        assert on_sqlite("work", "--until-idle", **settings).code == 4
+        on_sqlite.ok("sources", "set", "x", "--day-credits", "3000", **settings)
+        assert on_sqlite("work", "--until-idle", **settings).code == 4
+        assert spent < on_sqlite.sql("SELECT SUM(credits) AS n FROM calls")[0]["n"] <= 3000
+        on_sqlite.ok("sources", "set", "x", "--no-day-cap", **settings)
+        raised = on_sqlite("work", "--until-idle", **{**settings, "MISTNET_X_DAY_CREDITS": "10000000"})
+        assert raised.code in (0, 3), raised
+        assert on_sqlite.sql("SELECT id FROM jobs WHERE state = 'pending'") == []
+
+
+def test_a_refused_key_ends_the_work_with_five_and_is_never_shown(on_sqlite: CommandLine) -> None:
+    with world_served("--size", "tiny") as base_url:
+        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_API_KEY": "hunter2-wrong-key"}
+        on_sqlite.ok("suggest", told(base_url, "accounts")["handles"][0], **settings)
+        done = on_sqlite("work", "--until-idle", **settings)
+        assert done.code == 5, done
+        assert "mistnet sources resume x" in done.err
+        assert "hunter2" not in done.out + done.err
+        assert "hunter2" not in on_sqlite.ok("sources", "--json", **settings).out
+        good = {**settings, "MISTNET_X_API_KEY": KEY}
+        on_sqlite.ok("sources", "resume", "x", **good)
+        assert on_sqlite("work", "--until-idle", **good).code in (0, 3)
+        assert on_sqlite.sql("SELECT count(*) AS n FROM posts")[0]["n"] > 50
+        for row in on_sqlite.sql("SELECT CAST(error AS text) AS said FROM calls WHERE error IS NOT NULL"):
+            assert "hunter2" not in row["said"]
+
+
+def test_without_a_key_work_says_what_to_do(on_sqlite: CommandLine) -> None:
+    done = on_sqlite("work", MISTNET_PLUGINS="[]")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert "MISTNET_X_API_KEY" in done.err
+    assert "mistnet demo" in done.err
