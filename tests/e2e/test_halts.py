@@ -50,3 +50,15 @@ def test_without_a_key_work_says_what_to_do(on_sqlite: CommandLine) -> None:
     assert done.err.count("\n") == 1
     assert "MISTNET_X_API_KEY" in done.err
     assert "mistnet demo" in done.err
+
+
+def test_refused_suggestions_are_listed_with_the_reason(on_sqlite: CommandLine) -> None:
+    with world_served("--size", "tiny") as base_url:
+        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url}
+        assert "mistnet suggest HANDLE" in on_sqlite.ok("suggest", "--list", **settings).out
+        on_sqlite.ok("suggest", "nobody_at_all", **settings)
+        assert "open" in on_sqlite.ok("suggest", "--list", **settings).out
+        on_sqlite.ok("work", "--until-idle", **settings)
+        (kept,) = on_sqlite.ok("suggest", "--list", "--json", **settings).json["suggestions"]
+        assert (kept["handle"], kept["outcome"]) == ("nobody_at_all", "refused")
+        assert "nobody of that name" in kept["reason"]

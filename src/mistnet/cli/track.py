@@ -8,7 +8,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.joblines import storable
-from mistnet.cli.output import document
+from mistnet.cli.output import Grid, at, document
 from mistnet.cli.quote import show_quotes
 from mistnet.cli.rows import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows
 from mistnet.cli.shared import Invocation, shared_options
@@ -49,12 +49,18 @@ async def suggest(
         typer.Option("--label", metavar="KEY=VALUE", help="Kept with each suggestion; may be given more than once."),
     ] = None,
     source: FileOption = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show all suggestions and what became of them instead.")
+    ] = False,
 ) -> int:
     """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason.
 
     A CSV file has a column handle; wallet and all other columns are kept with the suggestion. Bad rows are told
     and left out.
     """
+    if listed:
+        await _list_suggestions(invocation)
+        return 0
     storable("--wallet", wallet)
     labels = dict(_label(each) for each in label or ())
     wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
@@ -65,6 +71,21 @@ async def suggest(
         shown = document(suggestions=told, refused=wanted.bad, key_configured=bool(app.settings.x_api_key))
         _show(invocation, shown, lines, told_of_key=any(each.result is not Standing.TRACKED for each in told))
     return wanted.complain()
+
+
+async def _list_suggestions(invocation: Invocation) -> None:
+    async with open_app(invocation.settings) as app:
+        kept = await Roster(app.database, app.job_writer).suggestions(live_only=False)
+    rows = [
+        (f"@{each.handle}", each.outcome or "open", each.reason or "", at(each.suggested_at), at(each.deleted_at))
+        for each in kept
+    ]
+    grid = Grid(
+        columns=("handle", "outcome", "why", "suggested (UTC)", "closed (UTC)"),
+        rows=rows,
+        empty="no suggestions yet: `mistnet suggest HANDLE` makes one",
+    )
+    invocation.out.show(document(suggestions=kept), grid)
 
 
 @shared_options
