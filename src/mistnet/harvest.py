@@ -20,7 +20,8 @@ from mistnet.domain.jobs import JobClass
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Post, Unreadable, User
 from mistnet.domain.sources import X_SOURCE, Halt, KeyLabel, SourceState
-from mistnet.engine.governor import Governor, Limits
+from mistnet.engine.governor import Governor
+from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, batched, single
 from mistnet.engine.metrics import SourceMetrics
 from mistnet.jobs import args

@@ -32,7 +32,8 @@ from mistnet.domain.sources import (
     SourceName,
     SourceState,
 )
-from mistnet.engine.governor import Governor, Limits, take_slots
+from mistnet.engine.governor import Governor
+from mistnet.engine.grants import Limits, take_slots
 from mistnet.store.database import Database
 from mistnet.store.sources import StoreBook
 from mistnet.upstream.x import prices

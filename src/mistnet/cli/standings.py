@@ -9,7 +9,7 @@ import msgspec
 from mistnet.app import App
 from mistnet.cli.output import Block, Grid, at, last_line, span
 from mistnet.domain.sources import X_SOURCE, KeyLabel, KeyState, PausedBy, SourceName, SourceState
-from mistnet.engine.governor import Limits
+from mistnet.engine.grants import Limits
 from mistnet.harvest import keys_of, limits_of
 
 KNOWN: Final = (X_SOURCE,)

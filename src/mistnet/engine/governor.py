@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,7 +19,6 @@ from loguru import logger
 
 from mistnet.domain.errors import (
     BrokenAnswer,
-    BudgetSpent,
     DatabaseError,
     NotNow,
     RateLimited,
@@ -39,49 +38,19 @@ from mistnet.domain.sources import (
     SourceName,
     SourceState,
 )
+from mistnet.engine.grants import PAUSED_LOOK, Grant, Grants, Limits, day_of, on_day
 from mistnet.engine.metrics import SourceMetrics
 
 T = TypeVar("T")
 
-_SLICE_SECONDS: Final = 0.25
-_MOST_SLOTS: Final = 1_000
 _LATE: Final = timedelta(seconds=0.25)
 _FRESH_SECONDS: Final = 1.0
-_PATIENCE_SECONDS: Final = 3.0
-_PROBE: Final = timedelta(seconds=60)
-_PAUSED_LOOK: Final = timedelta(minutes=5)
 _FLUSH_SECONDS: Final = 0.25
 _FREE_KEY_PER_MINUTE: Final = 11.5
-_SLOWER, _FASTER = 0.8, 1.25
+_SLOWER: Final = 0.8
 _SLOWED_ONCE: Final = timedelta(seconds=1)
-_FASTER_AFTER: Final = timedelta(seconds=2)
 _UNSEEN_LIMIT: Final = 30
 _ERROR_CHARACTERS: Final = 500
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say of a source; what its shared row says goes before."""
-
-    rate_per_minute: float = 900.0
-    burst: int = 5
-    day_credits: int | None = None
-    month_credits: int | None = None
-    breaker_failures: int = 5
-    breaker_cooldown: timedelta = timedelta(minutes=5)
-    failure_credits: Callable[[int | None], int] = lambda _status: 0
-
-
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the shared rows brought: slots and credits, or the reason for none."""
-
-    slots: tuple[datetime, ...] = ()
-    credits: int = 0
-    refusal: NotNow | None = None
-    halt: Halt | None = None
-    key_paused: bool = False
-    free_at: datetime | None = None
-    failing: bool = False
-    probing: bool = False
 
 
 class Desk(msgspec.Struct):
@@ -128,6 +97,7 @@ class Governor:
         self._book = book
         self._clock = clock
         self._limits = limits
+        self._grants = Grants(source=source, limits=limits)
         self._metrics = metrics
         self._sleep = sleep
         self._lock = asyncio.Lock()
@@ -157,8 +127,8 @@ class Governor:
             return Halt.REFUSED
         if source.paused_at:
             return Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
-        today = _on_day(source, self._clock.now())
-        if any(cap is not None and cap - spent < a_page for cap, spent in self._caps(today)):
+        today = on_day(source, self._clock.now())
+        if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
             return Halt.BUDGET
         return self._halt
 
@@ -207,29 +177,31 @@ class Governor:
                 while desk.slots and desk.slots[0] < now - _LATE:
                     desk.slots.popleft()  # left lying too long, these would make a crowd
                 stale = desk.looked_at is None or (now - desk.looked_at).total_seconds() > _FRESH_SECONDS
-                if not stale and desk.slots and self._purse >= most and self._purse_day == _day(now):
+                if not stale and desk.slots and self._purse >= most and self._purse_day == day_of(now):
                     return desk
                 grant = await self._withdraw(desk, most, now)
                 if grant.refusal is None:
                     return desk
-                refusals.append(grant.refusal)
+                refusals.append(self._staggered(grant.refusal, grant))
                 if not grant.key_paused and grant.free_at is None:
                     break  # the source itself is closed; no other key would help
             raise min(refusals, key=lambda refusal: refusal.until)
 
     def _by_turn(self, now: datetime) -> list[Desk]:
         if not self._desks:
-            raise SourcePaused(self._source, now + _PAUSED_LOOK, "no key is configured")
+            raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured")
         open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
         return sorted(open_ones, key=lambda desk: (desk.slots[0] if desk.slots else desk.free_at) or now)
 
     async def _withdraw(self, desk: Desk, most: int, now: datetime) -> Grant:
-        if self._purse_day != _day(now):
-            self._purse, self._purse_day = 0, _day(now)  # yesterday's credits were counted yesterday
+        if self._purse_day != day_of(now):
+            self._purse, self._purse_day = 0, day_of(now)  # yesterday's credits were counted yesterday
         need = max(most - self._purse, 0)
         wanted = 0 if desk.slots else 1
         grant = await self._book.change(
-            self._source, desk.label, lambda source, key: self._grant(source, key, need=need, wanted=wanted, now=now)
+            self._source,
+            desk.label,
+            lambda source, key: self._grants.grant(source, key, need=need, wanted=wanted, now=now),
         )
         desk.looked_at, desk.paused, desk.free_at = now, grant.key_paused, grant.free_at
         if grant.probing or grant.refusal:
@@ -242,89 +214,14 @@ class Governor:
         self._halt = grant.halt
         return grant
 
-    def _grant(
-        self, source: SourceState, key: KeyState, *, need: int, wanted: int, now: datetime
-    ) -> tuple[SourceState, KeyState, Grant]:
-        """Decides on both rows at once. Pure: what it returns is written by the store."""
-        source = _on_day(source, now)
-        refusal, halt = self._closed(source, key, now)
-        if refusal:
-            return source, key, Grant(refusal=refusal, halt=halt, key_paused=key.paused_at is not None)
-        slice_credits = self._affordable(source, need)
-        if slice_credits < need:
-            return source, key, Grant(refusal=self._too_dear(source, need, now), halt=Halt.BUDGET)
-        key = self._quickened(key, now)
-        half_open = source.failure_streak >= self._limits.breaker_failures
-        rate = self._rate(key) / 60
-        slots, next_at = take_slots(
-            key.next_at, now, rate=rate, burst=self._limits.burst, count=1 if half_open else wanted * _slice(rate)
-        )
-        if slots and (slots[0] - now).total_seconds() > _PATIENCE_SECONDS:
-            turned = self._turned_away(slots[0], rate)
-            refusal = NotNow(turned, f"{self._source}: the key's rate allows no more now")
-            return source, key, Grant(refusal=refusal, free_at=slots[0])
-        source = msgspec.structs.replace(
-            source,
-            day_credits=source.day_credits + slice_credits,
-            month_credits=source.month_credits + slice_credits,
-            probe_until=now + _PROBE if half_open else None,
-        )
-        key = msgspec.structs.replace(key, next_at=next_at)
-        failing = source.failure_streak > 0
-        return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probing=half_open)
-
-    def _turned_away(self, slot: datetime, rate: float) -> datetime:
-        """Those who must come back come back one after the other."""
+    def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
+        """Those whom the rate turns away come back one after the other."""
+        if grant.free_at is None:
+            return refusal
         after = self._turned_away_until
-        turned = slot if after is None or after < slot else after + timedelta(seconds=1 / rate)
-        self._turned_away_until = turned
-        return turned
-
-    def _closed(self, source: SourceState, key: KeyState, now: datetime) -> tuple[NotNow | None, Halt | None]:
-        if source.paused_at:
-            halt = Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
-            return SourcePaused(self._source, now + _PAUSED_LOOK, source.pause_reason or "paused"), halt
-        if key.paused_at:
-            return SourcePaused(self._source, now + _PAUSED_LOOK, key.pause_reason or "its key is paused"), Halt.REFUSED
-        if source.opened_until and source.opened_until > now:
-            problem = f"{self._source}: {source.failure_streak} failures in a row, next try then"
-            return NotNow(source.opened_until, problem), None
-        if source.probe_until and source.probe_until > now:
-            return NotNow(now + _PROBE / 6, f"{self._source}: one call tries whether it is well again"), None
-        return None, None
-
-    def _affordable(self, source: SourceState, need: int) -> int:
-        """A slice to spend without asking again: a twentieth of what is left, ten calls' worth at most."""
-        if need == 0:
-            return 0
-        rooms = [cap - spent for cap, spent in self._caps(source) if cap is not None]
-        room = min(rooms, default=None)
-        if room is None:
-            return 10 * need
-        return min(max(need, min(10 * need, room // 20)), max(room, 0))
-
-    def _caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
-        day = source.day_cap if source.day_cap is not None else self._limits.day_credits
-        month = source.month_cap if source.month_cap is not None else self._limits.month_credits
-        return (day, source.day_credits), (month, source.month_credits)
-
-    def _too_dear(self, source: SourceState, need: int, now: datetime) -> BudgetSpent:
-        (day, of_day), (month, of_month) = self._caps(source)
-        if month is not None and of_month + need > month:
-            first = (now.replace(day=1) + timedelta(days=32)).replace(day=1)
-            return BudgetSpent(self._source, _midnight(first), "month", of_month, month)
-        return BudgetSpent(self._source, _midnight(now + timedelta(days=1)), "day", of_day, day or 0)
-
-    def _quickened(self, key: KeyState, now: datetime) -> KeyState:
-        """A key that a 429 slowed down gets faster again while no other comes."""
-        if key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
-            return key
-        slowdown = min(key.slowdown * _FASTER, 1.0)
-        return msgspec.structs.replace(key, slowdown=slowdown, slowed_at=now if slowdown < 1 else None)
-
-    def _rate(self, key: KeyState) -> float:
-        """Calls a minute, now."""
-        return (key.rate_per_minute or self._limits.rate_per_minute) * key.slowdown
+        late = after is not None and after >= grant.free_at
+        self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
+        return NotNow(self._turned_away_until, refusal.reason)
 
     async def _went_well(self, ticket: Ticket) -> None:
         self._desk(ticket).unseen = 0
@@ -398,9 +295,9 @@ class Governor:
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
             if limited.free_tier:
-                slowest = min(self._rate(key), _FREE_KEY_PER_MINUTE)
+                slowest = min(self._grants.rate(key), _FREE_KEY_PER_MINUTE)
                 key = msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
-            elif self._rate(key) > _FREE_KEY_PER_MINUTE and (
+            elif self._grants.rate(key) > _FREE_KEY_PER_MINUTE and (
                 key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE
             ):
                 key = msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
@@ -462,7 +359,7 @@ class Governor:
 
     async def _give_back(self) -> None:
         left, self._purse = self._purse, 0
-        if left and self._purse_day == _day(self._clock.now()):
+        if left and self._purse_day == day_of(self._clock.now()):
             await self._change_source(
                 lambda source: msgspec.structs.replace(
                     source,
@@ -470,37 +367,3 @@ class Governor:
                     month_credits=max(source.month_credits - left, 0),
                 )
             )
-
-
-def take_slots(
-    next_at: datetime | None, now: datetime, *, rate: float, burst: int, count: int
-) -> tuple[tuple[datetime, ...], datetime]:
-    """`count` moments at which a call may start, and when the one after may. After a rest `burst` may start at once."""
-    interval = timedelta(seconds=1 / rate)
-    rested = now - interval * (burst - 1)
-    first = max(next_at, rested) if next_at else rested
-    slots = tuple(max(first + interval * place, now) for place in range(count))
-    return slots, first + interval * count
-
-
-def _slice(rate: float) -> int:
-    return min(max(int(rate * _SLICE_SECONDS), 1), _MOST_SLOTS)
-
-
-def _on_day(source: SourceState, now: datetime) -> SourceState:
-    """A new day starts at nothing, a new month too."""
-    today = _day(now)
-    if source.day == today:
-        return source
-    same_month = source.day is not None and source.day[:7] == today[:7]
-    return msgspec.structs.replace(
-        source, day=today, day_credits=0, month_credits=source.month_credits if same_month else 0
-    )
-
-
-def _day(now: datetime) -> str:
-    return now.astimezone(UTC).date().isoformat()
-
-
-def _midnight(day: datetime) -> datetime:
-    return day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
