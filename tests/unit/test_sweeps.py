@@ -278,9 +278,22 @@ async def test_a_renamed_account_is_followed_by_its_id() -> None:
 async def test_somebody_elses_posts_under_the_handle_are_kept_but_move_nothing() -> None:
     desk = Desk()
     desk.source.profiles = [gathered(users=[user(ANN, "ann_now")])]
-    outcome = await desk.backfill(page(post(3, BOB)), oldest_post_id=PostId(5), newest_post_id=PostId(9))
-    assert [each.id for each in writes(outcome) if isinstance(each, Post)] == [3]
-    assert not [each for each in writes(outcome) if isinstance(each, Swept)]
+    strangers = page(post(3, BOB))
+    for suspected in (False, True):
+        outcome = await desk.backfill(
+            strangers, suspected=suspected, oldest_post_id=PostId(5), newest_post_id=PostId(9)
+        )
+        assert isinstance(outcome, Continue)
+        assert outcome.args == BackfillArgs(user_id=ANN, suspected=not suspected)
+        assert [each.id for each in writes(outcome) if isinstance(each, Post)] == [3]
+        assert not [each for each in writes(outcome) if isinstance(each, Swept)]
+
+
+async def test_a_profile_without_a_handle_is_not_a_rename() -> None:
+    desk = Desk()
+    desk.source.profiles = [gathered(users=[msgspec.structs.replace(user(ANN), handle=None)])]
+    outcome = await desk.backfill(EMPTY, suspected=True, oldest_post_id=PostId(5), newest_post_id=PostId(9))
+    assert isinstance(outcome, Done)
 
 
 @pytest.mark.parametrize(

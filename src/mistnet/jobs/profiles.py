@@ -38,6 +38,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     handle: str | None = None
     writes: Sequence[Write] = ()
 
+    def renames(self, account: Account) -> bool:
+        """Whether a search under the known handle would look in the wrong place."""
+        return self.handle is not None and self.handle.lower() != account.handle.lower()
+
 
 async def check_profile(x: XSource, account: Account, errand: Errand) -> Profile:
     """Asks by id: handles change, ids do not."""

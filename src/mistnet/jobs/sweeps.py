@@ -47,9 +47,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 writes = [*await self._collected(page, posts, account), *self._mending(page, account, span)]
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
-            case Emptiness() if not job.args.suspected:
+            case Emptiness() | Strangers() if not job.args.suspected:
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
-                return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
+                return Continue(page.gathered.writes, args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_backfill(job, account, page)
 
@@ -59,7 +59,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         if profile.state is not AccountState.ACTIVE:
             change = self._state_change(account, profile)
             return Done([*page.gathered.writes, *profile.writes, change, args.sweep_is_over(account.user_id)])
-        if profile.handle != account.handle:
+        if profile.renames(account):
             return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
         writes = [*page.gathered.writes, *profile.writes, finished, *self._reposts(account)]
@@ -93,9 +93,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 mending = self._mending(page, account, span, reposts=reposts)
                 return Continue([*await self._collected(page, posts, account), *mending], args=down)
-            case Emptiness() if not at.suspected and (at.top or not at.floor):
+            case Emptiness() | Strangers() if not at.suspected and (at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
-                return Continue(args=again, run_at=self._later(), reason=SECOND_LOOK)
+                return Continue(page.gathered.writes, args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_range(job, account, page, reposts=reposts)
 
@@ -122,7 +122,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             writes += profile.writes
             if profile.state is not AccountState.ACTIVE:
                 return Done([*writes, self._state_change(account, profile)])
-            if profile.handle != account.handle:
+            if profile.renames(account):
                 return Continue(writes, args=msgspec.structs.replace(at, suspected=False))
         if reposts:
             done = Swept(
