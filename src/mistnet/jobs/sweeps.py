@@ -49,7 +49,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
             case Emptiness() | Strangers() if not job.args.suspected:
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
-                return Continue(page.gathered.writes, args=again, run_at=self._later(), reason=SECOND_LOOK)
+                return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_backfill(job, account, page)
 
@@ -95,7 +95,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue([*await self._collected(page, posts, account), *mending], args=down)
             case Emptiness() | Strangers() if not at.suspected and (at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
-                return Continue(page.gathered.writes, args=again, run_at=self._later(), reason=SECOND_LOOK)
+                return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_range(job, account, page, reposts=reposts)
 
