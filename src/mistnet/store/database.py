@@ -32,6 +32,7 @@ _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _CONNECT_SECONDS: Final = 10
 _BUSY_SECONDS: Final = 5
+_CACHE_KILOBYTES: Final = 8_192  # of each connection; what does not fit is in the machine's own cache
 _CONNECTIONS: Final = 10
 """As many as one process may have: one more costs more than the wait for one of these."""
 
@@ -157,6 +158,7 @@ def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any])
             url,
             pool_size=_CONNECTIONS,
             max_overflow=0,
+            pool_use_lifo=True,
             connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
     creator = {"async_creator_fn": quick} if plans else {}
@@ -164,6 +166,7 @@ def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any])
         url,
         pool_size=_CONNECTIONS,
         max_overflow=0,
+        pool_use_lifo=True,
         connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args},
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
@@ -178,7 +181,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        "cache_size = -65536",
+        f"cache_size = -{_CACHE_KILOBYTES}",
         "wal_autocheckpoint = 8000",
         "temp_store = MEMORY",
     ):
