@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from mistnet.domain.errors import (
@@ -201,7 +202,8 @@ def translate(error: SQLAlchemyError | OSError, url: str) -> DatabaseError:
     if isinstance(origin, OSError):  # includes time-outs
         return DatabaseUnreachable(url, problem or type(origin).__name__)
     code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
-    if code in _BUSY_STATES or "database is locked" in problem or "database table is locked" in problem:
+    locked = "database is locked" in problem or "database table is locked" in problem
+    if code in _BUSY_STATES or locked or isinstance(error, PoolTimeout):
         return DatabaseBusy(problem)
     if code == "42P01" or "no such table" in problem:
         return DatabaseNotMigrated(url, None, "its tables")
