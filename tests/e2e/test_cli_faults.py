@@ -196,10 +196,6 @@ def test_a_slip_in_the_environment_is_told(on_sqlite: CommandLine, name: str, va
     one_line(on_sqlite("status", **{name: value}), said)
 
 
-def test_without_any_kind_work_says_how_to_add_some(on_sqlite: CommandLine) -> None:
-    one_line(on_sqlite("work", MISTNET_PLUGINS="[]"), "nothing to work on", "MISTNET_PLUGINS")
-
-
 def test_a_metrics_port_that_is_taken_is_told(on_sqlite: CommandLine) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
