@@ -126,9 +126,13 @@ def kinds_grid(status: Status) -> Grid:
     return Grid(
         title=f"queue on {status.database}",
         columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
-        rows=[_kind_row(kind, used, status.at) for kind in status.kinds],
-        empty=f"the queue on {status.database} is empty, and no job kinds are known",
+        rows=[_kind_row(kind, used, status.at) for kind in status.kinds if _has_something(kind)],
+        empty=f"the queue on {status.database} is empty: `mistnet track HANDLE` asks for an account",
     )
+
+
+def _has_something(kind: KindStatus) -> bool:
+    return bool(kind.states or kind.paused or kind.done_last_minute)
 
 
 def _kind_row(kind: KindStatus, states: Sequence[JobState], now: datetime) -> Sequence[str]:
