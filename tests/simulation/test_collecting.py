@@ -3,12 +3,12 @@
 import os
 from typing import Any
 
+import msgspec
 import pytest
 
-from mistnet.domain.jobs import Continue, Done, Outcome
-from mistnet.domain.social import Page, UserId
+from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.jobs import sweeps
-from mistnet.jobs.pages import Emptiness, Span, Strangers, Verdict, verdict
+from mistnet.jobs.args import BackfillArgs
 from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
 from tests.databases import Templates
@@ -98,11 +98,13 @@ def first_faults(memory: Templates, worlds: int, faults: str) -> list[str]:
 
 
 def test_without_the_second_look_the_oracle_sees_it(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(page: Page, user_id: UserId, span: Span) -> Verdict:
-        found = verdict(page, user_id, span)
-        return Strangers() if isinstance(found, Emptiness) else found
+    backfill = sweeps.Sweeper.backfill
 
-    monkeypatch.setattr(sweeps, "verdict", hasty)
+    async def hasty(self: sweeps.Sweeper, job: Job[BackfillArgs]) -> Outcome:
+        believing = msgspec.structs.replace(job.args, suspected=True)
+        return await backfill(self, msgspec.structs.replace(job, args=believing))
+
+    monkeypatch.setattr(sweeps.Sweeper, "backfill", hasty)
     assert any("missing" in fault for fault in first_faults(memory, 10, "all"))
 
 
