@@ -11,7 +11,7 @@ import aiosqlite
 
 T = TypeVar("T")
 
-_WAITING_CALLS: Final = {"commit", "executemany"}
+_WAITING_CALLS: Final = {"commit", "executemany", "close"}
 _WAITING_WORDS: Final = ("BEGIN", "PRAGM", "ANALY", "VACUU")
 _CHUNK: Final = 64
 
@@ -20,20 +20,34 @@ class QuickConnection(aiosqlite.Connection):
     """For the queue's own statements, each a matter of microseconds once its lock is held.
 
     Handing every call to another thread and back costs more than most of them take. What may wait for a lock or for
-    the disk, or is long, still goes there.
+    the disk, or is long, still goes there, and so does all that comes after it until it is done: a call whose caller
+    was cancelled goes on in the thread, and two threads in one connection end the process.
     """
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection], chunk: int) -> None:
+        super().__init__(connector, chunk)
+        self._handed: set[object] = set()
 
     async def _execute(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if not self._running or not self._connection:
             raise ValueError("Connection closed")
         statement = args[0] if args and isinstance(args[0], str) else ""
-        if fn.__name__ in _WAITING_CALLS or statement.lstrip()[:5].upper() in _WAITING_WORDS:
-            handed: T = await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
-            return handed
-        return fn(*args, **kwargs)
+        may_wait = fn.__name__ in _WAITING_CALLS or statement.lstrip()[:5].upper() in _WAITING_WORDS
+        if not may_wait and not self._handed:
+            return fn(*args, **kwargs)
+        call = object()
+        self._handed.add(call)
+        handed: T = await super()._execute(self._in_thread, call, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
+        return handed
+
+    def _in_thread(self, call: object, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._handed.discard(call)
 
 
-def quick(database: str, **about: Any) -> aiosqlite.Connection:
+def quick(database: str, **about: Any) -> QuickConnection:
     """A connection as SQLAlchemy wants it; two threads use it, one after the other."""
     connector = partial(sqlite3.connect, database, **{**about, "check_same_thread": False})
     connection = QuickConnection(connector, _CHUNK)

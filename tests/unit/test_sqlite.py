@@ -1,0 +1,36 @@
+"""A connection that two threads use is never in both at once."""
+
+import asyncio
+import threading
+
+from mistnet.store.sqlite import quick
+
+
+async def test_short_calls_stay_in_the_thread_of_the_loop_and_commits_leave_it() -> None:
+    def commit() -> int:
+        return threading.get_ident()
+
+    connection = quick(":memory:")
+    async with connection:
+        assert await connection._execute(threading.get_ident) == threading.get_ident()
+        assert await connection._execute(commit) != threading.get_ident()
+
+
+async def test_what_follows_a_cancelled_call_waits_for_it() -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def commit() -> None:
+        entered.set()
+        release.wait(10)
+
+    connection = quick(":memory:")
+    async with connection:
+        cancelled = asyncio.create_task(connection._execute(commit))
+        await asyncio.to_thread(entered.wait, 10)
+        cancelled.cancel()
+        following = asyncio.create_task(connection._execute(threading.get_ident))
+        await asyncio.sleep(0.05)
+        assert not following.done()
+        release.set()
+        assert await following != threading.get_ident()
+        assert await connection._execute(threading.get_ident) == threading.get_ident()
