@@ -152,8 +152,7 @@ class App:
 
     @property
     def secrets(self) -> Sequence[str]:
-        keys = [key.get_secret_value() for key in self.settings.x_api_key]
-        return [*keys, *([self.database.url.password] if self.database.url.password else [])]
+        return self.settings.secrets
 
 
 @asynccontextmanager

@@ -8,8 +8,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -40,6 +50,35 @@ class KindSettings(BaseModel):
     running_cap: Count | None = Field(None, description="How many may run at once, over all workers.")
     live_cap: Count | None = Field(None, description="How many may be alive; more are parked and let in by and by.")
     timeout_seconds: Seconds | None = Field(None, description="How long its handler may take.")
+
+
+class GroupSettings(BaseModel):
+    """A group of accounts with a rhythm of its own, in a `[groups.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    accounts: list[str] = Field([], description="The handles of its accounts. The group `default` has all others.")
+    every_seconds: Seconds | None = Field(None, description="Looks for new posts this often.")
+    cron: str | None = Field(None, description="Looks when this crontab line says, in UTC.")
+    day_credits: Count | None = Field(None, description="Spends so many credits a day, where they find most new posts.")
+
+    @model_validator(mode="after")
+    def _one_rhythm(self) -> GroupSettings:
+        given = [name for name in ("every_seconds", "cron", "day_credits") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of every_seconds, cron and day_credits")
+        return self
+
+
+class WebhookSettings(BaseModel):
+    """Who is told of events, in a `[webhooks.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: SecretStr = Field(description="Where events are sent, as JSON in a POST.")
+    secret: SecretStr = Field(description="What they are signed with (HMAC-SHA256).")
+    channel: Literal["data", "alerts"] = Field("data", description="What was collected, or what needs an operator.")
+    events: list[str] = Field([], description="Only these kinds of events. Empty: all of the channel.")
 
 
 class Settings(BaseSettings):
@@ -112,6 +151,45 @@ class Settings(BaseSettings):
     relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
         7.0, description="How often accounts that cannot be collected are looked at again."
     )
+    host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
+    port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
+    admin_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="A token that may do everything; others are made by `mistnet serve --new-token`.",
+    )
+    session_hours: Annotated[float, Field(gt=0, le=8_760)] = Field(
+        12.0, description="How long a log-in to the dashboard lasts."
+    )
+    run_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(24.0, description="How long finished runs are kept.")
+    scheduler_enabled: bool = Field(
+        True,
+        validation_alias=AliasChoices("MISTNET_SCHEDULER_ENABLED", "SCRAPER_ENABLED"),
+        description="Whether new posts are looked for by themselves while `up` or `serve` runs.",
+    )
+    groups: dict[str, GroupSettings] = Field(
+        {}, description="Rhythms for groups of accounts; `default` is for all others, every 15 minutes if not given."
+    )
+    leader_lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
+        30.0, description="After so long without a sign of the process that schedules, another takes over."
+    )
+    round_pause_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
+        60.0, description="How long an account with more new posts than its limit waits before it goes on."
+    )
+    auto_summarization_enabled: bool = Field(
+        False,
+        validation_alias=AliasChoices("MISTNET_AUTO_SUMMARIZATION_ENABLED", "AUTO_SUMMARIZATION_ENABLED"),
+        description="Whether each run is followed by an event that asks for a summary of its new posts.",
+    )
+    webhooks: dict[str, WebhookSettings] = Field({}, description="Who is told of events, by name.")
+    alert_urls: list[SecretStr] = Field([], description="Where alerts go as well: Apprise URLs, as JSON.")
+    alert_due_minutes: Seconds = Field(30.0, description="Due work that waits longer than this raises an alert.")
+    alert_breaker_minutes: Seconds = Field(
+        15.0, description="A source left alone after failures for longer than this raises an alert."
+    )
+    otel_endpoint: str | None = Field(
+        None, description="Where traces are sent (OTLP over HTTP). Unset: none are made. Needs mistnet[otel]."
+    )
     log_format: Literal["text", "json"] = Field("text", description="How log lines look.")
     log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="The least important log line that is written."
@@ -146,6 +224,18 @@ class Settings(BaseSettings):
     @property
     def heartbeat(self) -> timedelta:
         return timedelta(seconds=self.heartbeat_seconds)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must never be shown: keys, tokens, and the database's password, as written and as meant."""
+        given = [*self.x_api_key, *self.alert_urls, *([self.admin_token] if self.admin_token else [])]
+        given += [each for hook in self.webhooks.values() for each in (hook.url, hook.secret)]
+        try:
+            password = urlsplit(self.database_url.get_secret_value()).password or ""
+        except ValueError:
+            password = ""
+        found = {each.get_secret_value() for each in given} | {password, unquote(password)}
+        return sorted(found - {""}, key=len, reverse=True)
 
 
 def load_settings(**flags: Any) -> Settings:

@@ -4,14 +4,12 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from loguru import logger
 
 from mistnet.cli.output import printable
 from mistnet.domain.redaction import redact
-from mistnet.settings import Settings
 
 if TYPE_CHECKING:
     from loguru import Message, Record
@@ -64,12 +62,3 @@ def json_line(record: "Record", secrets: Sequence[str]) -> str:
 def _text_format(record: "Record") -> str:
     record["message"] = printable(record["message"], one_line=True)
     return _TEXT
-
-
-def secrets_of(settings: Settings) -> list[str]:
-    """What must never be printed: the database's password, as written and as meant."""
-    try:
-        password = urlsplit(settings.database_url.get_secret_value()).password
-    except ValueError:
-        password = None
-    return [password, unquote(password)] if password else []

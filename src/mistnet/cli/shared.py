@@ -100,7 +100,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
     debugging = os.environ.get("MISTNET_LOG_LEVEL") in ("DEBUG", "TRACE")
     try:
         settings = load_settings(**flags)
-        secrets = logs.secrets_of(settings)
+        secrets = settings.secrets
         debugging = settings.log_level in ("DEBUG", "TRACE")
         logs.set_up(style=settings.log_format, level=settings.log_level, secrets=secrets)
         return uvloop.run(_run(command(settings))) or 0

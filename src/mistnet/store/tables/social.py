@@ -95,6 +95,10 @@ accounts = Table(
     Column("fetches", Integer, nullable=False, server_default=text("0")),
     Column("empty_fetches", Integer, nullable=False, server_default=text("0")),
     Column("posts_found", BigId, nullable=False, server_default=text("0")),
+    Column("last_fetched_count", Integer),
+    Column("last_new_count", Integer),
+    Column("new_rate", Float, nullable=False, server_default=text("0")),
+    Column("fetch_limit", Integer),
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="accounts_user_fkey"),
     CheckConstraint("state IN ('active', 'protected', 'suspended', 'vanished', 'untracked')", name="state_is_known"),
     CheckConstraint("oldest_post_id <= newest_post_id", name="boundaries_are_in_order"),
@@ -165,6 +169,7 @@ posts = Table(
     CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("posts_author", "platform", "author_id", "id"),
     Index("posts_conversation", "platform", "conversation_id", "id"),
+    Index("posts_first_seen_at", "first_seen_at"),
 )
 
 missing = Table(

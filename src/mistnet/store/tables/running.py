@@ -1,0 +1,158 @@
+"""What runs it as a service: runs, leadership and ticks, alerts, events and their deliveries, tokens, sessions."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Integer, Table, Text, text
+
+from mistnet.store.tables.metadata import metadata
+from mistnet.store.types import BigId, RawJson, UtcTime
+
+UNFINISHED = "status IN ('pending', 'running')"
+OPEN = "closed_at IS NULL"
+WAITS = "fanned_out_at IS NULL"
+STATUS = "status IN ('pending', 'running', 'completed', 'failed')"
+SCOPE = "scope IN ('read', 'operate', 'admin')"
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("post_limit", Integer, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    CheckConstraint(STATUS, name="status_is_known"),
+    CheckConstraint(f"(finished_at IS NULL) = ({UNFINISHED})", name="finished_ones_say_when"),
+    Index("runs_unfinished", "kind", unique=True, postgresql_where=text(UNFINISHED), sqlite_where=text(UNFINISHED)),
+    Index("runs_created_at", "created_at"),
+)
+
+run_accounts = Table(
+    "run_accounts",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("handle", Text, nullable=False),
+    Column("user_id", BigId),
+    Column("status", Text, nullable=False),
+    Column("total", Integer, nullable=False, server_default=text("0")),
+    Column("new", Integer, nullable=False, server_default=text("0")),
+    Column("skipped", Integer, nullable=False, server_default=text("0")),
+    Column("failed", Integer, nullable=False, server_default=text("0")),
+    Column("reason", Text),
+    Column("updated_at", UtcTime, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["runs.id"], name="run_accounts_run_fkey", ondelete="CASCADE"),
+    CheckConstraint(STATUS, name="status_is_known"),
+)
+
+run_posts = Table(
+    "run_posts",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("platform", Text, primary_key=True),
+    Column("post_id", BigId, primary_key=True, autoincrement=False),
+    ForeignKeyConstraint(["run_id"], ["runs.id"], name="run_posts_run_fkey", ondelete="CASCADE"),
+)
+
+leaders = Table(
+    "leaders",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("fence", BigId, nullable=False),
+    Column("since", UtcTime, nullable=False),
+    Column("lease_until", UtcTime, nullable=False),
+)
+
+ticks = Table(
+    "ticks",
+    metadata,
+    Column("group_name", Text, primary_key=True),
+    Column("tick_at", UtcTime, primary_key=True),
+    Column("made_at", UtcTime, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("fence", BigId, nullable=False),
+    Column("accounts", Integer, nullable=False),
+    Column("jobs", Integer, nullable=False),
+    Column("missed", Integer, nullable=False),
+    Index("ticks_made_at", "made_at"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("rule", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("opened_at", UtcTime, nullable=False),
+    Column("last_seen_at", UtcTime, nullable=False),
+    Column("closed_at", UtcTime),
+    CheckConstraint("severity IN ('warning', 'critical')", name="severity_is_known"),
+    Index("alerts_open", "rule", "subject", unique=True, postgresql_where=text(OPEN), sqlite_where=text(OPEN)),
+    Index("alerts_opened_at", "opened_at"),
+    sqlite_autoincrement=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("channel", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("payload", RawJson, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("fanned_out_at", UtcTime),
+    CheckConstraint("channel IN ('data', 'alerts')", name="channel_is_known"),
+    Index("events_to_fan_out", "id", postgresql_where=text(WAITS), sqlite_where=text(WAITS)),
+    Index("events_created_at", "created_at"),
+    sqlite_autoincrement=True,
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("subscriber", Text, nullable=False),
+    Column("event_id", BigId, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    ForeignKeyConstraint(["event_id"], ["events.id"], name="deliveries_event_fkey", ondelete="CASCADE"),
+    Index("deliveries_subscriber", "subscriber", "id"),
+    Index("deliveries_event", "event_id"),
+    sqlite_autoincrement=True,
+)
+
+api_tokens = Table(
+    "api_tokens",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("last_used_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    CheckConstraint(SCOPE, name="scope_is_known"),
+    Index("api_tokens_digest", "digest", unique=True),
+    sqlite_autoincrement=True,
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("token_id", BigId),
+    Column("csrf", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    ForeignKeyConstraint(["token_id"], ["api_tokens.id"], name="sessions_token_fkey", ondelete="CASCADE"),
+    CheckConstraint(SCOPE, name="scope_is_known"),
+    Index("sessions_expires_at", "expires_at"),
+)
