@@ -125,10 +125,10 @@ def _runs() -> None:
         sa.Column("updated_at", UtcTime, nullable=False),
         sa.Column("finished_at", UtcTime, nullable=True),
         sa.CheckConstraint(
-            "(finished_at IS NULL) = (status IN ('pending', 'running'))", name=op.f("runs_finished_ones_say_when")
+            "status IN ('pending', 'running', 'completed', 'failed')", name=op.f("runs_status_is_known")
         ),
         sa.CheckConstraint(
-            "status IN ('pending', 'running', 'completed', 'failed')", name=op.f("runs_status_is_known")
+            "(finished_at IS NULL) = (status IN ('pending', 'running'))", name=op.f("runs_finished_ones_say_when")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("runs_pkey")),
     )
