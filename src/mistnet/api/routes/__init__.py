@@ -1,0 +1,1 @@
+"""The API's routes, by what they are about."""
