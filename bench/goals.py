@@ -117,6 +117,9 @@ GOALS: tuple[Goal | Ceiling, ...] = (
     ),
     Ceiling(name="peak memory of a worker, MB", allowed=250, of=row("peak memory of a worker", OURS)),
     Ceiling(name="credits spent / least possible", allowed=1.05, of=row("credits spent / least possible", OURS)),
+    Ceiling(name="mean delay / fixed polling's", allowed=0.75, of=row("mean delay / fixed polling's", OURS)),
+    Ceiling(name="median delay / fixed polling's", allowed=0.6, of=row("median delay / fixed polling's", OURS)),
+    Ceiling(name="credits / fixed polling's", allowed=1.0, of=row("credits / fixed polling's", OURS)),
     Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
     Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),
 )

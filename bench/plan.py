@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-TOPICS = ("throughput", "latency", "enqueue", "depth", "sqlite", "collect", "growth", "cost", "floors")
+TOPICS = ("throughput", "latency", "enqueue", "depth", "sqlite", "collect", "growth", "cost", "floors", "rhythm", "pages")
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
 
@@ -47,7 +47,7 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
     queue = [*_throughput(1), *_throughput(2), *_latency(), *_enqueue(), *_depth(), *_sqlite()]
     wanted = [
         replace(measurement, jobs=max(measurement.jobs // 10, 40)) if quick else measurement
-        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors()]
+        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors(), *_rhythm(), *_pages()]
         if measurement.topic in topics and find_spec(measurement.module) and not (quick and measurement.slow)
     ]
     again = [measurement for measurement in wanted if not measurement.once]
@@ -151,6 +151,41 @@ def _cost() -> list[Measurement]:
 
 def _floors() -> list[Measurement]:
     return [_alone("floors", jobs=10_000, database=SQLITE, slow=True)]
+
+
+def _rhythm() -> list[Measurement]:
+    """Nothing is stored and nothing is timed: a month goes by in a model, and its figures are the same each time."""
+    return [
+        Measurement(
+            topic="rhythm",
+            side="mistnet_side",
+            command="rhythm",
+            jobs=100,
+            package="rhythm",
+            database=SQLITE,
+            once=True,
+            patience_s=1800,
+        )
+    ]
+
+
+def _pages() -> list[Measurement]:
+    """`jobs` is how many posts are stored, `batch` how often each page is asked for."""
+    return [
+        Measurement(
+            topic="pages",
+            side="mistnet_side",
+            command="pages",
+            jobs=1_000_000,
+            batch=100,
+            form=form,
+            package="pages",
+            database=SQLITE,
+            once=True,
+            patience_s=1800,
+        )
+        for form in ("single", "busy")
+    ]
 
 
 def _alone(topic: str, *, jobs: int, database: str, slow: bool = False, patience_s: int = 900) -> Measurement:

@@ -25,6 +25,7 @@ import asyncpg
 
 PER_SECOND = "jobs/s"
 MILLISECONDS = "ms"
+MINUTES = "min"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class Figure:
 
     @property
     def lower_is_better(self) -> bool:
-        return self.unit == MILLISECONDS
+        return self.unit in {MILLISECONDS, MINUTES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,17 +15,20 @@ from typing import Any
 
 import msgspec
 
-from mistnet import __version__
+from mistnet import __version__, outgoing
 from mistnet.domain.errors import BadPlugin
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
-from mistnet.domain.sources import X_SOURCE, Halt
+from mistnet.domain.sources import X_SOURCE, CallRecord, Halt
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.engine.policy import Policy
+from mistnet.engine.traces import untraced
 from mistnet.engine.worker import Tools, Worker
 from mistnet.harvest import WRITERS, Harvest
 from mistnet.jobs.args import relook
+from mistnet.outgoing import Outgoing
+from mistnet.schedule import Scheduler
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.accounts import accounts_to_look_at
 from mistnet.store.bells import DatabaseBell
@@ -34,10 +37,13 @@ from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.inspect import Inspector
 from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
+from mistnet.store.runs import RunDesk
 from mistnet.store.schema import migrate, require_current, schema_state
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
+from mistnet.tracing import Tracing, tracing_to
 from mistnet.upstream.transport import Transport
+from mistnet.watch import Watch
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +68,18 @@ class App:
         self.settings = settings
         self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
         self.metrics = EngineMetrics()
+        self._tracing: Tracing | None = None
         self.harvest = Harvest(
-            settings, self.database, transport=transport, metrics=SourceMetrics(self.metrics.registry)
+            settings,
+            self.database,
+            transport=transport,
+            metrics=SourceMetrics(self.metrics.registry),
+            on_call=self._called,
         )
+        self.outgoing = Outgoing(settings, self.database)
         brought = [
             Plugin(kinds=self.harvest.kinds, writers=WRITERS),
+            Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
             *plugins,
             *(load_plugin(name) for name in settings.plugins),
         ]
@@ -76,10 +89,19 @@ class App:
         jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
         wakes = Writer(Wake, write_wakes)
         writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs, wakes]
-        self.queue = JobQueue(self.database, self.job_writer, Writers(writers))
+        self.writers = Writers(writers)
+        self.queue = JobQueue(self.database, self.job_writer, self.writers)
         self.upkeep = StoreUpkeep(self.database)
         self.inspector = Inspector(self.database)
         self.operations = Operations(self.database)
+        self.runs = RunDesk(self.database, self.job_writer, summarize=settings.auto_summarization_enabled)
+        self.watch = Watch(
+            settings,
+            self.database,
+            fan_out=self.outgoing.fan_out(self.job_writer),
+            subscribers=self.outgoing.subscribers,
+            targets=[(name, lane) for name, rules in self.kinds.rules.items() for lane in rules.lanes],
+        )
 
     def _require_known_kinds(self) -> None:
         for name in self.settings.kinds:
@@ -102,7 +124,12 @@ class App:
             lanes=lanes if lanes is not None else self.kinds.lanes,
             version=__version__,
         )
-        async with DatabaseBell(self.database) as bell, self.harvest.opened():
+        async with (
+            DatabaseBell(self.database) as bell,
+            self.harvest.opened(),
+            self.outgoing.opened(),
+            self._traced(card.name),
+        ):
             await self.harvest.look_at_the_budget(self.database.clock.now())
             yield Worker(
                 self.tools(bell),
@@ -110,6 +137,24 @@ class App:
                 lanes=None if lanes is None else [Lane(lane) for lane in lanes],
                 until_idle=until_idle,
             )
+
+    def scheduler(self) -> Scheduler:
+        """Looks for new posts at their times and does the duties of one process for all, while it leads."""
+        return Scheduler(self.settings, self.database, self.job_writer, duties=self.watch.duties)
+
+    @asynccontextmanager
+    async def _traced(self, worker: WorkerName) -> AsyncIterator[None]:
+        if not self.settings.otel_endpoint:
+            yield
+            return
+        self._tracing = tracing_to(self.settings.otel_endpoint, instance=worker)
+        async with self._tracing.opened():
+            yield
+        self._tracing = None
+
+    def _called(self, record: CallRecord) -> None:
+        if self._tracing:
+            self._tracing.called(record)
 
     @property
     def policy(self) -> Policy:
@@ -128,7 +173,8 @@ class App:
             kinds=self.kinds,
             metrics=self.metrics,
             halted=self.halted,
-            chores=[self.look_again],
+            chores=[self.look_again, self.look_after_runs],
+            trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )
 
@@ -140,9 +186,16 @@ class App:
             await self.job_writer.write(connection, [relook(user_id) for user_id in due], now)
         return len(due)
 
+    async def look_after_runs(self) -> int:
+        """Ends runs whose jobs ended without telling, and forgets old ones; returns how many accounts were ended."""
+        now = self.database.clock.now()
+        await self.runs.prune(now - timedelta(hours=self.settings.run_hours))
+        return await self.runs.settle(now)
+
     async def halted(self) -> Collection[str]:
-        """Lanes whose source will not serve us until somebody acts or the day is over."""
-        return {X_SOURCE} if await self.harvest.halt() else set()
+        """Lanes whose source will not serve us until somebody acts or the day is over, or whose receiver is away."""
+        away = await self.outgoing.away()
+        return {X_SOURCE, *away} if await self.harvest.halt() else away
 
     async def stopped_by(self) -> Halt | None:
         """Why work that is still there cannot go on, if its source is the reason."""
@@ -196,7 +249,7 @@ def tuned(kind: Kind, settings: Settings) -> Kind:
     rules = msgspec.structs.replace(
         kind.rules,
         batch=own.batch or kind.rules.batch,
-        max_attempts=own.max_attempts or settings.max_attempts,
+        max_attempts=own.max_attempts or kind.tries or settings.max_attempts,
         running_cap=own.running_cap or kind.rules.running_cap,
         live_cap=own.live_cap or kind.rules.live_cap,
     )

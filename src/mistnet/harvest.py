@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,10 +16,13 @@ from mistnet.domain.accounts import (
     Swept,
     TrackedAccount,
 )
+from mistnet.domain.events import NewEvent
+from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.ports import Clock
+from mistnet.domain.runs import SCRAPE, RunStep, ScrapeArgs
 from mistnet.domain.social import Post, Unreadable, User
-from mistnet.domain.sources import X_SOURCE, Halt, KeyLabel, SourceState
+from mistnet.domain.sources import X_SOURCE, CallRecord, Halt, KeyLabel, SourceState
 from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, batched, single
@@ -27,6 +30,7 @@ from mistnet.engine.metrics import SourceMetrics
 from mistnet.jobs import args
 from mistnet.jobs.args import Rules
 from mistnet.jobs.profiles import FULL_BATCH, Profiler
+from mistnet.jobs.scrape import Scraper
 from mistnet.jobs.sweeps import Sweeper
 from mistnet.jobs.threads import Threads
 from mistnet.settings import Settings
@@ -38,6 +42,9 @@ from mistnet.store.accounts import (
     write_tracked,
 )
 from mistnet.store.database import Database
+from mistnet.store.events import write_events
+from mistnet.store.fetching import write_fetched
+from mistnet.store.run_steps import write_run_steps
 from mistnet.store.social import write_missing, write_posts, write_quarantine, write_users
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
@@ -61,6 +68,7 @@ class Harvest:
         *,
         transport: Transport | None = None,
         metrics: SourceMetrics | None = None,
+        on_call: Callable[[CallRecord], None] | None = None,
     ) -> None:
         self.book = StoreBook(database)
         self.look = StoreLook(database)
@@ -72,6 +80,7 @@ class Harvest:
             clock=database.clock,
             limits=limits_of(settings),
             metrics=metrics,
+            on_call=on_call,
         )
         self._transport = _Later(settings, transport)
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
@@ -127,7 +136,9 @@ def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[K
     sweeper = Sweeper(look=look, x=x, clock=clock, rules=rules)
     threads = Threads(look=look, x=x, clock=clock, rules=rules, in_flight={})
     profiler = Profiler(look=look, x=x, clock=clock, rules=rules)
+    scraper = Scraper(sweeper=sweeper)
     return [
+        single(SCRAPE, scraper.scrape, ScrapeArgs, job_class=JobClass.SWEEP, lanes=LANES),
         single(args.BACKFILL, sweeper.backfill, args.BackfillArgs, job_class=JobClass.SWEEP, lanes=LANES),
         single(args.CATCH_UP, sweeper.catch_up, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
         single(args.REPOSTS, sweeper.reposts, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
@@ -157,8 +168,11 @@ WRITERS: Sequence[Writer[Any]] = (
     Writer(User, write_users),
     Writer(TrackedAccount, write_tracked),
     Writer(AccountStateChange, write_state_changes),
+    Writer(RunStep, write_run_steps),  # before the posts: what is not there yet is new
     Writer(Post, write_posts),
+    Writer(NewEvent, write_events),
     Writer(Swept, write_swept),
+    Writer(Fetched, write_fetched),
     Writer(Missing, write_missing),
     Writer(Unreadable, write_quarantine),
     Writer(SuggestionClosed, write_closed_suggestions),
@@ -172,6 +186,8 @@ def rules_of(settings: Settings) -> Rules:
         batch_fill=timedelta(seconds=settings.batch_fill_seconds),
         relook=timedelta(days=settings.relook_days),
         reposts=settings.x_reposts,
+        round_pause=timedelta(seconds=settings.round_pause_seconds),
+        summarize=settings.auto_summarization_enabled,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
@@ -30,11 +31,14 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from mistnet.domain.errors import SettingsError, did_you_mean
+from mistnet.domain.events import EventKind
 
 PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
 """Environment variables that only the tests and benchmarks read."""
 
+EVENT_KINDS = [str(kind) for kind in EventKind]
+SUBSCRIBER = re.compile(r"(?!apprise-)[a-z0-9][a-z0-9_-]{0,62}")
 TEN_YEARS = 315_360_000
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
@@ -79,6 +83,29 @@ class WebhookSettings(BaseModel):
     secret: SecretStr = Field(description="What they are signed with (HMAC-SHA256).")
     channel: Literal["data", "alerts"] = Field("data", description="What was collected, or what needs an operator.")
     events: list[str] = Field([], description="Only these kinds of events. Empty: all of the channel.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, given: SecretStr) -> SecretStr:
+        parts = urlsplit(given.get_secret_value())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must begin with https:// or http:// and name a host")
+        return given
+
+    @field_validator("secret")
+    @classmethod
+    def _is_long(cls, given: SecretStr) -> SecretStr:
+        if len(given.get_secret_value()) < 16:
+            raise ValueError("must have 16 characters or more; `openssl rand -hex 32` makes a good one")
+        return given
+
+    @field_validator("events")
+    @classmethod
+    def _are_known(cls, given: list[str]) -> list[str]:
+        for name in given:
+            if name not in EVENT_KINDS:
+                raise ValueError(f"there is no event {name!r}.{did_you_mean(name, EVENT_KINDS)}")
+        return given
 
 
 class Settings(BaseSettings):
@@ -214,6 +241,14 @@ class Settings(BaseSettings):
             return [key.strip() for key in given.split(",") if key.strip()]
         return given
 
+    @field_validator("webhooks")
+    @classmethod
+    def _have_plain_names(cls, given: dict[str, WebhookSettings]) -> dict[str, WebhookSettings]:
+        for name in given:
+            if not SUBSCRIBER.fullmatch(name):
+                raise ValueError(f"{name!r}: use small letters, digits, - and _, and do not begin with apprise-")
+        return given
+
     @field_validator("x_base_url")
     @classmethod
     def _is_http(cls, given: str) -> str:
@@ -275,11 +310,18 @@ def _explained(error: ValidationError) -> SettingsError:
     top, *rest = (str(part) for part in first["loc"])
     place = ".".join([_field(top), *rest])
     if first["type"] == "extra_forbidden":
-        known = KindSettings.model_fields if place.startswith("kinds.") else Settings.model_fields
+        known = _TABLES.get(place.split(".")[0], Settings).model_fields
         problem = f"there is no such setting.{did_you_mean(str(first['loc'][-1]), known)}"
     else:
         problem = first["msg"][:1].lower() + first["msg"][1:]
     return SettingsError(place, _where(place), problem)
+
+
+_TABLES: Mapping[str, type[BaseModel]] = {
+    "kinds": KindSettings,
+    "groups": GroupSettings,
+    "webhooks": WebhookSettings,
+}
 
 
 def _not_json(error: UnreadableSetting) -> SettingsError:

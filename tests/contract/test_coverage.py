@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.cli.coverage import coverage, repaired
+from mistnet.cli.coverage import coverage
+from mistnet.desk.repair import repaired
 from mistnet.domain.accounts import AccountState, AccountStateChange, Frontier, Missing, Swept, TrackedAccount
 from mistnet.domain.coverage import Completeness, Progress, Standing, Stretch, own_posts, reposts
 from mistnet.domain.jobs import NewJob

@@ -12,7 +12,7 @@ from mistnet.app import App
 from mistnet.cli.balances import check_balances
 from mistnet.cli.sources import commands
 from mistnet.cli.spend import plot, spend, today_of
-from mistnet.cli.standings import SourceStanding, standings
+from mistnet.desk.standings import SourceStanding, standings
 from mistnet.domain.errors import BudgetSpent, SourcePaused
 from mistnet.domain.jobs import JobId
 from mistnet.domain.social import UserId

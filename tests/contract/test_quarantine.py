@@ -6,7 +6,8 @@ from typing import Any
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
-from mistnet.cli.doctor import doctor, reparse_all
+from mistnet.cli.doctor import doctor
+from mistnet.desk.rereading import reparse_all
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.harvest import WRITERS

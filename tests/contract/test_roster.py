@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.cli.track import next_step, track_handles, track_ids
+from mistnet.desk.tracking import next_step, track_handles, track_ids
 from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
 from mistnet.domain.errors import UnknownKind
 from mistnet.domain.jobs import Done, JobState, Lease, NewJob, WorkerName, Write

@@ -120,12 +120,12 @@ class Later:
     jobs: list[str]
 
 
-def catch_up_later(url: str, seed: int, *, days: int, faults: str) -> Later:
+def catch_up_later(url: str, seed: int, *, days: int, faults: str, limit: int | None = None) -> Later:
     """Collects a world, lets days pass, and catches up with every account."""
-    return run_virtually(_catch_up_later(url, seed, days, faults))
+    return run_virtually(_catch_up_later(url, seed, days, faults, limit))
 
 
-async def _catch_up_later(url: str, seed: int, days: int, faults: str) -> Later:
+async def _catch_up_later(url: str, seed: int, days: int, faults: str, limit: int | None) -> Later:
     creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     world, at = World(seed, "tiny"), [WORLD_START_AT]
@@ -139,7 +139,8 @@ async def _catch_up_later(url: str, seed: int, days: int, faults: str) -> Later:
         at[0] += timedelta(days=days)
         async with database.read() as connection:
             rows = (await connection.execute(text("SELECT user_id, newest_post_id FROM accounts"))).all()
-        await _collect_all(url, seed, service, app, [args.catch_up(row.user_id, row.newest_post_id) for row in rows])
+        wanted = [args.catch_up(row.user_id, row.newest_post_id, limit) for row in rows]
+        await _collect_all(url, seed, service, app, wanted)
         return await _later(database, Oracle(world, at=at[0]), tracked)
     finally:
         await database.close()

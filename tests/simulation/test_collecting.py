@@ -90,6 +90,11 @@ def test_days_later_new_posts_are_there_and_a_renamed_account_is_followed(
         assert closed <= {"suspended", "vanished"}
 
 
+def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:
+    later = catch_up_later(memory.sqlite(), 0, days=60, faults="all", limit=1)
+    assert (later.missing, later.too_low, later.jobs) == ({}, [], [])
+
+
 def first_faults(memory: Templates, worlds: int, faults: str) -> list[str]:
     for seed in range(worlds):
         if found := harvest(memory.sqlite(), seed, size="tiny", faults=faults).faults:

@@ -114,6 +114,9 @@ class Store:
                 found[start] = Frontier(up, whom)
         return found
 
+    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        return self.posts.keys() & set(ids)
+
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)
 

@@ -1,40 +1,184 @@
-"""Who may do what: bearer tokens for programs, a cookie for people."""
+"""Who may do what: bearer tokens for programs, a cookie for people, nothing at all on one's own machine."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable
-from enum import IntEnum
-from typing import Annotated
+from contextlib import suppress
+from datetime import timedelta
+from typing import Annotated, Final
 
-import msgspec
 from fastapi import Depends, Request
+from fastapi.security import APIKeyCookie, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
+
+from mistnet.api.errors import LogInFirst, NotAllowed, Refusal, TooOften, Unauthorized
+from mistnet.api.local import came_from_here, same_origin, sent_by_a_browser
+from mistnet.api.throttle import Throttle
+from mistnet.app import App
+from mistnet.domain.errors import DatabaseBusy
+from mistnet.domain.visitors import TOKEN_PREFIX, KeptToken, Scope, Visitor, new_secret
+from mistnet.store.tokens import Sessions, Tokens
+
+COOKIE: Final = "mistnet_session"
+_READING: Final = {"GET", "HEAD", "OPTIONS"}
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
-class Scope(IntEnum):
-    """Each may do what those before it may."""
+class Doorman:
+    """Knows who asks. `local` is whether the service listens on this machine alone."""
 
-    READ = 1
-    OPERATE = 2
-    ADMIN = 3
+    def __init__(self, app: App, *, local: bool) -> None:
+        given = app.settings.admin_token
+        self._admin_token = given.get_secret_value() if given else None
+        self._clock = app.database.clock
+        self._local = local
+        self._local_csrf = new_secret()
+        self._lasts = timedelta(hours=app.settings.session_hours)
+        self.tokens = Tokens(app.database)
+        self.sessions = Sessions(app.database, self._admin_token)
+        self.throttle = Throttle()
+
+    async def admit(self, request: Request, scope: Scope) -> Visitor:
+        """The visitor, if he may; a change must come from where he thinks it does."""
+        visitor = await self._visitor(request)
+        if visitor is None:
+            raise LogInFirst(request.url.path) if _wants_a_page(request) else Unauthorized
+        if visitor.scope < scope:
+            raise NotAllowed(f"this takes a token with the scope {scope.word}; yours has {visitor.scope.word}")
+        return visitor
+
+    async def log_in(self, request: Request, token: str) -> str:
+        """What the cookie of a person who has a token is to hold."""
+        address = address_of(request)
+        self._require_patience(address)
+        if not same_origin(request):
+            raise NotAllowed("log in from the dashboard's own page")
+        found = await self._by_token(token)
+        if found is None:
+            self.throttle.failed(address)
+            raise Unauthorized
+        visitor, kept = found
+        now = self._clock.now()
+        token_id = kept.id if kept else None
+        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
+        return secret
+
+    async def log_out(self, request: Request) -> None:
+        if secret := request.cookies.get(COOKIE):
+            await self.sessions.end(secret)
+
+    @property
+    def session_seconds(self) -> int:
+        return int(self._lasts.total_seconds())
+
+    async def _visitor(self, request: Request) -> Visitor | None:
+        if "authorization" in request.headers:
+            return await self._bearer(request)
+        secret = request.cookies.get(COOKIE)
+        visitor = await self.sessions.find(secret, now=self._clock.now()) if secret else None
+        if visitor is None and self._local and came_from_here(request):
+            visitor = Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf)
+            checked = sent_by_a_browser(request)
+        else:
+            checked = visitor is not None
+        if visitor and checked and request.method not in _READING:
+            await _require_csrf(request, visitor)
+        return visitor
+
+    async def _bearer(self, request: Request) -> Visitor:
+        scheme, token = get_authorization_scheme_param(request.headers["authorization"])
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthorized
+        guessable = not token.startswith(TOKEN_PREFIX) and self._admin_token is not None
+        if guessable:
+            self._require_patience(address_of(request))
+        found = await self._by_token(token)
+        if found is None:
+            if guessable:
+                self.throttle.failed(address_of(request))
+            raise Unauthorized
+        return found[0]
+
+    async def _by_token(self, token: str) -> tuple[Visitor, KeptToken | None] | None:
+        """Any digest is looked up in the same time; the one token that is compared is compared in constant time."""
+        if self._admin_token is not None and hmac.compare_digest(token.encode(), self._admin_token.encode()):
+            return Visitor(name="admin token", scope=Scope.ADMIN), None
+        kept = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
+        if kept is None:
+            return None
+        with suppress(DatabaseBusy):  # a note that comes a minute later is worth no wait
+            await self.tokens.note_use(kept, now=self._clock.now())
+        return Visitor(name=kept.name, scope=kept.scope), kept
+
+    def _require_patience(self, address: str) -> None:
+        if wait := self.throttle.wait(address):
+            raise TooOften(wait)
 
 
-class Visitor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. A visitor with a cookie must send `csrf` back with every change."""
-
-    name: str
-    scope: Scope
-    csrf: str | None = None
-
-
-def needs(_scope: Scope) -> Callable[[Request], Awaitable[Visitor]]:
+def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
     """A dependency: the visitor, if his scope is large enough."""
 
-    async def visitor(request: Request) -> Visitor:  # noqa: ARG001
-        return Visitor(name="local", scope=Scope.ADMIN)
+    async def visitor(request: Request, _bearer: _Bearer, _cookie: _Cookie) -> Visitor:
+        doorman: Doorman = request.app.state.doorman
+        admitted = await doorman.admit(request, scope)
+        request.state.visitor = admitted
+        _require_json(request)
+        return admitted
 
+    visitor.scope = scope  # type: ignore[attr-defined]  # read by the tests that try every route
     return visitor
 
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def _wants_a_page(request: Request) -> bool:
+    is_page = not request.url.path.startswith(("/api", "/webhooks", "/metrics"))
+    return is_page and ("text/html" in request.headers.get("accept", "") or "hx-request" in request.headers)
+
+
+def _require_json(request: Request) -> None:
+    """Bodies of the API are JSON, and say so. A body that is not there need not say what it is."""
+    sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.url.path.startswith("/api") and sent and kind != "application/json":
+        raise Refusal(415, "send JSON, with the header Content-Type: application/json")
+
+
+async def _require_csrf(request: Request, visitor: Visitor) -> None:
+    """A browser sends the cookie along with anybody's request; this it sends with none but ours."""
+    sent = request.headers.get("x-csrf-token")
+    if sent is None and request.headers.get("content-type", "").startswith(_FORMS):
+        field = (await request.form()).get("csrf")
+        sent = field if isinstance(field, str) else None
+    if not same_origin(request) or not hmac.compare_digest((sent or "").encode(), (visitor.csrf or "").encode()):
+        raise NotAllowed("the page is out of date, or another site sent this: reload the page and try again")
+
+
+_Bearer = Annotated[object, Depends(HTTPBearer(auto_error=False, scheme_name="token"))]
+_Cookie = Annotated[object, Depends(APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session"))]
+READS: Final = [Depends(needs(Scope.READ))]
+OPERATES: Final = [Depends(needs(Scope.OPERATE))]
+ADMINISTERS: Final = [Depends(needs(Scope.ADMIN))]
+"""For routes that need not know who asks."""
 
 Reader = Annotated[Visitor, Depends(needs(Scope.READ))]
 Operator = Annotated[Visitor, Depends(needs(Scope.OPERATE))]
 Admin = Annotated[Visitor, Depends(needs(Scope.ADMIN))]
+
+__all__ = [
+    "ADMINISTERS",
+    "COOKIE",
+    "OPERATES",
+    "READS",
+    "Admin",
+    "Doorman",
+    "Operator",
+    "Reader",
+    "Scope",
+    "Visitor",
+    "address_of",
+    "needs",
+]

@@ -1,4 +1,4 @@
-"""What routes are given: the app, and who asks."""
+"""What routes are given: the app, and what belongs to the service alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from mistnet.app import App
+from mistnet.desk.gauges import QueueGauges
 
 
 def the_app(request: Request) -> App:
@@ -14,4 +15,10 @@ def the_app(request: Request) -> App:
     return app
 
 
+def the_gauges(request: Request) -> QueueGauges:
+    gauges: QueueGauges = request.app.state.gauges
+    return gauges
+
+
 Mistnet = Annotated[App, Depends(the_app)]
+Gauges = Annotated[QueueGauges, Depends(the_gauges)]

@@ -2,16 +2,80 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fastapi import FastAPI
 
 from mistnet import __version__
+from mistnet.api import openapi
+from mistnet.api.auth import Doorman
+from mistnet.api.errors import add_error_answers
+from mistnet.api.local import is_loopback
 from mistnet.api.pages import add_pages
+from mistnet.api.routes import (
+    accounts,
+    conversations,
+    health,
+    jobs,
+    posts,
+    quarantine,
+    runs,
+    scrape,
+    sources,
+    suggestions,
+    users,
+    watching,
+    webhooks,
+)
+from mistnet.api.shield import Shield
 from mistnet.app import App
+from mistnet.desk.gauges import QueueGauges
+
+ROUTERS = (
+    scrape.router,
+    runs.router,
+    accounts.router,
+    suggestions.router,
+    users.router,
+    posts.router,
+    conversations.router,
+    jobs.router,
+    sources.router,
+    quarantine.router,
+    watching.router,
+    webhooks.router,
+    health.router,
+    openapi.router,
+)
 
 
-def make_service(app: App) -> FastAPI:
-    """The API and the dashboard on an open app."""
-    service = FastAPI(title="mistnet", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
+def make_service(app: App, *, host: str = "127.0.0.1") -> FastAPI:
+    """The API and the dashboard on an open app, that listens on this host."""
+    service = FastAPI(
+        title="mistnet",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=_life,
+    )
     service.state.mistnet = app
+    service.state.doorman = Doorman(app, local=is_loopback(host))
+    service.state.gauges = QueueGauges(app)
+    service.state.closing = asyncio.Event()
+    service.add_middleware(Shield)
+    add_error_answers(service, app.secrets)
+    for router in ROUTERS:
+        service.include_router(router)
     add_pages(service)
     return service
+
+
+@asynccontextmanager
+async def _life(service: FastAPI) -> AsyncIterator[None]:
+    yield
+    service.state.closing.set()
+    await service.state.dashboard.close()

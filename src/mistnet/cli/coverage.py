@@ -1,8 +1,8 @@
 """The coverage command: what is there of accounts and conversations, what is on its way, and what is missing."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from mistnet.app import App, open_app
@@ -10,14 +10,14 @@ from mistnet.cli.coverage_blocks import View, account_blocks, accounts_blocks, c
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import Completeness, Progress, SweepKind, own_posts, reposts
+from mistnet.desk.repair import repaired
+from mistnet.domain.coverage import Completeness, Progress, own_posts, reposts
 from mistnet.domain.errors import did_you_mean
+from mistnet.domain.fetching import FetchStats, next_limit
 from mistnet.domain.handles import read_handle
-from mistnet.domain.jobs import NewJob
-from mistnet.domain.social import PostId
-from mistnet.jobs import args
+from mistnet.domain.social import PostId, UserId
 from mistnet.store.coverage import Coverage
+from mistnet.store.fetching import fetch_stats
 from mistnet.store.quarantine import Quarantine
 
 HAS_GAPS: Final = 3
@@ -63,8 +63,9 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
         for each in await reader.accounts():
             done += await repaired(app, each)
     found = await reader.accounts()
+    stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
-    shown = document(accounts=[_fields(each) for each in found], quarantined=unread, repaired=done)
+    shown = document(accounts=[_fields(each, stats) for each in found], quarantined=unread, repaired=done)
     said = done or (["nothing to repair"] if repair else [])
     view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
     invocation.out.show(shown, *accounts_blocks(found, view), *unread_line(unread), *said)
@@ -78,8 +79,9 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
         found = await _known(reader, handle)
     own_reposts = await reader.native_reposts(found.user_id)
     unread = await Quarantine(app.database).naming(found.user_id)
+    stats = await fetch_stats(app.database)
     shown = document(
-        account=_fields(found),
+        account=_fields(found, stats),
         own_posts=own_posts(found, now),
         native_retweets=reposts(found, now) if app.settings.x_reposts else None,
         stored={"all": found.stored, "native_retweets": own_reposts, "others": found.stored - own_reposts},
@@ -98,36 +100,6 @@ async def _known(reader: Coverage, handle: str) -> Progress:
     now_called = await reader.now_called(handle)
     renamed = f" It goes by @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
     raise typer.BadParameter(f"@{handle} is not tracked.{renamed} `mistnet track @{handle}` begins to")
-
-
-async def repaired(app: App, progress: Progress) -> list[str]:
-    """Tries an account's gaps anew and begins what nobody has begun; says what was done."""
-    name = f"@{progress.handle or progress.user_id}"
-    if progress.state is not AccountState.ACTIVE:
-        return [f"{name} is {progress.state}: left alone until it can be collected"] if progress.gaps else []
-    said: list[str] = []
-    kinds = {gap.job_id: gap.kind for gap in progress.gaps}
-    if kinds:
-        changes = await app.operations.retry(list(kinds), now=app.database.clock.now(), gaps_only=True)
-        said += [
-            f"{name}: {kinds[each.id]} job {each.id} {'is tried anew' if each.changed else f'stays: {each.why}'}"
-            for each in changes
-        ]
-        sweeps = await Coverage(app.database).sweeps(progress.user_id)
-        progress = msgspec.structs.replace(progress, sweeps=sweeps)
-    lacking = _lacking(progress, with_reposts=app.settings.x_reposts)
-    if lacking and (await app.enqueue([lacking])).created:
-        said.append(f"{name}: a {lacking.kind} sweep is begun")
-    return said
-
-
-def _lacking(progress: Progress, *, with_reposts: bool) -> NewJob | None:
-    """The sweep that should be alive and is not."""
-    if progress.backfilled_at is None:
-        return None if progress.alive(SweepKind.BACKFILL) else args.backfill(progress.user_id)
-    if with_reposts and progress.reposts_backfilled_at is None and not progress.alive(SweepKind.REPOSTS):
-        return args.reposts(progress.user_id, PostId(0))
-    return None
 
 
 async def _conversation(invocation: Invocation, app: App, conversation_id: PostId) -> int:
@@ -162,12 +134,15 @@ async def _refuse_unknown(reader: Coverage, post_id: PostId) -> None:
     raise typer.BadParameter(f"nothing is stored of a conversation {post_id}{hint}", param_hint="--conversation")
 
 
-def _fields(progress: Progress) -> dict[str, object]:
+def _fields(progress: Progress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
+    fetch = stats.get(progress.user_id, FetchStats())
     ids = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
     told = {name: getattr(progress, name) for name in progress.__struct_fields__ if name != "sweeps"}
     told |= {name: str(told[name]) if told[name] is not None else None for name in ids}
     return {
         **told,
+        "fetch": fetch,
+        "next_limit": next_limit(fetch),
         "live_sweeps": [{"job_id": each.job_id, "kind": each.kind} for each in progress.sweeps if each.alive],
         "gaps": [
             {"job_id": each.job_id, "kind": each.kind, "state": each.state, "error": each.last_error}

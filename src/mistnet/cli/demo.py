@@ -6,8 +6,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from mistnet.app import App, ready
 from mistnet.cli import logs
 from mistnet.cli.demo_report import FILE, Choice, blocks, commands, report_of
 from mistnet.cli.demo_watch import Watch
+from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
 from mistnet.jobs import args
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mistnet.cli.demo_world import DemoWorld
 
 DISAGREES: Final = 1
+_HERE: Final = "127.0.0.1"
 _WATCHED_LATENCY: Final = (0.02, 0.04)
 _QUIET: Final = "CRITICAL"
 _HURRIED: Final[Mapping[str, Any]] = {
@@ -65,7 +67,7 @@ async def demo(
     """Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.
 
     On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
-    everything, prints a report and ends; exit code 1 if the world disagrees.
+    everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.
     """
     live = invocation.out.on_terminal and _can_draw()
     _hush(invocation.settings, live=live)
@@ -80,9 +82,12 @@ async def _reported(invocation: Invocation, choice: Choice, folder: Path) -> int
     begun = time.monotonic()
     try:
         await _suggest(app, world)
-        async with app.worker(until_idle=True) as worker:
+        async with _dashboard(app) as url, app.worker(until_idle=True) as worker:
+            if not invocation.out.as_json:
+                sys.stdout.write(f"the dashboard, while it collects: {url}\n")
+                sys.stdout.flush()
             await worker.run()
-        report = await report_of(app, world, choice, time.monotonic() - begun)
+        report = await report_of(app, world, choice, time.monotonic() - begun, dashboard=url)
     finally:
         await app.database.close()
     invocation.out.show(report, *blocks(report))
@@ -99,7 +104,8 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path) -> int:
         app, world = _opened(folder, choice, _WATCHED_LATENCY)
         try:
             await _suggest(app, world)
-            await _work_watched(app, Watch(app, world, commands(app.database.shown_url)), enough)
+            async with _dashboard(app) as url:
+                await _work_watched(app, Watch(app, world, commands(app.database.shown_url), url), enough)
             totals = await Overview(app.database).totals()
         finally:
             await app.database.close()
@@ -122,6 +128,17 @@ async def _work_watched(app: App, watch: Watch, enough: asyncio.Event) -> None:
         for task in (watching, working):
             if not task.cancelled():
                 task.result()  # what went wrong comes out here
+
+
+@asynccontextmanager
+async def _dashboard(app: App) -> AsyncIterator[str]:
+    """The dashboard on a free port of this machine, for as long as the block runs."""
+    from mistnet.api.service import make_service  # noqa: PLC0415 (only those who want pages wait for them)
+
+    listener = listen(_HERE, 0)
+    with closing(listener):
+        async with serving(make_service(app, host=_HERE), listener):
+            yield url_of(listener)
 
 
 def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:

@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "sources",
     "jobs list",
     "export posts --format csv",
+    "serve",
 )
 _EVER: Final = timedelta(days=1)
 
@@ -64,11 +65,12 @@ class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
     credits: int
     dollars: float
     seconds: float
+    dashboard: str
     database_url: str | None
     next: Sequence[str]
 
 
-async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float) -> DemoReport:
+async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float, *, dashboard: str) -> DemoReport:
     disagreements = await world.disagreements(app)
     suggestions = await Roster(app.database, app.job_writer).suggestions(live_only=False)
     accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())
@@ -95,6 +97,7 @@ async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float
         credits=cost,
         dollars=cost / CREDITS_PER_DOLLAR,
         seconds=round(seconds, 1),
+        dashboard=dashboard,
         database_url=url,
         next=commands(url),
     )
@@ -114,6 +117,7 @@ def blocks(report: DemoReport) -> list[Block]:
         ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
         ("spent", f"{report.credits:,} simulated credits (${report.dollars:,.2f})"),
         ("time", f"{report.seconds:g} s"),
+        ("dashboard", f"{report.dashboard} while it ran; `serve` opens it again"),
     ]
     said = "\n".join(["Look at it:" if report.database_url else "Do it again and look at it:", "", *_indented(report)])
     return [Grid(title="the demo collected a simulated world", columns=("", ""), rows=rows), said]

@@ -71,6 +71,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Sequence[KindStatus]
     arrivals: Sequence[Arrival]
     commands: Sequence[str]
+    dashboard: str
 
 
 def account_line(told: Suggestion, progress: Progress | None) -> AccountLine:
@@ -130,6 +131,7 @@ def _head(picture: Picture, width: int) -> Iterator[Text]:
 def _footer(picture: Picture, width: int, *, brief: bool) -> Iterator[Text]:
     """Commands are for copying, so they are wrapped, never cut."""
     yield Text()
+    yield Text.assemble(("Open ", "dim"), (picture.dashboard, "bold cyan"), (" in a browser.", "dim"))
     yield Text("Type in another terminal (Ctrl-C here ends the demo):", style="dim")
     export, *others = picture.commands
     step = max(width - 2, 20)

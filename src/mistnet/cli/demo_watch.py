@@ -42,10 +42,11 @@ _COLLECTING: Final = "Looks up profiles, sweeps histories backward, follows repl
 class Watch:
     """Looks at the database a few times a second, draws what it sees, and lets time pass when all is collected."""
 
-    def __init__(self, app: App, world: "DemoWorld", commands: Sequence[str]) -> None:
+    def __init__(self, app: App, world: "DemoWorld", commands: Sequence[str], dashboard: str) -> None:
         self._app = app
         self._world = world
         self._commands = commands
+        self._dashboard = dashboard
         self._begun = time.monotonic()
         self._seen: deque[tuple[float, int]] = deque()
         self._title = "collecting a simulated world"
@@ -88,6 +89,7 @@ class Watch:
             kinds=status.kinds,
             arrivals=_mixed(await Overview(database).arrivals(_ARRIVALS)),
             commands=self._commands,
+            dashboard=self._dashboard,
         )
 
     async def _begin_time(self) -> None:

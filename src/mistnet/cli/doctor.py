@@ -2,29 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
-import msgspec
 import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.social import Detail
-from mistnet.harvest import WRITERS
+from mistnet.desk.rereading import reparse_all
 from mistnet.store.checkup import Checkup, Expectations
 from mistnet.store.findings import Finding
-from mistnet.store.quarantine import KeptPayload, Quarantine, Reading, Reparsed
-from mistnet.store.schema import require_current
-from mistnet.store.writes import Writers
-from mistnet.upstream.x.decode import gather_posts, gather_users
-
-POST_ENDPOINTS: Final = ("tweet/advanced_search", "tweets", "user/last_tweets", "tweet/replies")
-USER_ENDPOINTS: Final = {
-    "user/batch_info_by_ids": Detail.PROFILE,
-    "user/followers": Detail.LISTED,
-    "user/followings": Detail.LISTED,
-}
+from mistnet.store.quarantine import Reparsed
 
 
 @shared_options
@@ -57,30 +45,6 @@ def expectations(app: App) -> Expectations:
         heartbeat=app.settings.heartbeat,
         reclaim=timedelta(seconds=app.settings.reclaim_seconds),
     )
-
-
-async def reparse_all(app: App) -> Reparsed:
-    """Reads what was set aside with today's decoder, and writes what can be read now."""
-    await require_current(app.database)
-    await app.database.correct_clock()
-    return await Quarantine(app.database).reparse(reread, Writers(WRITERS), now=app.database.clock.now())
-
-
-def reread(kept: KeptPayload) -> Reading:
-    """One payload by the decoder of the endpoint it came from. All of it can be read, or none is taken."""
-    payload = msgspec.Raw(kept.payload)
-    try:
-        if kept.endpoint in POST_ENDPOINTS:
-            gathered, _ = gather_posts([payload], kept.endpoint)
-        elif kept.endpoint in USER_ENDPOINTS:
-            gathered = gather_users([payload], kept.endpoint, USER_ENDPOINTS[kept.endpoint])
-        else:
-            return Reading(problem=f"nothing here reads what comes from {kept.endpoint}")
-    except RecursionError:
-        return Reading(problem="it is nested too deeply")
-    if gathered.unreadable:
-        return Reading(problem=gathered.unreadable[0].problem)
-    return Reading(writes=gathered.writes)
 
 
 def _told(reparsed: Reparsed | None) -> list[Block]:

@@ -16,7 +16,9 @@ from mistnet.cli import (
     export,
     hydrate,
     jobs,
+    runs,
     search,
+    serve,
     sim,
     sources,
     spend,
@@ -58,6 +60,8 @@ def mistnet(
 app.command("track")(track.track)
 app.command("untrack")(track.untrack)
 app.command("suggest")(track.suggest)
+app.command("up")(serve.up)
+app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
@@ -69,6 +73,7 @@ app.command("spend")(spend.spend)
 app.add_typer(sources.commands, name="sources")
 app.add_typer(hydrate.commands, name="hydrate")
 app.add_typer(job_commands, name="jobs")
+app.add_typer(runs.commands, name="runs")
 app.add_typer(db.commands, name="db")
 app.add_typer(sim.commands, name="sim")
 for name, command in (

@@ -16,8 +16,8 @@ from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import at, document, printable
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.query import Query, Term, parse
-from mistnet.domain.words import search_text
+from mistnet.domain.marks import pattern
+from mistnet.domain.query import Query, parse
 from mistnet.store.search import FoundPost, PostSearch
 
 _COUNTS = ("likes", "replies", "reposts", "views")
@@ -84,13 +84,13 @@ async def search(
 
 def on_terminal(found: Sequence[FoundPost], query: Query) -> RenderableType:
     """One block for each post, its text wrapped, the words it was found by in colour."""
-    pattern = _pattern(query)
-    return Group(*(_block(post, pattern) for post in found))
+    marks = pattern(query)
+    return Group(*(_block(post, marks) for post in found))
 
 
-def _block(post: FoundPost, pattern: re.Pattern[str]) -> RenderableType:
+def _block(post: FoundPost, marks: re.Pattern[str]) -> RenderableType:
     text = Text(printable(post.text))
-    text.highlight_regex(pattern, "bold yellow")
+    text.highlight_regex(marks, "bold yellow")
     below = [Text(line, style="dim") for line in _below(post)]
     return Group(Text(_heading(post), style="bold"), Padding(Group(text, *below), (0, 0, 1, 2)))
 
@@ -113,15 +113,3 @@ def _below(post: FoundPost) -> list[str]:
 
 def _fields(post: FoundPost) -> dict[str, object]:
     return {**msgspec.structs.asdict(post), "id": str(post.id), "author_id": str(post.author_id)}
-
-
-def _pattern(query: Query) -> re.Pattern[str]:
-    wanted = [_pattern_of(term) for choice in query.choices for term in choice]
-    return re.compile("|".join(sorted(wanted, key=len, reverse=True)), re.IGNORECASE)
-
-
-def _pattern_of(term: Term) -> str:
-    """The term as a text may have it. Only where a script has blanks do words have edges."""
-    begins = r"(?<!\w)" if search_text(term.words[0]) is None else ""
-    ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(term.words[-1]) is None else ""
-    return begins + r"[\W_]*".join(map(re.escape, term.words)) + ends

@@ -12,7 +12,8 @@ from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.standings import KNOWN, blocks, keys_grid, standings, state_of
+from mistnet.cli.standings import blocks, keys_grid
+from mistnet.desk.standings import KNOWN, standings, state_of
 from mistnet.domain.errors import NoKey, did_you_mean
 from mistnet.domain.sources import SourceName
 from mistnet.harvest import keys_of

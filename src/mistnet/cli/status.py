@@ -15,6 +15,7 @@ from mistnet.cli.output import Block, Grid, rendered, span
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 
 _RECENT = timedelta(minutes=1)
@@ -50,6 +51,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waits: Sequence[WaitGroup]
     workers: Sequence[SeenWorker]
     gaps: Mapping[KindName, Mapping[JobState, int]]
+    alerts: Sequence[AlertRow] = ()
 
 
 @shared_options
@@ -57,7 +59,7 @@ async def status(
     invocation: Invocation,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, renewed every second.")] = False,
 ) -> None:
-    """Show the queue: what is there, who works on it, what waits and why, what is missing."""
+    """Show what needs attention, and the queue: what is there, who works on it, what waits and why, what is missing."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
     async with open_app(invocation.settings) as app:
@@ -83,6 +85,7 @@ async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
         waits=await app.inspector.waits(now=now),
         workers=await app.inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
+        alerts=await app.watch.alerts.open_ones(),
     )
 
 
@@ -114,7 +117,18 @@ async def _watch(app: App) -> None:
 
 
 def blocks(status: Status) -> list[Block]:
-    return [kinds_grid(status), _waits_grid(status), _workers_grid(status), _gaps_line(status)]
+    return [*_alerts(status), kinds_grid(status), _waits_grid(status), _workers_grid(status), _gaps_line(status)]
+
+
+def _alerts(status: Status) -> list[Block]:
+    """On top, if there are any: what needs somebody now."""
+    if not status.alerts:
+        return []
+    rows = [
+        (alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
+        for alert in status.alerts
+    ]
+    return [Grid(title="alerts", columns=("", "rule", "since", "what and what to do"), rows=rows)]
 
 
 def kinds_grid(status: Status) -> Grid:

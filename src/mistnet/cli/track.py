@@ -3,37 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import msgspec
 import typer
 
-from mistnet.app import App, open_app
+from mistnet.app import open_app
 from mistnet.cli.joblines import storable
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.quote import show_quotes
 from mistnet.cli.rows import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.desk.tracking import Told, shown_name, track_handles, track_ids
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.errors import NotTracked
 from mistnet.domain.handles import read_handle
-from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import UserId
 from mistnet.jobs import args
-from mistnet.store.roster import LetGo, NewSuggestion, Roster, RosterEntry, Standing
+from mistnet.store.roster import LetGo, NewSuggestion, Roster, Standing
 
 Handles = Annotated[list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")]
 ById = Annotated[bool, typer.Option("--by-id", help="The names given are user ids, not handles.")]
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one account somebody named."""
-
-    handle: str | None
-    user_id: UserId | None
-    result: str
-    note: str
-
-    def __str__(self) -> str:
-        return f"{_shown(self.handle, self.user_id)}: {self.note}"
 
 
 @shared_options
@@ -143,75 +130,10 @@ async def untrack(
             if gone.known:
                 told.append(_let_go(who, gone))
             else:
-                strange.append(NotTracked(_shown(*_named(who))))
+                strange.append(NotTracked(shown_name(*_named(who))))
     refused = [*named.bad, *(BadRow(place="", value=each.given, problem=str(each)) for each in strange)]
     _show(invocation, document(accounts=told, refused=refused), list(map(str, told)))
     return Sorted(told, refused).complain()
-
-
-async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[Told]:
-    """New ones are suggested; what is tracked already gets the job it needs next."""
-    roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
-    suggested = await roster.suggest(wanted, job=args.suggestion, now=now)
-    known = await _go_on(app, roster, [each.user_id for each in suggested if each.user_id])
-    notes = {
-        Standing.ADDED: "its profile is looked up, then its posts are collected",
-        Standing.SUGGESTED: "is suggested already and will be looked up",
-    }
-    return [
-        Told(
-            handle=each.handle,
-            user_id=each.user_id,
-            result=each.result,
-            note=known[each.user_id] if each.user_id else notes[each.result],
-        )
-        for each in suggested
-    ]
-
-
-async def track_ids(app: App, ids: Sequence[UserId]) -> list[Told]:
-    roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
-    entries = {entry.user_id: entry for entry in await roster.accounts(ids)}
-    known = [each for each in entries if entries[each].state is not AccountState.UNTRACKED]
-    fill = app.harvest.rules.batch_fill
-    await roster.track_by_id(
-        set(ids) - set(known),
-        job=lambda user_id: args.hydrate_user(user_id, now=now, fill=fill, tracked=True),
-        now=now,
-    )
-    notes = await _go_on(app, roster, known)
-    return [
-        Told(
-            handle=entries[each].handle if each in entries else None,
-            user_id=each,
-            result=Standing.TRACKED if each in notes else Standing.ADDED,
-            note=notes.get(each, "its profile is fetched, then its posts are collected"),
-        )
-        for each in dict.fromkeys(ids)
-    ]
-
-
-async def _go_on(app: App, roster: Roster, user_ids: Sequence[UserId]) -> Mapping[UserId, str]:
-    """Creates what is next for accounts that are tracked, and says what that is."""
-    if not user_ids:
-        return {}
-    steps = {entry.user_id: next_step(entry) for entry in await roster.accounts(user_ids)}
-    await roster.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
-    return {user_id: note for user_id, (_, note) in steps.items()}
-
-
-def next_step(entry: RosterEntry) -> tuple[NewJob | None, str]:
-    """The job an account needs next, if it is not there yet, and the words for it."""
-    if entry.state is not AccountState.ACTIVE:
-        why = f"is tracked, and {entry.state}" + (f" ({entry.state_reason})" if entry.state_reason else "")
-        return args.relook(entry.user_id), f"{why}; it is looked at again now"
-    if args.BACKFILL in entry.live_jobs:
-        return None, f"is tracked; its past is being collected ({entry.stored_posts:,} posts so far)"
-    if entry.backfilled_at is None or entry.newest_post_id is None:
-        return args.backfill(entry.user_id), "is tracked; collecting its past goes on"
-    if args.CATCH_UP in entry.live_jobs:
-        return None, "is tracked; a catch-up is under way"
-    return args.catch_up(entry.user_id, entry.newest_post_id), "is tracked; what is new will be collected"
 
 
 def _suggestion(row: Row, wallet: str | None, labels: Mapping[str, str]) -> NewSuggestion:
@@ -245,10 +167,6 @@ def _let_go(who: str | UserId, gone: LetGo) -> Told:
 
 def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
     return (who, None) if isinstance(who, str) else (None, who)
-
-
-def _shown(handle: str | None, user_id: UserId | None) -> str:
-    return f"@{handle}" if handle else f"user {user_id}"
 
 
 def _tell(invocation: Invocation, told: Sequence[Told], named: Sorted[NewSuggestion] | Sorted[UserId]) -> int:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from mistnet.domain.fetching import FetchStats
 from mistnet.domain.jobs import Write
 from mistnet.domain.social import Gathered, Page, Platform, PostId, User, UserId
 from mistnet.domain.sources import Errand
@@ -38,6 +39,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     reposts_backfilled_at: datetime | None = None
     profiled_at: datetime | None = None
     posts_count: int | None = None
+    fetch: FetchStats = FetchStats()
 
 
 class TrackedAccount(Write, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ class AccountStateChange(Write, frozen=True, kw_only=True):
 class Swept(Write, frozen=True, kw_only=True):
     """What one step of a sweep proved. Oldest only falls, newest only rises; None leaves things as they are.
 
-    `found` counts a page of a backfill, or the whole of a catch-up: nothing found is then one empty fetch.
+    `found` is how many posts it brought.
     """
 
     platform: Platform
@@ -106,6 +108,10 @@ class Look(Protocol):
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
         """From each of these posts up through what is stored: the first that is not, and not known to be gone."""
+        ...
+
+    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        """Those that are stored."""
         ...
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:

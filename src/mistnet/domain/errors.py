@@ -5,7 +5,13 @@ MistnetError
 │   ├── SettingsError
 │   ├── UnknownKind
 │   ├── NoKey
+│   ├── NoToken
+│   ├── TokenNotFound
 │   ├── BadHandle
+│   ├── BadHandles
+│   ├── BadRun
+│   ├── RunInProgress
+│   ├── RunNotFound
 │   ├── NotTracked
 │   ├── BadArgs
 │   ├── JobNotFound
@@ -25,7 +31,8 @@ MistnetError
     ├── Temporary              -> Retry
     │   ├── TookTooLong
     │   ├── SourceDown
-    │   └── BrokenAnswer
+    │   ├── BrokenAnswer
+    │   └── Undelivered
     ├── Permanent              -> Fail
     │   └── BadRequest
     └── NotNow                 -> Snooze
@@ -44,11 +51,16 @@ from difflib import get_close_matches
 from mistnet.domain.jobs import JobId, JobState
 
 _LISTED = 100
+_TOLD = 10
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _and_more(count: int) -> str:
+    return f"; and {count - _TOLD} more" if count > _TOLD else ""
 
 
 class MistnetError(Exception):
@@ -89,12 +101,68 @@ class NoKey(UsageError):
         )
 
 
+class NoToken(UsageError):
+    """Others could reach the service, and nobody would have to show a token."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"others can reach {host} and there is no token yet: make one with `mistnet serve --new-token NAME "
+            f"--scope admin`, or set MISTNET_ADMIN_TOKEN, or leave out --host to serve this machine alone"
+        )
+        self.host = host
+
+
+class TokenNotFound(UsageError):
+    """No token has this id, or it is void already."""
+
+    def __init__(self, token_id: int) -> None:
+        super().__init__(f"there is no valid token {token_id}; `mistnet serve --list-tokens` shows them all")
+        self.token_id = token_id
+
+
 class BadHandle(UsageError):
     """What was given names no account."""
 
     def __init__(self, given: str, problem: str) -> None:
         super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://x.com/name")
         self.given, self.problem = given, problem
+
+
+class BadHandles(UsageError):
+    """Several handles were given, and some of them name no account."""
+
+    def __init__(self, problems: Sequence[BadHandle]) -> None:
+        super().__init__("; ".join(map(str, problems[:_TOLD])) + _and_more(len(problems)))
+        self.problems = tuple(problems)
+
+
+class BadRun(UsageError):
+    """A run was asked for that cannot be made; says which part of the request is at fault."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field, self.problem = field, problem
+
+
+class RunInProgress(UsageError):
+    """One run at a time, and one is under way."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"the run {run_id} is still going; `mistnet runs show {run_id}` tells how far it is, "
+            f"`mistnet runs cancel {run_id}` ends it"
+        )
+        self.run_id = run_id
+
+
+class RunNotFound(UsageError):
+    """There is no such run, or not any more."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"there is no run {run_id[:80]!r}; finished ones are kept for `run_hours`, `mistnet runs list` shows them"
+        )
+        self.run_id = run_id
 
 
 class NotTracked(UsageError):
@@ -263,6 +331,17 @@ class BrokenAnswer(Temporary):
         super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
         self.source, self.endpoint, self.problem = source, endpoint, problem
         self.status = 200
+
+
+class Undelivered(Temporary):
+    """A subscriber did not take an event; it is sent again, and later ones wait for it."""
+
+    def __init__(self, subscriber: str, event_id: int, problem: str) -> None:
+        super().__init__(
+            f"{subscriber} did not take event {event_id}: {problem}; it is sent again later, "
+            f"or at once with `mistnet jobs retry ID`"
+        )
+        self.subscriber, self.event_id, self.problem = subscriber, event_id, problem
 
 
 class BadRequest(Permanent):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NewType, Protocol
 
-from mistnet.domain.jobs import Write
+import msgspec
+
+from mistnet.domain.jobs import Lane, Write
+
+EventId = NewType("EventId", int)
+DeliveryId = NewType("DeliveryId", int)
+SubscriberName = NewType("SubscriberName", str)
 
 
 class Channel(StrEnum):
@@ -34,3 +41,59 @@ class NewEvent(Write, frozen=True, kw_only=True):
     subject: str
     payload: Mapping[str, Any]
     channel: Channel = Channel.DATA
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as it was written. The payload stays JSON, byte for byte the same at every try."""
+
+    id: EventId
+    kind: str
+    subject: str
+    channel: Channel
+    created_at: datetime
+    payload: msgspec.Raw
+
+
+class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who is told of events: all of one channel, or only some kinds of them."""
+
+    name: SubscriberName
+    channel: Channel
+    kinds: Collection[str] = ()
+
+    def wants(self, channel: str, kind: str) -> bool:
+        return channel == self.channel and (not self.kinds or kind in self.kinds)
+
+    @property
+    def lane(self) -> Lane:
+        """Only workers that know the subscriber's address claim what is for it."""
+        return lane_of(self.name)
+
+
+def lane_of(subscriber: str) -> Lane:
+    return Lane(f"webhook:{subscriber}")
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One event on its way to one subscriber."""
+
+    id: DeliveryId
+    event: Event
+
+
+class Delivered(Write, frozen=True, kw_only=True):
+    """The subscriber has taken it: it need not be sent again."""
+
+    id: DeliveryId
+
+
+class Outbox(Protocol):
+    """What is still to be told, in the order in which it is told."""
+
+    async def next_for(self, subscriber: SubscriberName) -> Delivery | None: ...
+
+
+class Postman(Protocol):
+    """Brings an event to a subscriber, or raises Undelivered."""
+
+    async def bring(self, subscriber: SubscriberName, event: Event) -> None: ...

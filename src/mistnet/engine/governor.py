@@ -90,6 +90,7 @@ class Governor:
         clock: Clock,
         limits: Limits,
         metrics: SourceMetrics | None = None,
+        on_call: Callable[[CallRecord], None] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
@@ -99,6 +100,7 @@ class Governor:
         self._limits = limits
         self._grants = Grants(source=source, limits=limits)
         self._metrics = metrics
+        self._on_call = on_call
         self._sleep = sleep
         self._lock = asyncio.Lock()
         self._purse = 0
@@ -322,23 +324,24 @@ class Governor:
         status = getattr(error, "status", None) if error else 200
         cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status)
         self._purse += ticket.reserved - cost
-        self._unwritten.append(
-            CallRecord(
-                source=self._source,
-                key_label=ticket.label,
-                endpoint=endpoint,
-                at=at,
-                seconds=seconds,
-                status=status,
-                items=ticket.items,
-                credits=cost,
-                job_id=errand.job_id,
-                account_id=errand.account_id,
-                error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] if error else None,
-            )
+        record = CallRecord(
+            source=self._source,
+            key_label=ticket.label,
+            endpoint=endpoint,
+            at=at,
+            seconds=seconds,
+            status=status,
+            items=ticket.items,
+            credits=cost,
+            job_id=errand.job_id,
+            account_id=errand.account_id,
+            error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] if error else None,
         )
+        self._unwritten.append(record)
         if self._metrics:
             self._metrics.called(self._source, endpoint, status, cost, seconds)
+        if self._on_call:
+            self._on_call(record)
 
     async def write_down(self) -> None:
         """Adds what was called since the last time to the ledger."""

@@ -18,12 +18,16 @@ BatchHandler: TypeAlias = Callable[[Sequence[Job[Any]]], Awaitable[Sequence[Outc
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of job. A handler of single jobs is a batch handler of one."""
+    """One kind of job. A handler of single jobs is a batch handler of one.
+
+    `tries` is for a kind that must be more patient than the settings say of all kinds.
+    """
 
     rules: KindRules
     args: type[Args]
     handle: BatchHandler
     timeout: timedelta | None = None
+    tries: int | None = None
 
     @property
     def name(self) -> KindName:
@@ -57,6 +61,7 @@ def single(
     job_class: JobClass,
     lanes: Sequence[str],
     timeout: timedelta | None = None,
+    tries: int | None = None,
     running_cap: int | None = None,
     live_cap: int | None = None,
 ) -> Kind:
@@ -65,7 +70,7 @@ def single(
     async def handle(jobs: Sequence[Job[A]]) -> Sequence[Outcome]:
         return [await handler(job) for job in jobs]
 
-    return batched(
+    kind = batched(
         name,
         handle,
         args,
@@ -76,6 +81,7 @@ def single(
         running_cap=running_cap,
         live_cap=live_cap,
     )
+    return msgspec.structs.replace(kind, tries=tries)
 
 
 def batched(

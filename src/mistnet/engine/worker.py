@@ -23,6 +23,10 @@ from mistnet.engine.leases import LeaseKeeper
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
 from mistnet.engine.settler import Finished, Settler
+from mistnet.engine.traces import Trace, untraced
+
+_GATHER_SECONDS: Final = 0.005
+"""A claim costs as much for one job as for many."""
 
 _CONTENDED_SECONDS: Final = 0.05
 _CAPPED_SECONDS: Final = 1.0
@@ -44,6 +48,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Sequence[str] = ()
     halted: Callable[[], Awaitable[Collection[str]]] | None = None
     chores: Sequence[Callable[[], Awaitable[int]]] = ()
+    trace: Trace = untraced
     chance: random.Random = msgspec.field(default_factory=random.Random)
 
 
@@ -140,11 +145,13 @@ class Worker:
                 await self._wait_for_work()
 
     async def _room(self) -> None:
-        """Waits for a free slot, and for the settler not to fall behind."""
+        """Waits for a free slot, a moment longer for a few of them, and for the settler not to fall behind."""
         await self._settler.until_below(4 * self._policy.settle_group)
         while len(self._running) >= self._card.concurrency and not self._draining.is_set():
             self._slot_freed.clear()
             await self._slot_freed.wait()
+        if self._running and self._card.concurrency - len(self._running) < self._card.concurrency // 4:
+            await asyncio.sleep(_GATHER_SECONDS)
 
     async def _claim(self) -> Sequence[Lease]:
         slots = self._card.concurrency - len(self._running)
@@ -180,7 +187,9 @@ class Worker:
 
     async def _execute(self, kind: Kind, batch: Sequence[Lease]) -> None:
         begun = time.perf_counter()
-        outcomes = await self._executor.run(kind, batch)
+        with self._tools.trace(kind, batch) as tell:
+            outcomes = await self._executor.run(kind, batch)
+            tell(outcomes)
         seconds = time.perf_counter() - begun
         self._tools.metrics.run_seconds.labels(kind.name).observe(seconds)
         self._settler.put([Finished(lease, outcome, seconds) for lease, outcome in zip(batch, outcomes, strict=True)])

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.accounts import Frontier
+from mistnet.domain.fetching import FetchRules
 from mistnet.domain.jobs import Args, KindName, NewJob, Wake
 from mistnet.domain.social import Post, PostId, UserId
 
@@ -33,6 +34,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     batch_fill: timedelta = timedelta(seconds=30)
     relook: timedelta = timedelta(days=7)
     reposts: bool = True
+    round_pause: timedelta = timedelta(seconds=60)
+    fetching: FetchRules = FetchRules()
+    summarize: bool = False
 
 
 class SuggestionArgs(Args, frozen=True):
@@ -47,7 +51,11 @@ class BackfillArgs(Args, frozen=True):
 
 
 class RangeArgs(Args, frozen=True):
-    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post of the `found` ones."""
+    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post of the `found` ones.
+
+    `known` of those were stored already. A catch-up with a `limit` goes in rounds; what it had found and known
+    when its present round began is told by `found_before` and `known_before`.
+    """
 
     user_id: UserId
     floor: PostId = PostId(0)
@@ -56,6 +64,23 @@ class RangeArgs(Args, frozen=True):
     found: int = 0
     suspected: bool = False
     mending: bool = False
+    known: int = 0
+    limit: int | None = None
+    found_before: int = 0
+    known_before: int = 0
+
+    @property
+    def fetched(self) -> int:
+        """How many posts this round has fetched."""
+        return self.found - self.found_before
+
+    @property
+    def fetched_new(self) -> int:
+        return self.fetched - (self.known - self.known_before)
+
+    @property
+    def round_is_full(self) -> bool:
+        return self.limit is not None and self.fetched >= self.limit
 
 
 class RelookArgs(Args, frozen=True):
@@ -92,9 +117,9 @@ def backfill(user_id: UserId) -> NewJob:
     return NewJob(kind=BACKFILL, key=str(user_id), args=BackfillArgs(user_id=user_id))
 
 
-def catch_up(user_id: UserId, floor: PostId) -> NewJob:
-    """Everything since the newest post we have."""
-    return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+def catch_up(user_id: UserId, floor: PostId, limit: int | None = None) -> NewJob:
+    """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between."""
+    return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor, limit=limit))
 
 
 def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False) -> NewJob:

@@ -9,11 +9,12 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.accounts import Account, AccountState, AccountStateChange, Look, Swept, XSource
+from mistnet.domain.fetching import Fetched, after, next_limit
 from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Page, Platform, Post, PostId
 from mistnet.domain.sources import Errand
-from mistnet.jobs import args
+from mistnet.jobs import args, news
 from mistnet.jobs.args import BackfillArgs, RangeArgs, Rules
 from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, Verdict, holes, query, verdict
 from mistnet.jobs.profiles import Profile, check_profile, state_change
@@ -45,7 +46,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reached = Swept(
                     platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
                 )
-                writes = [*await self._collected(page, posts, account), *self._mending(page, account, span)]
+                writes = [*await self._collected(page, posts, account), *self.mending(page, account, span)]
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
             case Emptiness() | Strangers() if not job.args.suspected:
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
@@ -62,8 +63,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         if profile.renames(account):
             return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
-        writes = [*page.gathered.writes, *profile.writes, finished, *self._reposts(account)]
-        return Done([*writes, args.sweep_is_over(account.user_id)])
+        writes = [*page.gathered.writes, *profile.writes, finished, *news.backfilled(account)]
+        return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
         """From the newest post there is down to the newest one we had. The newest moves when all between is there."""
@@ -85,19 +86,46 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         if at.mending:
             return Done(await self._mended(page, found, at, account, reposts=reposts))
         match found:
-            case Progress(posts=posts, lowest=lowest, highest=highest):
-                top = max(at.top or highest, highest)
-                found_now = at.found + len(posts)
-                down = msgspec.structs.replace(
-                    at, ceiling=PostId(lowest - 1), top=top, found=found_now, suspected=False
-                )
-                mending = self._mending(page, account, span, reposts=reposts)
-                return Continue([*await self._collected(page, posts, account), *mending], args=down)
+            case Progress():
+                writes = await self._collected(page, found.posts, account)
+                writes += self.mending(page, account, span, reposts=reposts)
+                down = await self._lowered(at, found, reposts=reposts)
+                full = down.round_is_full and page.has_more
+                return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
             case Emptiness() | Strangers() if not at.suspected and (at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_range(job, account, page, reposts=reposts)
+
+    async def _lowered(self, at: RangeArgs, found: Progress, *, reposts: bool) -> RangeArgs:
+        ids = [post.id for post in found.posts]
+        known = set() if reposts else await self.look.known_posts(Platform.X, ids)
+        return msgspec.structs.replace(
+            at,
+            ceiling=PostId(found.lowest - 1),
+            top=max(at.top or found.highest, found.highest),
+            found=at.found + len(ids),
+            known=at.known + len(known),
+            suspected=False,
+        )
+
+    def _end_of_round(self, account: Account, writes: Sequence[Write], at: RangeArgs) -> Continue:
+        """Enough for now. The rest comes after a pause, with a limit that has learned from this round."""
+        now = self.clock.now()
+        learned = after(account.fetch, fetched=at.fetched, new=at.fetched_new, limit=at.limit, at=now)
+        go_on_at = now + self.rules.round_pause
+        return Continue(
+            [*writes, self._fetched(at)],
+            args=msgspec.structs.replace(
+                at, limit=next_limit(learned, self.rules.fetching), found_before=at.found, known_before=at.known
+            ),
+            run_at=go_on_at,
+            reason=f"has more new posts than its limit of {at.limit}; goes on at {go_on_at:%H:%M}",
+        )
+
+    def _fetched(self, at: RangeArgs) -> Fetched:
+        return Fetched(platform=Platform.X, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
 
     async def _mended(
         self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
@@ -132,8 +160,10 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reposts_backfilled=at.floor == 0,
             )
             return Done([*writes, done])
-        done = Swept(platform=Platform.X, user_id=account.user_id, newest=at.top, found=at.found)
-        return Done([*writes, done, *self._reposts(account)])
+        writes.append(Swept(platform=Platform.X, user_id=account.user_id, newest=at.top, found=at.found))
+        if at.fetched or not at.found_before:
+            writes.append(self._fetched(at))
+        return Done([*writes, *news.collected(account, at), *self._reposts(account)])
 
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
@@ -142,12 +172,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
         """The page's users and posts, and the work they lead to."""
-        writes: list[Write] = list(page.gathered.writes)
-        writes += await self._walks(page, posts, account)
-        writes += await self._strangers(page, posts)
-        return writes
+        return [*page.gathered.writes, *await self.leads(page, posts, account)]
 
-    def _mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
+    async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
+        """The work that an account's posts lead to: the ways up from replies, and whom they answer."""
+        return [*await self._walks(page, posts, account), *await self._strangers(page, posts)]
+
+    def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
         """Another look at what could not be read."""
         by_id, between = holes(page, span)
         again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]

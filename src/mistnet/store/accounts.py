@@ -19,10 +19,13 @@ from mistnet.domain.accounts import (
     Swept,
     TrackedAccount,
 )
+from mistnet.domain.events import EventKind, NewEvent
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
+from mistnet.store.events import write_events
+from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.statements import command, statement
-from mistnet.store.tables import accounts, suggestions, users
+from mistnet.store.tables import accounts, posts, suggestions, users
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
@@ -48,8 +51,9 @@ async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAcco
 
 async def write_state_changes(connection: AsyncConnection, given: Sequence[AccountStateChange], now: datetime) -> None:
     """An account nobody tracks any more does not come back to life by what a late sweep saw."""
-    rows = [
-        {
+    for each in sorted(given, key=lambda each: each.user_id):
+        told = await _state_events(connection, each)
+        values = {
             "platform": each.platform,
             "user_id": each.user_id,
             "state": each.state,
@@ -57,9 +61,24 @@ async def write_state_changes(connection: AsyncConnection, given: Sequence[Accou
             "next_look_at": each.next_look_at,
             "now": now,
         }
-        for each in sorted(given, key=lambda each: each.user_id)
-    ]
-    await connection.execute(command("change_account_state", connection.dialect.name), rows)
+        await connection.execute(command("change_account_state", connection.dialect.name), values)
+        await write_events(connection, told, now)
+
+
+async def _state_events(connection: AsyncConnection, change: AccountStateChange) -> list[NewEvent]:
+    """Tells of a change that is one; the account stays locked until it is made."""
+    binds = {"of_platform": change.platform, "of_user": change.user_id}
+    row = (await connection.execute(_STATE, binds)).first()
+    if row is None or row.state in (change.state, AccountState.UNTRACKED):
+        return []
+    payload = {
+        "user_id": str(change.user_id),
+        "handle": row.handle,
+        "state": str(change.state),
+        "was": row.state,
+        "reason": change.reason,
+    }
+    return [NewEvent(kind=EventKind.ACCOUNT_STATE_CHANGED, subject=str(change.user_id), payload=payload)]
 
 
 async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> None:
@@ -127,9 +146,18 @@ _ACCOUNT: Final = (
         accounts.c.reposts_backfilled_at,
         users.c.profiled_at,
         users.c.posts_count,
+        *(column for column in STATISTICS),
     )
     .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
     .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+)
+
+
+_STATE: Final = (
+    select(accounts.c.state, users.c.handle)
+    .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+    .with_for_update(of=accounts)
 )
 
 
@@ -140,35 +168,41 @@ class StoreLook:
         self._database = database
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
-        async with self._database.peek() as connection:
-            asked = await connection.execute(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
-            row = asked.mappings().first()
-        if row is None:
+        rows = await self._database.ask(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
+        if not rows:
             return None
-        return Account(**{**row, "platform": Platform(row["platform"]), "state": AccountState(row["state"])})
+        row = rows[0]._asdict()
+        own = {name: value for name, value in row.items() if name in Account.__struct_fields__}
+        known = {"platform": Platform(row["platform"]), "state": AccountState(row["state"]), "fetch": stats_of(row)}
+        return Account(**{**own, **known})
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
         if not ids:
             return {}
         binds = {"platform": platform, "ids": sorted(ids)}
+        rows = await self._database.ask(statement("frontiers", self._database.dialect), binds)
+        return {row.start: Frontier(row.id, row.user_id) for row in rows}
+
+    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        if not ids:
+            return set()
+        asked = select(posts.c.id).where(posts.c.platform == platform, posts.c.id.in_(sorted(ids)))
         async with self._database.peek() as connection:
-            rows = await connection.execute(statement("frontiers", self._database.dialect), binds)
-            return {row.start: Frontier(row.id, row.user_id) for row in rows}
+            return {PostId(each) for each in (await connection.execute(asked)).scalars()}
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:
             return set()
         binds = {"platform": platform, "ids": sorted(ids)}
-        async with self._database.peek() as connection:
-            return set((await connection.execute(statement("known_users", self._database.dialect), binds)).scalars())
+        rows = await self._database.ask(statement("known_users", self._database.dialect), binds)
+        return {row.id for row in rows}
 
     async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
         if not user_ids:
             return set()
         binds = {"keys": [str(each) for each in sorted(user_ids)]}
-        async with self._database.peek() as connection:
-            found = await connection.execute(statement("being_backfilled", self._database.dialect), binds)
-            return {UserId(int(key)) for key in found.scalars()}
+        rows = await self._database.ask(statement("being_backfilled", self._database.dialect), binds)
+        return {UserId(int(row.key)) for row in rows}
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
         asked = (

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import JobState, KindName
 from mistnet.store import findings, tables
+from mistnet.store.alerts import AlertBook
 from mistnet.store.database import Database
 from mistnet.store.findings import Finding, fail, ok, shown_time, warn
 from mistnet.store.inspect import Inspector
@@ -131,6 +132,7 @@ class Checkup:
             findings.gaps(counts),
             findings.overdue(counts, paused, now),
             findings.quarantined(await Quarantine(self._database).count()),
+            *findings.open_alerts(await AlertBook(self._database).open_ones(), now),
         ]
 
     async def _stuck_leases(self, now: datetime) -> Finding:

@@ -44,16 +44,20 @@ class Coverage:
 
     async def accounts(self) -> Sequence[Progress]:
         """All accounts ever tracked, by handle."""
-        return await self._progress(_PROGRESS, await self.sweeps())
+        return await self._progress(_COUNTED, await self.sweeps())
 
     async def account(self, handle: str) -> Progress | None:
         """The account that goes by this handle now."""
-        wanted = _PROGRESS.where(users.c.platform == _X, users.c.handle_key == handle.lower())
+        wanted = _COUNTED.where(users.c.platform == _X, users.c.handle_key == handle.lower())
         found = await self._progress(wanted, ())
         if not found:
             return None
         newest = max(found, key=lambda each: each.tracked_at)
         return msgspec.structs.replace(newest, sweeps=await self.sweeps(newest.user_id))
+
+    async def account_by_id(self, user_id: UserId) -> Progress | None:
+        found = await self._progress(_COUNTED.where(accounts.c.user_id == user_id), await self.sweeps(user_id))
+        return found[0] if found else None
 
     async def handles(self) -> Sequence[str]:
         asked = select(users.c.handle).join(accounts, _SAME_USER).where(users.c.handle.is_not(None))
@@ -127,7 +131,7 @@ class Coverage:
 
 
 _SAME_USER: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
-_PROGRESS: Final = (
+PROGRESS: Final = (
     select(
         accounts.c.user_id,
         users.c.handle,
@@ -145,16 +149,20 @@ _PROGRESS: Final = (
         accounts.c.last_fetched_at,
         users.c.profiled_at,
         users.c.posts_count,
-        select(func.count())
-        .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
-        .scalar_subquery()
-        .label("stored"),
     )
     .join(users, _SAME_USER)
     .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))
     .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
     .where(accounts.c.platform == _X)
     .order_by(users.c.handle_key, accounts.c.user_id)
+)
+"""How far accounts are, without the count of their posts, which takes a look at each of them."""
+
+_COUNTED: Final = PROGRESS.add_columns(
+    select(func.count())
+    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
+    .scalar_subquery()
+    .label("stored")
 )
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
+import asyncpg
 from sqlalchemy import event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.selectable import SelectBase
 
 from mistnet.domain.errors import (
     DatabaseBusy,
@@ -26,6 +29,7 @@ from mistnet.domain.errors import (
 )
 from mistnet.domain.ports import Clock
 from mistnet.store.clock import ServerClock, SystemClock
+from mistnet.store.questions import Question, QuickReader, ask_server
 from mistnet.store.sqlite import quick
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -70,6 +74,8 @@ class Database:
         reading = _engine(parsed, _FREE_PLANS, connect_args or {})
         self._reading = reading.execution_options(**_AUTOCOMMIT[self.dialect])
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._quick = QuickReader(str(parsed.database)) if self.dialect == "sqlite" else None
+        self._questions: dict[SelectBase, Question] = {}
         self._server_clock = ServerClock() if self.dialect == "postgresql" and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
 
@@ -92,6 +98,22 @@ class Database:
         """Like `read`, for handlers' small questions: planned anew, because what they ask about grows as they ask."""
         async with self.glance() if self.dialect == "sqlite" else self.read() as connection:
             yield connection
+
+    async def ask(self, statement: SelectBase, binds: Mapping[str, Any]) -> list[Any]:
+        """For questions handlers ask at every step: nothing between them and the driver. Rows are named tuples."""
+        question = self._questions.get(statement)
+        if question is None:
+            question = self._questions[statement] = Question(statement, self.engine.dialect)
+        with self._translated():
+            if self._quick is not None:
+                return self._quick.ask(question, binds)
+            async with self._reading.connect() as connection:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                try:
+                    return await ask_server(driver, question, binds)
+                finally:
+                    if driver.is_closed():
+                        await connection.invalidate()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -120,6 +142,8 @@ class Database:
             return self._server_clock.learn(server_time, asked=asked, answered=time.monotonic())
 
     async def close(self) -> None:
+        if self._quick is not None:
+            self._quick.close()
         await self.engine.dispose()
         await self._reading.dispose()
 
@@ -127,7 +151,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise translate(error, self.shown_url) from error
 
 
@@ -195,7 +219,7 @@ def _begin_sqlite(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def translate(error: SQLAlchemyError | OSError, url: str) -> DatabaseError:
+def translate(error: Exception, url: str) -> DatabaseError:
     """Names a driver's error for what it means to us."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     problem = _first_line(origin or error)

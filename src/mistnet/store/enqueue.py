@@ -38,9 +38,10 @@ class JobWriter:
 
     def _row(self, job: NewJob, now: datetime, *, parked: bool) -> dict[str, Any]:
         rules = self._rules_of(job.kind)
-        lane = job.lane or rules.lanes[0]
-        if lane not in rules.lanes:
-            raise BadArgs(job.kind, f"it has no lane {lane!r}, only {', '.join(rules.lanes)}")
+        lane = job.lane or next(iter(rules.lanes), None)
+        if lane is None or lane not in rules.lanes:
+            known = ", ".join(rules.lanes) or "none: the settings here name nobody for it"
+            raise BadArgs(job.kind, f"it has no lane {lane!r}; its lanes: {known}")
         return {
             "kind": job.kind,
             "key": job.key,

@@ -7,10 +7,12 @@ from typing import Final, Literal
 import msgspec
 
 from mistnet.domain.jobs import GAP_STATES, KindName
+from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import StateCount
 
 Level = Literal["ok", "warn", "fail"]
 _OVERDUE: Final = timedelta(hours=1)
+_WATCHED: Final = timedelta(minutes=15)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,19 @@ def quarantined(payloads: int) -> Finding:
         return ok("quarantine", "every payload could be read")
     found = f"{payloads:,} payloads could not be read and are kept"
     return warn("quarantine", found, "after an upgrade, `mistnet doctor --reparse` tries them again")
+
+
+def open_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[Finding]:
+    """What was told to operators already and is not over."""
+    if not alerts:
+        return [ok("alerts", "none is open")]
+    return [warn(f"alert {each.rule}", each.message, _watched(each.last_seen_at, now)) for each in alerts]
+
+
+def _watched(seen_at: datetime, now: datetime) -> str:
+    if now - seen_at < _WATCHED:
+        return "it says so itself; it closes by itself when it is over"
+    return f"nobody has looked since {shown_time(seen_at)}: alerts are watched while `mistnet up` or `serve` runs"
 
 
 def _listed(counts: Sequence[StateCount]) -> str:

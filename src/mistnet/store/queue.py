@@ -29,6 +29,7 @@ class JobQueue:
         self._job_writer = job_writer
         self._writers = writers
         self._dialect = database.dialect
+        self._flowing = False
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime) -> Enqueued:
         async with self._database.write() as connection:
@@ -70,9 +71,11 @@ class JobQueue:
     async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
         listed = msgspec.json.encode(targets).decode()
         now: datetime = binds["now"]
-        ahead = await self.outlook(targets, now=now)
-        if ahead.next_due_at is None or ahead.next_due_at > now:
-            return []  # looked without taking the one write lock there is
+        if not self._flowing:
+            ahead = await self.outlook(targets, now=now)
+            if ahead.next_due_at is None or ahead.next_due_at > now:
+                return []  # looked without taking the one write lock there is
+        self._flowing = False
         async with self._database.write() as connection:
             expired = await connection.execute(statement("expired", self._dialect), {**binds, "targets": listed})
             lost_by = {row.job_id: row.worker for row in expired}
@@ -86,7 +89,9 @@ class JobQueue:
                 return []
             taken = {**binds, "kind": head.kind, "lane": head.lane, "take": head.take}
             rows = await connection.execute(statement("claim", self._dialect), taken)
-            return [Lease(*row) for row in rows]
+            leases = [Lease(*row) for row in rows]
+        self._flowing = bool(leases)
+        return leases
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]:
         """Applies outcomes in one transaction; returns the claims that still held. The rest is void."""

@@ -13,12 +13,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import AccountState
+from mistnet.domain.fetching import FetchStats, next_limit
 from mistnet.domain.jobs import Enqueued, JobId, KindName, NewJob
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store import account_jobs
 from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.tables import accounts, posts, suggestions, users
 from mistnet.store.tables.social import LIVE
 
@@ -82,6 +84,9 @@ class RosterEntry(msgspec.Struct, frozen=True, kw_only=True):
     stored_posts: int
     profile_posts: int | None
     live_jobs: Mapping[KindName, int]
+    fetch: FetchStats
+    next_limit: int
+    """How many posts the next round of a catch-up may fetch."""
 
 
 class LetGo(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,8 +273,9 @@ _ENTRIES: Final = select(
     *(
         accounts.c[name]
         for name in RosterEntry.__struct_fields__
-        if name not in ("handle", "stored_posts", "profile_posts", "live_jobs")
+        if name in accounts.c and name != "last_fetched_at"
     ),
+    *STATISTICS,
     users.c.handle,
     users.c.posts_count.label("profile_posts"),
     _STORED.label("stored_posts"),
@@ -283,4 +289,7 @@ def _suggested(given: NewSuggestion, tracked: Mapping[str, UserId], added: Colle
 
 
 def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> RosterEntry:
-    return RosterEntry(**{**row, "state": AccountState(row["state"]), "live_jobs": live_jobs})
+    own = {name: value for name, value in row.items() if name in RosterEntry.__struct_fields__}
+    fetch = stats_of(row)
+    known = {"state": AccountState(row["state"]), "live_jobs": live_jobs, "fetch": fetch}
+    return RosterEntry(**{**own, **known, "next_limit": next_limit(fetch)})

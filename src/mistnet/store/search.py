@@ -49,19 +49,20 @@ class PostSearch:
         self,
         query: str,
         *,
-        author: str | None,
+        author: str | UserId | None,
         since: datetime | None,
         until: datetime | None,
         limit: int,
         before_id: int | None,
     ) -> Sequence[FoundPost]:
-        """Newest id first. The span has its beginning in it, and its end not."""
+        """Newest id first, of all authors, or of one by handle or id. The span has its beginning in it, its end not."""
         words = parse(query)
         narrowed = _between(select(*(posts.c[name] for name in _OF_THE_POST)), since, until)
         async with self._database.read() as connection:
             if author is not None:
                 written_by = tuple_(posts.c.platform, posts.c.author_id)
-                narrowed = narrowed.where(written_by.in_(await holders(connection, author)))
+                own = await holders(connection, author) if isinstance(author, str) else [(Platform.X, author)]
+                narrowed = narrowed.where(written_by.in_(own))
             found = [
                 FoundPost(**{**row, "platform": Platform(row["platform"])})
                 for asked in _questions(self._database.dialect, words, narrowed, before_id)

@@ -11,9 +11,11 @@ from sqlalchemy import RowMapping, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.domain.sources import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
+from mistnet.store.events import write_events
 from mistnet.store.statements import command
 from mistnet.store.tables import calls, source_keys, sources
 
@@ -44,6 +46,8 @@ class StoreBook:
                 await connection.execute(
                     update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
                 )
+                if news := _pause(state, new_state):
+                    await write_events(connection, news, new_state.paused_at or self._database.clock.now())
             if new_key != key:
                 await connection.execute(
                     update(source_keys)
@@ -151,6 +155,14 @@ class StoreBook:
         async with self._database.write() as connection:
             await _ensure_source(connection, source)
             await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+
+
+def _pause(before: SourceState, after: SourceState) -> list[NewEvent]:
+    """A source that closes itself to us is news to an operator; one paused by hand is not."""
+    if before.paused_at or not after.paused_at or after.paused_by is not PausedBy.SOURCE:
+        return []
+    told = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
+    return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=told)]
 
 
 def _later(connection: AsyncConnection, at: datetime) -> Any:

@@ -1,7 +1,50 @@
 """The dashboard: pages for people, live."""
 
-from fastapi import FastAPI
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from mistnet.api.pages import accounts, conversations, jobs, live, login, overview, runs, search, sources
+from mistnet.api.pages.dashboard import Dashboard
+from mistnet.api.pages.render import STATIC, page
+
+_PAGES: Final = (overview, accounts, conversations, jobs, sources, runs, search, login, live)
+_TITLES: Final = {
+    400: "That cannot be used",
+    403: "Not allowed",
+    404: "Nothing here",
+    409: "Not now",
+    429: "Too often",
+    503: "The database does not answer",
+}
 
 
 def add_pages(service: FastAPI) -> None:
     """Adds the dashboard's pages and its assets."""
+    service.state.dashboard = Dashboard(service.state.mistnet)
+    service.state.error_page = error_page
+    service.mount("/static", _Assets(directory=STATIC), name="static")
+    for each in _PAGES:
+        service.include_router(each.router)
+
+
+class _Assets(StaticFiles):
+    """Files whose address changes with their content may be kept for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        found = await super().get_response(path, scope)
+        kept = b"v=" in scope.get("query_string", b"")
+        found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return found
+
+
+def error_page(request: Request, status: int, message: str) -> Response:
+    """A fault as a person can read it."""
+    visitor: Any = getattr(request.state, "visitor", None)
+    title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
+    return page(request, "error.html", visitor, status=status, code=status, title=title, message=message)

@@ -11,10 +11,5 @@ SET oldest_post_id = CASE
     reposts_backfilled_at = CASE
         WHEN :reposts_backfilled THEN COALESCE(reposts_backfilled_at, :now) ELSE reposts_backfilled_at END,
     last_fetched_at = :now,
-    fetches = fetches + CASE WHEN CAST(:found AS bigint) IS NULL THEN 0 ELSE 1 END,
-    empty_fetches = CASE
-        WHEN CAST(:found AS bigint) IS NULL THEN empty_fetches
-        WHEN :found = 0 THEN empty_fetches + 1
-        ELSE 0 END,
-    posts_found = posts_found + COALESCE(:found, 0)
+    posts_found = posts_found + COALESCE(CAST(:found AS bigint), 0)
 WHERE platform = :platform AND user_id = :user_id

@@ -1,0 +1,102 @@
+"""How an account is drawn: its life as a strip, its week as a heat map, its doings in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mistnet.api.pages.dashboard import Holdings
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import Progress, Standing, Stretch, SweepKind, own_posts
+from mistnet.store.account_pages import Listed
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS: Final = 5
+_LENGTH: Final = 1000
+_LEAST: Final = 6.0
+"""Nothing that is missing is too small to be seen."""
+
+
+def account_rows(listed: Sequence[Listed], holdings: Holdings, now: datetime) -> Sequence[Mapping[str, Any]]:
+    return [account_row(each, holdings, now) for each in listed]
+
+
+def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[str, Any]:
+    own = listed.progress.user_id
+    progress = msgspec.structs.replace(
+        listed.progress,
+        stored=holdings.stored.get(own, 0),
+        sweeps=listed.progress.sweeps or holdings.sweeps.get(own, ()),
+    )
+    return {
+        "progress": progress,
+        "name": listed.name,
+        "strip": strip_of(own_posts(progress, now)) if _was_collected(progress) else (),
+        "spent": holdings.spent.get(own),
+        "doing": doing(progress),
+    }
+
+
+def _was_collected(progress: Progress) -> bool:
+    """Of an account that shows its posts to nobody, nothing is missing that could be had."""
+    return progress.state is AccountState.ACTIVE or progress.oldest_post_id is not None
+
+
+def strip_of(stretches: Sequence[Stretch]) -> Sequence[Mapping[str, Any]]:
+    """Stretches as parts of a line; those that are not verified lie above the others."""
+    if not stretches:
+        return ()
+    begin, whole = stretches[0].since, stretches[-1].until - stretches[0].since
+    drawn = [_part(each, begin, whole / _LENGTH) for each in stretches if whole]
+    return sorted(drawn, key=lambda part: part["standing"] is not Standing.VERIFIED)
+
+
+def _part(stretch: Stretch, begin: datetime, unit: timedelta) -> Mapping[str, Any]:
+    least = 0.0 if stretch.standing is Standing.VERIFIED else _LEAST
+    return {
+        "x": round(min((stretch.since - begin) / unit, _LENGTH - least), 1),
+        "width": round(max((stretch.until - stretch.since) / unit, least), 1),
+        "standing": stretch.standing,
+        "told": f"{stretch.since:%Y-%m-%d} to {stretch.until:%Y-%m-%d}: {stretch.standing.replace('_', ' ')}",
+    }
+
+
+def doing(progress: Progress) -> str:
+    """What happens with an account now, in a few words."""
+    if progress.state is not AccountState.ACTIVE:
+        return progress.state_reason or str(progress.state)
+    if progress.gaps:
+        return "a sweep ended without its result"
+    return _under_way(progress) or ("waits to begin" if progress.backfilled_at is None else _complete(progress))
+
+
+def _under_way(progress: Progress) -> str | None:
+    if progress.alive(SweepKind.BACKFILL):
+        return f"back to {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "begins"
+    if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
+        return "native retweets"
+    return "looks for what is new" if progress.alive(SweepKind.CATCH_UP) else None
+
+
+def _complete(progress: Progress) -> str:
+    return f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
+
+
+def heat_map(hours: Mapping[int, int]) -> Mapping[str, Any]:
+    """Posts by weekday and hour, each with one of a few levels."""
+    most = max(hours.values(), default=0)
+    rows = [
+        {
+            "day": name,
+            "cells": [
+                {"hour": hour, "posts": posts, "level": -(-posts * _LEVELS // most) if most else 0}
+                for hour in range(24)
+                for posts in [hours.get(day * 24 + hour, 0)]
+            ],
+        }
+        for day, name in enumerate(_DAYS)
+    ]
+    return {"rows": rows, "posts": sum(hours.values()), "most": most, "levels": range(_LEVELS + 1)}

@@ -1,0 +1,140 @@
+"""Accounts: all of them with how far each is, and one whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.api.auth import Operator, Reader
+from mistnet.api.errors import NotFound
+from mistnet.api.pages.account_view import account_row, account_rows, heat_map, strip_of
+from mistnet.api.pages.dashboard import Dashboard, Shown
+from mistnet.api.pages.render import page
+from mistnet.api.parts import Mistnet
+from mistnet.app import App
+from mistnet.desk.tracking import track_handles, track_ids
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import reposts
+from mistnet.domain.errors import BadHandle
+from mistnet.domain.handles import read_handle
+from mistnet.domain.social import PostId, UserId
+from mistnet.domain.visitors import Visitor
+from mistnet.store.account_pages import AccountPages, Listed, Wanted
+from mistnet.store.coverage import Coverage
+from mistnet.store.roster import NewSuggestion, Roster
+from mistnet.store.roster import Standing as Suggested
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+_POSTS: Final = 20
+LargestId: Final = 2**63 - 1
+UserPath = Annotated[int, Path(ge=1, le=LargestId)]
+BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
+
+
+@router.get("/accounts")
+async def accounts(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    q: Annotated[str, Query(max_length=200)] = "",
+    state: AccountState | str = "",
+    after: Annotated[str | None, Query(max_length=200)] = None,
+) -> HTMLResponse:
+    chosen = state if isinstance(state, AccountState) else None
+    wanted = Wanted(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
+    listed = await AccountPages(app.database).page(wanted)
+    return await _list(request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after)
+
+
+async def _list(
+    request: Request, visitor: Visitor, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
+) -> HTMLResponse:
+    holdings, queue = await dashboard.holdings(), await dashboard.queue()
+    waiting = [] if shown["after"] else await Roster(app.database, app.job_writer).suggestions()
+    return page(
+        request,
+        "accounts.html",
+        visitor,
+        rows=account_rows(listed, holdings, dashboard.now),
+        states=queue.accounts,
+        every_state=list(AccountState),
+        waiting=waiting[:_PAGE],
+        more=listed[-1].place if len(listed) == _PAGE else None,
+        **{"problem": None, "given": "", **shown},
+    )
+
+
+@router.post("/accounts")
+async def add_account(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    dashboard: Shown,
+    handle: Annotated[str, Form(max_length=500)] = "",
+) -> Response:
+    """Asks for an account by its handle; one that is tracked already is looked at again."""
+    try:
+        wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
+    except BadHandle as error:
+        listed = await AccountPages(app.database).page(Wanted(limit=_PAGE))
+        shown = {"words": "", "chosen": None, "after": None, "problem": str(error), "given": handle}
+        told = await _list(request, visitor, app, dashboard, listed=listed, **shown)
+        told.status_code = 400
+        return told
+    results = {each.result for each in await track_handles(app, wanted)}
+    did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
+    return RedirectResponse(f"/accounts?did={did}", 303)
+
+
+@router.post("/accounts/{user_id}/untrack")
+async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    roster = Roster(app.database, app.job_writer)
+    reason = f"untracked on the dashboard by {visitor.name}"
+    gone = await roster.untrack(UserId(user_id), reason, now=app.database.clock.now())
+    if not gone.known:
+        raise NotFound(f"account {user_id}")
+    return RedirectResponse(f"/accounts/{user_id}?did=untracked", 303)
+
+
+@router.post("/accounts/{user_id}/look")
+async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Goes on with what is next; an account that was let go is tracked again."""
+    if await AccountPages(app.database).progress(UserId(user_id)) is None:
+        raise NotFound(f"account {user_id}")
+    await track_ids(app, [UserId(user_id)])
+    return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
+
+
+@router.get("/accounts/{user_id}")
+async def account(
+    request: Request, visitor: Reader, app: Mistnet, dashboard: Shown, user_id: UserPath, before: BeforeId = None
+) -> HTMLResponse:
+    own, pages = UserId(user_id), AccountPages(app.database)
+    listed, profile = await pages.progress(own), await pages.profile(own)
+    if listed is None or profile is None:
+        raise NotFound(f"account {user_id}; it may be a user nobody tracks")
+    holdings = await dashboard.holdings()
+    sweeps = await Coverage(app.database).sweeps(own)
+    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=holdings.stored.get(own, 0))
+    posts = await pages.posts(own, before_id=PostId(before) if before else None, limit=_POSTS)
+    now = dashboard.now
+    return page(
+        request,
+        "account.html",
+        visitor,
+        row=account_row(msgspec.structs.replace(listed, progress=progress), holdings, now),
+        profile=profile,
+        versions=await pages.versions(own),
+        heat=heat_map(await pages.hours(own)),
+        reposts=strip_of(reposts(progress, now)),
+        sweeps=sweeps,
+        posts=posts,
+        before=before,
+        more=posts[-1].id if len(posts) == _POSTS else None,
+    )

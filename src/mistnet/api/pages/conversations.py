@@ -1,0 +1,99 @@
+"""One conversation as a tree that can be read, with what is missing in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.api.auth import Reader
+from mistnet.api.errors import NotFound
+from mistnet.api.pages.accounts import LargestId
+from mistnet.api.pages.render import page
+from mistnet.api.parts import Mistnet
+from mistnet.domain.coverage import Parent
+from mistnet.domain.social import PostId
+from mistnet.store.coverage import Coverage
+from mistnet.store.post_pages import PostPages, ShownPost
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 300
+_DEEPEST: Final = 6
+"""Deeper answers are not moved further to the right: a phone has no room for it."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in the tree: a post, or where one is missing. `answers` names whom, where that is not above."""
+
+    depth: int
+    post: ShownPost | None = None
+    missing: Parent | None = None
+    missing_id: PostId | None = None
+    answers: str | None = None
+
+    @property
+    def step(self) -> int:
+        return min(self.depth, _DEEPEST)
+
+
+@router.get("/conversations/{conversation_id}")
+async def conversation(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    conversation_id: Annotated[int, Path(ge=1, le=LargestId)],
+    after: Annotated[int | None, Query(ge=1, le=LargestId)] = None,
+) -> Response:
+    own, pages, coverage = PostId(conversation_id), PostPages(app.database), Coverage(app.database)
+    posts = await pages.conversation(own, after_id=PostId(after) if after else None, limit=_PAGE)
+    if not posts:
+        other = await coverage.conversation_of(own)
+        if after is None and other not in (None, own):
+            return RedirectResponse(f"/conversations/{other}#p{own}", 303)
+        raise NotFound(f"post of a conversation {conversation_id} here")
+    known = await coverage.conversation(own)
+    return HTMLResponse(
+        page(
+            request,
+            "conversation.html",
+            visitor,
+            conversation=known,
+            lines=list(tree(posts, {each.post_id: each for each in known.parents})),
+            first=posts[0],
+            after=after,
+            more=posts[-1].id if len(posts) == _PAGE else None,
+        ).body
+    )
+
+
+def tree(posts: Sequence[ShownPost], parents: dict[PostId, Parent]) -> Iterator[Line]:
+    """Every post below what it answers, oldest first; what is not there stands where it would be."""
+    stored = {post.id: post for post in posts}
+    answers: dict[PostId | None, list[ShownPost]] = {}
+    for post in posts:
+        answers.setdefault(post.in_reply_to_id, []).append(post)
+    begins = [each for each in answers if each not in stored]
+    # A missing post is as old as the first answer to it that we have.
+    for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].id)):
+        if missing_id is not None:
+            yield Line(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
+        depth = 0 if missing_id is None else 1
+        yield from _below(answers[missing_id], answers, stored, depth)
+
+
+def _below(
+    begins: Sequence[ShownPost],
+    answers: dict[PostId | None, list[ShownPost]],
+    stored: dict[PostId, ShownPost],
+    depth: int,
+) -> Iterator[Line]:
+    """Without recursion: some threads are longer than Python's stack is deep."""
+    waiting = [(post, depth) for post in reversed(begins)]
+    while waiting:
+        post, own = waiting.pop()
+        answered = stored.get(post.in_reply_to_id) if post.in_reply_to_id else None
+        yield Line(depth=own, post=post, answers=answered.handle if answered and own > _DEEPEST else None)
+        waiting += [(each, own + 1) for each in reversed(answers.get(post.id, ()))]

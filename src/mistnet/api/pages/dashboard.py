@@ -1,0 +1,177 @@
+"""What the pages show of the whole, kept per process: found in the background, so that no page waits for a count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+from fastapi import Depends, Request
+
+from mistnet.api.pages.snapshots import Snapshot
+from mistnet.api.pages.tally import Bars, Span, Tally
+from mistnet.app import App
+from mistnet.domain.coverage import Sweep
+from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobState, KindName
+from mistnet.domain.social import UserId
+from mistnet.store.board import Board, GapGroup, OpenAlert
+from mistnet.store.coverage import Coverage
+from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+
+_DAY = timedelta(days=1)
+_RECENT = timedelta(minutes=1)
+_YOUNG = ((timedelta(minutes=3), Span.MINUTES), (timedelta(hours=2), Span.HOUR), (timedelta(days=4), Span.DAY))
+SHOWN_STATES = (
+    JobState.RUNNING,
+    JobState.PENDING,
+    JobState.QUEUED,
+    JobState.RETRYABLE,
+    JobState.FAILED,
+    JobState.DEAD,
+)
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue at one moment."""
+
+    at: datetime
+    counts: Sequence[StateCount]
+    waits: Sequence[WaitGroup]
+    workers: Sequence[SeenWorker]
+    paused: Sequence[PausedKind]
+    finished: Mapping[KindName, int]
+    alerts: Sequence[OpenAlert]
+    gaps: Sequence[GapGroup]
+    accounts: Mapping[str, int]
+
+    def of(self, *states: JobState) -> int:
+        return sum(count.jobs for count in self.counts if count.state in states)
+
+    @property
+    def live(self) -> int:
+        return self.of(*LIVE_STATES)
+
+    @property
+    def gap_count(self) -> int:
+        return self.of(*GAP_STATES)
+
+    @property
+    def kinds(self) -> Mapping[KindName, Mapping[JobState, int]]:
+        """What there is of each kind, the most first; kinds that were busy just now are there too."""
+        found: dict[KindName, dict[JobState, int]] = {name: {} for name in self.finished}
+        for count in self.counts:
+            found.setdefault(count.kind, {})[count.state] = count.jobs
+        return dict(sorted(found.items(), key=lambda each: (-sum(each[1].values()), each[0])))
+
+    @property
+    def oldest_due_at(self) -> datetime | None:
+        return min((count.oldest_due_at for count in self.counts if count.oldest_due_at), default=None)
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """How much came in, in all and lately."""
+
+    posts: int
+    posts_today: int
+    credits_today: int
+    span: Span
+
+
+class Holdings(msgspec.Struct, frozen=True, kw_only=True):
+    """What each account has, what it cost, and what is under way for it."""
+
+    stored: Mapping[UserId, int]
+    spent: Mapping[UserId, int]
+    sweeps: Mapping[UserId, Sequence[Sweep]]
+
+
+class Dashboard:
+    """One for each process. Nothing is looked at while nobody looks."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._board = Board(app.database)
+        self._posts = Tally(self._board.posts_by, self._board.posts_before)
+        self._credits = Tally(self._board.credits_by)
+        self._collected = Snapshot(self._count, seconds=1)
+        self._queue = Snapshot(self._look_at_the_queue, seconds=1)
+        self._holdings = Snapshot(self._look_at_accounts, seconds=3)
+
+    @property
+    def now(self) -> datetime:
+        return self._app.database.clock.now()
+
+    async def collected(self) -> Collected:
+        return await self._collected.get()
+
+    async def queue(self) -> Queue:
+        return await self._queue.get()
+
+    async def holdings(self) -> Holdings:
+        return await self._holdings.get()
+
+    async def bars(self, span: Span) -> tuple[Bars, Bars]:
+        """Posts that came in, and credits that were spent for them."""
+        await self.collected()
+        return self._posts.bars(span, self.now), self._credits.bars(span, self.now)
+
+    async def version(self) -> int:
+        """Another number means that there is something new to show."""
+        queue, collected, holdings = await self.queue(), await self.collected(), await self.holdings()
+        counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
+        workers = tuple((worker.name, worker.running) for worker in queue.workers)
+        alerts = tuple(alert.id for alert in queue.alerts)
+        states = tuple(queue.accounts.items())
+        return hash((counts, workers, alerts, states, collected, tuple(holdings.stored.items())))
+
+    async def close(self) -> None:
+        for snapshot in (self._collected, self._queue, self._holdings):
+            await snapshot.close()
+
+    async def _count(self) -> Collected:
+        now = self.now
+        await self._posts.renew(now)
+        await self._credits.renew(now)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return Collected(
+            posts=self._posts.total,
+            posts_today=self._posts.since(now - _DAY),
+            credits_today=self._credits.since(midnight),
+            span=_telling_span(self._posts.first_at, now),
+        )
+
+    async def _look_at_the_queue(self) -> Queue:
+        now, inspector = self.now, self._app.inspector
+        return Queue(
+            at=now,
+            counts=await inspector.counts(now=now),
+            waits=await inspector.waits(now=now),
+            workers=await inspector.workers(),
+            paused=await inspector.paused(),
+            finished=await inspector.finished(since=now - _RECENT),
+            alerts=await self._board.alerts(),
+            gaps=await self._board.gaps(),
+            accounts=await self._board.account_states(),
+        )
+
+    async def _look_at_accounts(self) -> Holdings:
+        by_account: dict[UserId, list[Sweep]] = {}
+        for sweep in await Coverage(self._app.database).sweeps():
+            by_account.setdefault(sweep.user_id, []).append(sweep)
+        stored, spent = await self._board.stored_posts(), await self._board.spent_on()
+        return Holdings(stored=stored, spent=spent, sweeps=by_account)
+
+
+def _telling_span(first_at: int | None, now: datetime) -> Span:
+    """The shortest one that shows everything a young collection has."""
+    age = timedelta(seconds=now.timestamp() - first_at) if first_at is not None else timedelta()
+    return next((span for limit, span in _YOUNG if age < limit), Span.MONTH)
+
+
+def the_dashboard(request: Request) -> Dashboard:
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard
+
+
+Shown = Annotated[Dashboard, Depends(the_dashboard)]

@@ -1,0 +1,105 @@
+"""Jobs: which there are, what went wrong with one, and what can be done about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from mistnet.api.auth import Operator, Reader
+from mistnet.api.pages.accounts import BeforeId, LargestId
+from mistnet.api.pages.attention import remedy
+from mistnet.api.pages.dashboard import SHOWN_STATES, Shown
+from mistnet.api.pages.render import page
+from mistnet.api.parts import Mistnet
+from mistnet.domain.errors import JobNotFound
+from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobId, JobState, KindName
+from mistnet.store.inspect import FINISHED_STATES, JobFilter
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+JobPath = Annotated[int, Path(ge=1, le=LargestId)]
+Kind = Annotated[str, Query(max_length=100)]
+
+
+@router.get("/jobs")
+async def jobs(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    state: JobState | str = "",
+    kind: Kind = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    chosen = _states(state)
+    wanted = JobFilter(kind=kind.replace("\x00", "") or None, states=chosen, before_id=before, limit=_PAGE)
+    listed = await app.inspector.list_jobs(wanted)
+    queue = await dashboard.queue()
+    return page(
+        request,
+        "jobs.html",
+        visitor,
+        jobs=listed,
+        queue=queue,
+        kinds=sorted({*app.kinds, *queue.kinds}),
+        states=[*SHOWN_STATES, *FINISHED_STATES],
+        chosen=str(state) if chosen else "",
+        kind=kind,
+        before=before,
+        gaps=queue.gap_count,
+        more=listed[-1].id if len(listed) == _PAGE else None,
+    )
+
+
+def _states(state: JobState | str) -> tuple[JobState, ...]:
+    if isinstance(state, JobState):
+        return (state,)
+    return tuple(GAP_STATES) if state == "gaps" else ()
+
+
+@router.get("/jobs/{job_id}")
+async def job(request: Request, visitor: Reader, app: Mistnet, job_id: JobPath) -> HTMLResponse:
+    found = await app.inspector.job(JobId(job_id))
+    if found is None:
+        raise JobNotFound(job_id)
+    return page(
+        request,
+        "job.html",
+        visitor,
+        job=found,
+        args=_readable(found.args),
+        is_gap=found.state in GAP_STATES,
+        is_live=found.state in LIVE_STATES,
+        remedy=remedy(found.state, found.last_error) if found.state in GAP_STATES else None,
+    )
+
+
+def _readable(args: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.format(bytes(args), indent=2).decode("utf-8", "replace")
+    except msgspec.DecodeError:
+        return bytes(args).decode("utf-8", "replace")
+
+
+@router.post("/jobs/{job_id}/retry")
+async def retry(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+    (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now())
+    return RedirectResponse(f"/jobs/{job_id}?did={'retried' if change.changed else 'not-retried'}", 303)
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+    (change,) = await app.operations.cancel([JobId(job_id)], now=app.database.clock.now())
+    return RedirectResponse(f"/jobs/{job_id}?did={'cancelled' if change.changed else 'not-cancelled'}", 303)
+
+
+@router.post("/jobs/requeue")
+async def requeue(
+    _visitor: Operator, app: Mistnet, kind: Annotated[str, Form(max_length=100)] = ""
+) -> RedirectResponse:
+    """All jobs that ended without a result, or those of one kind."""
+    await app.operations.requeue(now=app.database.clock.now(), kind=KindName(kind) if kind else None)
+    return RedirectResponse("/jobs?did=requeued", 303)

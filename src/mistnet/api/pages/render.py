@@ -1,0 +1,169 @@
+"""Turns values into pages: templates that escape everything, and the few words they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from mistnet import __version__
+from mistnet.domain.visitors import Scope, Visitor
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+
+STATIC: Final = Path(__file__).parents[1] / "static"
+_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+_URL: Final = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]}]")
+_SAFE: Final = ("https://", "http://")
+_NONE: Final = "\u2013"
+_STEPS: Final = ((60, "s"), (60, "min"), (24, "h"), (365, "d"))
+_SHADES: Final = 8
+_DID: Final = {
+    "added": "Asked for. Its profile is looked up next, then its posts come in.",
+    "known": "It is tracked already; what is new is being collected.",
+    "suggested": "It is suggested already and will be looked up.",
+    "untracked": "It is not collected any more. What was collected stays.",
+    "retried": "The job is due now, with all its attempts.",
+    "not-retried": "Nothing to do: a worker is on it, it is due already, or another job does the same.",
+    "cancelled": "The job is cancelled.",
+    "not-cancelled": "The job had ended already.",
+    "requeued": "The jobs that ended without a result are tried anew.",
+    "paused": "Paused. No call is made until it is resumed; nothing is lost.",
+    "resumed": "It goes on; work that waited for it is due.",
+    "limits": "The limits are set, for all machines.",
+    "started": "The run has begun.",
+}
+"""What a page may say after a change, by a word in its address: nobody can put other words there."""
+
+
+def page(request: Request, template: str, visitor: Visitor | None, *, status: int = 200, **shown: Any) -> HTMLResponse:
+    """A page with what all pages have: who looks, what just happened, where we are."""
+    common: Mapping[str, Any] = {
+        "visitor": visitor,
+        "operates": visitor is not None and visitor.scope >= Scope.OPERATE,
+        "csrf": (visitor and visitor.csrf) or "",
+        "did": _DID.get(request.query_params.get("did", "")),
+        "path": request.url.path,
+        "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
+        "now": request.app.state.mistnet.database.clock.now(),
+    }
+    return HTMLResponse(environment().get_template(template).render({**common, **shown}), status)
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": number,
+        "short": short,
+        "dollars": dollars,
+        "span": span,
+        "at": at,
+        "linked": linked,
+        "safe_url": safe_url,
+        "shade": shade,
+        "initial": initial,
+    }
+    made.globals |= {"static": static, "version": __version__}
+    return made
+
+
+@cache
+def static(name: str) -> str:
+    """The address of an asset; a new version of it has a new one, so that it may be kept for ever."""
+    return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:12]}"
+
+
+def number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.0f}"
+
+
+def short(value: int | None) -> str:
+    """1,234 whole, then 12.3k, 1.2M."""
+    if value is None:
+        return _NONE
+    for size, letter in ((10**9, "B"), (10**6, "M"), (10**4, "k")):
+        if value >= size:
+            shown = value / (1000 if letter == "k" else size)
+            return f"{shown:.0f}{letter}" if shown >= 100 else f"{shown:.1f}{letter}"
+    return f"{value:,}"
+
+
+def dollars(credits_spent: int | None) -> str:
+    return "" if credits_spent is None else f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"
+
+
+def span(since: datetime, until: datetime) -> str:
+    """How long between two moments, in the largest unit that fits."""
+    left = abs((until - since).total_seconds())
+    for size, unit in _STEPS:
+        if left < size:
+            return f"{left:.0f} {unit}"
+        left /= size
+    return f"{left:.1f} y"
+
+
+def at(moment: datetime | None, now: datetime | None = None) -> Markup:
+    """A moment for machines and people: how long ago where `now` is given, and the whole of it to point at."""
+    if moment is None:
+        return escape(_NONE)
+    whole = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if now is None:
+        shown = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+    else:
+        shown = f"{span(moment, now)} ago" if moment <= now else f"in {span(now, moment)}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), whole, shown)
+
+
+def linked(text: str) -> Markup:
+    """Text in which addresses can be followed; all else is text, whatever it looks like."""
+    parts: list[Markup] = []
+    done = 0
+    for found in _URL.finditer(text):
+        parts += [escape(text[done : found.start()]), _link(found[0])]
+        done = found.end()
+    return Markup("").join([*parts, escape(text[done:])])
+
+
+def _link(url: str) -> Markup:
+    shown = url.partition("://")[2]
+    return Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>').format(url, shown)
+
+
+def marked(text: str, wanted: re.Pattern[str]) -> Markup:
+    """The text with what was looked for in <mark>."""
+    parts: list[Markup] = []
+    done = 0
+    for found in wanted.finditer(text):
+        if found[0]:
+            parts += [escape(text[done : found.start()]), Markup("<mark>{}</mark>").format(found[0])]
+            done = found.end()
+    return Markup("").join([*parts, escape(text[done:])])
+
+
+def safe_url(url: str | None) -> str | None:
+    """Only what leads to a page: a profile may say `javascript:` as well."""
+    return url if url and url.lower().startswith(_SAFE) else None
+
+
+def shade(user_id: int) -> int:
+    """One of a few colours, the same for one user everywhere."""
+    return (user_id >> 3) % _SHADES
+
+
+def initial(name: str | None) -> str:
+    return next((letter.upper() for letter in name or "" if letter.isalnum()), "?")

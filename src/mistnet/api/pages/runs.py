@@ -1,0 +1,72 @@
+"""Runs: what somebody asked for together, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.api.auth import Operator, Reader
+from mistnet.api.pages.render import page
+from mistnet.api.parts import Mistnet
+from mistnet.app import App
+from mistnet.domain.errors import BadHandles, BadRun, RunInProgress, RunNotFound
+from mistnet.domain.runs import DEFAULT_LIMIT, LARGEST_LIMIT, Run, read_handles
+from mistnet.domain.visitors import Visitor
+from mistnet.store.runs import RunDesk
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 30
+
+
+def _desk(app: App) -> RunDesk:
+    return RunDesk(app.database, app.job_writer, summarize=app.settings.auto_summarization_enabled)
+
+
+@router.get("/runs")
+async def runs(
+    request: Request, visitor: Reader, app: Mistnet, before: Annotated[str | None, Query(max_length=40)] = None
+) -> HTMLResponse:
+    return _listed(request, visitor, await _desk(app).list(_PAGE, before), before=before)
+
+
+def _listed(request: Request, visitor: Visitor, found: Sequence[Run], **shown: Any) -> HTMLResponse:
+    more = found[-1].id if len(found) == _PAGE else None
+    usual = {"before": None, "problem": None, "given": "", "limit": str(DEFAULT_LIMIT), "most": LARGEST_LIMIT}
+    return page(request, "runs.html", visitor, runs=found, more=more, **{**usual, **shown})
+
+
+@router.post("/runs")
+async def start(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    usernames: Annotated[str, Form(max_length=20_000)] = "",
+    limit: Annotated[str, Form(max_length=10)] = str(DEFAULT_LIMIT),
+) -> Response:
+    """Begins a run; while another one is not finished, says which."""
+    desk = _desk(app)
+    try:
+        handles = read_handles(usernames.replace("\n", ",").replace(" ", ","))
+        run = await desk.start(handles, _limit(limit), asked_by=visitor.name, now=app.database.clock.now())
+    except (BadHandles, BadRun, RunInProgress) as error:
+        status = 409 if isinstance(error, RunInProgress) else 400
+        shown = {"problem": str(error), "given": usernames, "limit": limit, "status": status}
+        return _listed(request, visitor, await desk.list(_PAGE), **shown)
+    return RedirectResponse(f"/runs/{run.id}?did=started", 303)
+
+
+def _limit(written: str) -> int:
+    if not written.isascii() or not written.strip().isdecimal():
+        raise BadRun("limit", f"must be a number of posts, such as {DEFAULT_LIMIT}")
+    return int(written)
+
+
+@router.get("/runs/{run_id}")
+async def run(request: Request, visitor: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
+    found = await _desk(app).get(run_id)
+    if found is None:
+        raise RunNotFound(run_id)
+    return page(request, "run.html", visitor, run=found, report=found.report)

@@ -1,0 +1,73 @@
+"""Search: posts by their words, their author and their time."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from mistnet.api.auth import Reader
+from mistnet.api.pages.accounts import BeforeId
+from mistnet.api.pages.render import marked, page
+from mistnet.api.parts import Mistnet
+from mistnet.domain.errors import UsageError
+from mistnet.domain.marks import pattern
+from mistnet.domain.query import parse
+from mistnet.store.search import PostSearch
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 25
+Words = Annotated[str, Query(max_length=500)]
+
+
+@router.get("/search")
+async def search(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    q: Words = "",
+    author: Annotated[str, Query(max_length=100)] = "",
+    since: Annotated[str, Query(max_length=10)] = "",
+    until: Annotated[str, Query(max_length=10)] = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    asked = {"q": q, "author": author, "since": since, "until": until}
+    found: list[Any] = []
+    problem = None
+    if q.strip():
+        try:
+            found = [
+                *await PostSearch(app.database).find(
+                    q.replace("\x00", ""),
+                    author=author.replace("\x00", "") or None,
+                    since=_day(since),
+                    until=_day(until, later=1),
+                    limit=_PAGE,
+                    before_id=before,
+                )
+            ]
+        except (UsageError, ValueError) as error:
+            problem = str(error)
+    return page(
+        request,
+        "search.html",
+        visitor,
+        status=400 if problem else 200,
+        asked=asked,
+        found=[(post, marked(post.text, pattern(parse(q)))) for post in found],
+        problem=problem,
+        before=before,
+        more=found[-1].id if len(found) == _PAGE else None,
+    )
+
+
+def _day(written: str, later: int = 0) -> datetime | None:
+    """The beginning of a day (UTC), or of the one after it."""
+    if not written.strip():
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(written.strip()) + timedelta(days=later), time(), UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{written!r} is not a day, such as 2027-01-31") from None

@@ -1,0 +1,126 @@
+"""What came in over time, counted once: after a first look only what is new is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from mistnet.store.board import Unit
+
+FINE: Final = timedelta(minutes=15)
+KEPT: Final = timedelta(days=31)
+_OVERLAP: Final = timedelta(seconds=10)
+_WIDE_OVERLAP: Final = timedelta(minutes=5)
+_WIDE_EVERY: Final = timedelta(minutes=1)
+
+
+class Span(StrEnum):
+    """How far back a chart looks."""
+
+    MINUTES = "2 min"
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+    @property
+    def bars(self) -> tuple[int, int]:
+        """How many, and how many seconds each stands for."""
+        return {
+            Span.MINUTES: (120, 1),
+            Span.HOUR: (60, 60),
+            Span.DAY: (96, 900),
+            Span.MONTH: (120, 21_600),
+        }[self]
+
+
+class Reading(Protocol):
+    """Amounts in each second or minute that had any."""
+
+    async def __call__(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]: ...
+
+
+class Bars(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts in spans of equal length. The last one is not over."""
+
+    since: Sequence[int]
+    amounts: Sequence[int]
+
+
+class Tally:
+    """Amounts by second for some minutes, by minute for a month, and one sum of all before."""
+
+    def __init__(self, read: Reading, before: Callable[[datetime], Awaitable[int]] | None = None) -> None:
+        self._read = read
+        self._before = before
+        self._seconds: dict[int, int] = {}
+        self._minutes: dict[int, int] = {}
+        self._older = 0
+        self._read_at: datetime | None = None
+        self._read_wide_at: datetime | None = None
+
+    @property
+    def total(self) -> int:
+        return self._older + sum(self._minutes.values()) + sum(self._seconds.values())
+
+    @property
+    def first_at(self) -> int | None:
+        """The first second or minute of the month that had any."""
+        return min(self._minutes or self._seconds, default=None)
+
+    def since(self, moment: datetime) -> int:
+        first = int(moment.timestamp())
+        kept = (self._minutes, self._seconds)
+        return sum(amount for some in kept for at, amount in some.items() if at >= first)
+
+    async def renew(self, now: datetime) -> None:
+        """Late commits are found by looking at the last seconds again, and now and then at some minutes."""
+        if self._read_at is None or self._read_wide_at is None:
+            await self._begin(now)
+            return
+        wide = now - self._read_wide_at >= _WIDE_EVERY
+        since = (self._read_wide_at - _WIDE_OVERLAP if wide else self._read_at - _OVERLAP).replace(microsecond=0)
+        found = await self._read("second", since)
+        first = int(since.timestamp())
+        self._seconds = {at: amount for at, amount in self._seconds.items() if at < first} | _by_epoch(found)
+        self._read_at = now
+        self._read_wide_at = now if wide else self._read_wide_at
+        self._fold(now)
+
+    async def _begin(self, now: datetime) -> None:
+        first = (now - KEPT).replace(second=0, microsecond=0)
+        cut = (now - FINE).replace(second=0, microsecond=0)
+        older = await self._before(first) if self._before else 0
+        minutes = _by_epoch(await self._read("minute", first, cut))
+        seconds = _by_epoch(await self._read("second", cut))
+        self._older, self._minutes, self._seconds = older, minutes, seconds
+        self._read_at = self._read_wide_at = now
+
+    def _fold(self, now: datetime) -> None:
+        """Seconds become minutes, and minutes part of the sum."""
+        cut = int((now - FINE).replace(second=0, microsecond=0).timestamp())
+        for at in [each for each in self._seconds if each < cut]:
+            minute = at - at % 60
+            self._minutes[minute] = self._minutes.get(minute, 0) + self._seconds.pop(at)
+        first = int((now - KEPT).timestamp())
+        for at in [each for each in self._minutes if each < first]:
+            self._older += self._minutes.pop(at)
+
+    def bars(self, span: Span, now: datetime) -> Bars:
+        count, width = span.bars
+        last = int(now.timestamp()) // width * width
+        since = range(last - (count - 1) * width, last + 1, width)
+        sums = dict.fromkeys(since, 0)
+        for some in (self._minutes, self._seconds):
+            for at, amount in some.items():
+                place = at - at % width
+                if place in sums:
+                    sums[place] += amount
+        return Bars(since=list(sums), amounts=list(sums.values()))
+
+
+def _by_epoch(found: Mapping[datetime, int]) -> dict[int, int]:
+    return {int(at.timestamp()): amount for at, amount in found.items()}

@@ -1,0 +1,103 @@
+"""The admin API's tasks: posts of some accounts, asked for together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from mistnet.api.auth import READS, Operator
+from mistnet.api.errors import refusals
+from mistnet.api.fields import Document, Given, Integral, Moment
+from mistnet.api.parts import Mistnet
+from mistnet.domain.errors import RunNotFound
+from mistnet.domain.runs import DEFAULT_LIMIT, LARGEST_LIMIT, LEAST_LIMIT, Run, read_handles
+
+router = APIRouter(prefix="/api/admin/scrape", tags=["runs"])
+
+_HANDLES: Final = r"^[\s,]*@?[A-Za-z0-9_]{1,15}(\s*,\s*@?[A-Za-z0-9_]{1,15})*[\s,]*$"
+
+
+class ScrapeRequest(Given):
+    usernames: Annotated[
+        str,
+        Field(
+            max_length=40_000,
+            description="Handles with commas between: @name, name or https://x.com/name.",
+            json_schema_extra={"pattern": _HANDLES, "examples": ["alice,bob"]},
+        ),
+    ]
+    limit: Annotated[
+        int,
+        Field(ge=LEAST_LIMIT, le=LARGEST_LIMIT),
+        Integral,
+        Field(description="Posts per account, newest first."),
+    ] = DEFAULT_LIMIT
+
+
+class ScrapeAccepted(Document):
+    task_id: str
+    status: str
+
+
+class ScrapedAccount(Document):
+    """What came of one account. Of `total` posts, `new` were not stored before, `failed` could not be read."""
+
+    username: str
+    status: str
+    total: int
+    new: int
+    skipped: int
+    failed: int
+    reason: str | None
+
+
+class ScrapeReport(Document):
+    """All accounts together, then one by one."""
+
+    total: int
+    new: int
+    skipped: int
+    failed: int
+    accounts: list[ScrapedAccount]
+
+
+class ScrapeTask(Document):
+    task_id: str
+    status: str
+    result: ScrapeReport | None
+    created_at: Moment
+    updated_at: Moment
+
+
+@router.post("", status_code=202, responses=refusals(409))
+async def start_scrape(asked: ScrapeRequest, visitor: Operator, mistnet: Mistnet) -> ScrapeAccepted:
+    """Collect the newest posts of some accounts now, tracked or not. One task runs at a time."""
+    handles = read_handles(asked.usernames)
+    run = await mistnet.runs.start(handles, asked.limit, asked_by=visitor.name, now=mistnet.database.clock.now())
+    return ScrapeAccepted(task_id=run.id, status=run.status)
+
+
+@router.get("/{task_id}", dependencies=READS, responses=refusals(404))
+async def show_scrape(task_id: str, mistnet: Mistnet) -> ScrapeTask:
+    """How far a task is; its report once it is over."""
+    run = await settled_run(mistnet, task_id)
+    return ScrapeTask.model_validate(
+        {
+            "task_id": run.id,
+            "status": run.status,
+            "result": run.result,
+            "created_at": run.created_at,
+            "updated_at": run.updated_at,
+        }
+    )
+
+
+async def settled_run(mistnet: Mistnet, run_id: str) -> Run:
+    """A run as it stands now, with what its jobs can no longer tell."""
+    await mistnet.runs.settle(mistnet.database.clock.now())
+    run = await mistnet.runs.get(run_id)
+    if run is None:
+        raise RunNotFound(run_id)
+    return run

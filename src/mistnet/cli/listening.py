@@ -1,0 +1,103 @@
+"""Listens on an address and serves the web application there, until told to stop."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import typer
+import uvicorn
+from fastapi import FastAPI
+from loguru import logger
+
+_BACKLOG: Final = 2048
+_FAREWELL_SECONDS: Final = 5
+_LISTENERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+
+
+class Server(uvicorn.Server):
+    """Signals are the command's business, not the server's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on that address; one that cannot be had is a slip of whoever started us."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise _refused(host, port, error) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _refused(host: str, port: int, error: OSError) -> typer.BadParameter:
+    if error.errno == errno.EADDRINUSE:
+        return typer.BadParameter(f"port {port} of {host} is taken: give another, or 0 for any", param_hint="--port")
+    if error.errno == errno.EACCES:
+        return typer.BadParameter(f"port {port} is not for everybody: give one above 1023", param_hint="--port")
+    return typer.BadParameter(f"cannot listen on {host}: {error.strerror or error}", param_hint="--host")
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a browser on this machine finds what is served there."""
+    host, port, *_ = listener.getsockname()
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (what it means, for people)
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+@asynccontextmanager
+async def serving(service: FastAPI, listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
+    """Serves while the block runs; open requests may finish within some seconds. The task ends if serving does."""
+    config = uvicorn.Config(
+        service,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        lifespan="on",
+        timeout_graceful_shutdown=_FAREWELL_SECONDS,
+    )
+    server = Server(config)
+    with _through_our_log():
+        running = asyncio.create_task(server.serve(sockets=[listener]), name="server")
+        try:
+            yield running
+        finally:
+            service.state.closing.set()
+            server.should_exit = True
+            await running
+
+
+class _Handed(logging.Handler):
+    """Hands on what the server has to say; its tracebacks stay with us."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger.log(record.levelname, "web server: {said}", said=record.getMessage())
+
+
+@contextmanager
+def _through_our_log() -> Iterator[None]:
+    handed = _Handed(level=logging.WARNING)
+    named = [logging.getLogger(name) for name in _LISTENERS]
+    for each in named:
+        each.propagate = False
+    named[0].addHandler(handed)
+    named[1].addHandler(handed)
+    named[2].addHandler(handed)
+    try:
+        yield
+    finally:
+        for each in named:
+            each.removeHandler(handed)
+            each.propagate = True

@@ -1,0 +1,176 @@
+"""The commands that run mistnet as a service: `serve` is API, dashboard and scheduler; `up` works as well."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Annotated, Any, Final
+
+import typer
+from loguru import logger
+
+from mistnet.api.local import is_loopback
+from mistnet.api.service import make_service
+from mistnet.app import App, open_app
+from mistnet.cli.joblines import storable
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.listening import listen, serving, url_of
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.signals import stopping
+from mistnet.cli.work import wanted_lanes
+from mistnet.domain.errors import NoToken, TokenNotFound
+from mistnet.domain.visitors import Scope
+from mistnet.engine.worker import Worker
+from mistnet.store.tokens import Tokens
+
+_SCOPES: Final = [scope.word for scope in Scope]
+
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on; setting `host`.")
+]
+Port = Annotated[
+    int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one; setting `port`.")
+]
+
+
+def known_scope(given: str) -> str:
+    if given not in _SCOPES:
+        raise typer.BadParameter(f"there is no scope {given!r}: use {', '.join(_SCOPES)}")
+    return given
+
+
+@shared_options
+async def serve(
+    invocation: Invocation,
+    *,
+    host: Host = None,
+    port: Port = None,
+    new_token: Annotated[
+        str | None, typer.Option("--new-token", metavar="NAME", help="Make a token, print it once, and stop.")
+    ] = None,
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="What the token may do.")
+    ] = "read",
+    list_tokens: Annotated[bool, typer.Option("--list-tokens", help="Show all tokens and stop.")] = False,
+    revoke_token: Annotated[
+        int | None,
+        typer.Option("--revoke-token", min=1, max=LARGEST_ID, metavar="ID", help="Make a token void and stop."),
+    ] = None,
+) -> None:
+    """Serve the API and the dashboard, and schedule what is due. Workers are started apart: `mistnet work`.
+
+    SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
+    """
+    if sum((new_token is not None, list_tokens, revoke_token is not None)) > 1:
+        raise typer.BadParameter("give one of --new-token, --list-tokens and --revoke-token")
+    async with open_app(invocation.settings) as app:
+        if new_token is not None:
+            await _make_token(invocation, app, new_token, Scope.of(scope))
+        elif list_tokens:
+            await _list_tokens(invocation, app)
+        elif revoke_token is not None:
+            await _revoke_token(invocation, app, revoke_token)
+        else:
+            await _run(invocation, app, host, port, working=False)
+
+
+@shared_options
+async def up(
+    invocation: Invocation,
+    *,
+    host: Host = None,
+    port: Port = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="How many handlers run at once.")
+    ] = None,
+) -> None:
+    """Run everything in this process: API, dashboard, scheduler and a worker.
+
+    SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
+    """
+    async with open_app(invocation.settings) as app:
+        wanted_lanes(app, None)
+        await _run(invocation, app, host, port, working=True, concurrency=concurrency)
+
+
+async def _run(
+    invocation: Invocation,
+    app: App,
+    host: str | None,
+    port: int | None,
+    *,
+    working: bool,
+    concurrency: int | None = None,
+) -> None:
+    address = host if host is not None else app.settings.host
+    await require_token(app, address)
+    listener = listen(address, app.settings.port if port is None else port)
+    async with AsyncExitStack() as parts:
+        parts.callback(listener.close)
+        worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
+        server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
+        url = url_of(listener)
+        invocation.out.show(document(url=url), f"mistnet is at {url}")
+        await _until_stopped(app, server, worker)
+
+
+async def _until_stopped(app: App, server: asyncio.Task[None], worker: Worker | None) -> None:
+    """Until somebody asks, or a part ends that should not: then the others end with it."""
+    asked = asyncio.Event()
+
+    def drain() -> None:
+        asked.set()
+        if worker:
+            worker.drain()
+
+    grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if worker else ""
+    with stopping(drain, meaning=f"open requests may finish{grace}"):
+        working = asyncio.create_task(worker.run() if worker else asked.wait(), name="worker")
+        scheduling = asyncio.create_task(app.scheduler().run(), name="scheduler")
+        await asyncio.wait([working, scheduling, server], return_when=asyncio.FIRST_COMPLETED)
+        drain()
+        scheduling.cancel()
+        await asyncio.wait([working, scheduling])
+    for part in (working, scheduling):
+        if not part.cancelled():
+            part.result()
+    if worker:
+        logger.info("{settled:,} jobs settled", settled=worker.settled_count)
+
+
+async def require_token(app: App, host: str) -> None:
+    """Whoever can reach us from elsewhere must show a token, so there must be one."""
+    if not is_loopback(host) and not app.settings.admin_token and not await Tokens(app.database).any_valid():
+        raise NoToken(host)
+
+
+async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:
+    storable("--new-token", name)
+    if not name.strip():
+        raise typer.BadParameter("give the token a name, such as who will use it", param_hint="--new-token")
+    made, token = await Tokens(app.database).make(name.strip(), scope, now=app.database.clock.now())
+    shown = document(id=made.id, name=made.name, scope=scope.word, token=token)
+    invocation.out.show(shown, f"token {made.id} ({made.name}, {scope.word}), shown this once:\n{token}")
+
+
+async def _list_tokens(invocation: Invocation, app: App) -> None:
+    kept = await Tokens(app.database).listed()
+    rows = [
+        (str(each.id), each.name, each.scope.word, at(each.created_at), at(each.last_used_at), at(each.revoked_at))
+        for each in kept
+    ]
+    grid = Grid(
+        columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
+        rows=rows,
+        empty="no tokens yet: `mistnet serve --new-token NAME` makes one",
+    )
+    listed: list[dict[str, Any]] = [
+        {**{name: getattr(each, name) for name in each.__struct_fields__}, "scope": each.scope.word} for each in kept
+    ]
+    invocation.out.show(document(tokens=listed), grid)
+
+
+async def _revoke_token(invocation: Invocation, app: App, token_id: int) -> None:
+    revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
+    if revoked is None:
+        raise TokenNotFound(token_id)
+    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is void")

@@ -1,0 +1,1 @@
+"""What an operator sees and does, be it by command, by API or on a page."""

@@ -1,0 +1,276 @@
+"""Alert rules: what in these readings needs an operator, since when, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.readings import (
+    DeadJobs,
+    DueWork,
+    LateDeliveries,
+    QuietAccount,
+    Readings,
+    SourceReading,
+    WorkerReading,
+)
+from mistnet.domain.sources import PausedBy
+
+LEAST_GAPS: Final = 20
+QUIET_DAY: Final = timedelta(days=1)
+_UNUSUAL: Final = 3
+_USUALLY: Final = 0.95
+_ERROR_CHARACTERS: Final = 160
+
+
+class Rule(StrEnum):
+    SOURCE_PAUSED = "source_paused"
+    BREAKER_OPEN = "breaker_open"
+    DEAD_JOBS = "dead_jobs"
+    DUE_WORK = "due_work"
+    NO_WORKERS = "no_workers"
+    BUDGET_80 = "budget_80"
+    BUDGET_100 = "budget_100"
+    DELIVERY_LATE = "delivery_late"
+    SILENT_ACCOUNT = "silent_account"
+
+
+STANDING_RULES: Final = frozenset(Rule) - {Rule.SILENT_ACCOUNT}
+"""Looked at often. Whether an account is silent takes its whole rhythm, and nothing changes in half a minute."""
+
+
+class Severity(StrEnum):
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that needs an operator. The same rule and subject are the same alert, however its message changes."""
+
+    rule: Rule
+    subject: str
+    severity: Severity
+    message: str
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """From when on something is worth an alert."""
+
+    due: timedelta = timedelta(minutes=30)
+    breaker: timedelta = timedelta(minutes=15)
+    breaker_failures: int = 5
+    a_page: int = 0
+    no_workers: timedelta = timedelta(minutes=2)
+
+
+def standing_alerts(readings: Readings, patience: Patience) -> list[Alert]:
+    """By all rules but that of silent accounts."""
+    found: list[Alert] = []
+    for source in readings.sources:
+        found += _paused(source)
+        found += _failing(source, readings.at, patience)
+        found += _budgets(source, patience)
+    found += (_dead(each) for each in readings.dead)
+    found += _waiting(readings, patience)
+    found += (_late(each) for each in readings.undelivered if readings.at - each.since > patience.due)
+    return found
+
+
+def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
+    return [_silent(account) for account in accounts if is_silent(account)]
+
+
+def is_silent(account: QuietAccount) -> bool:
+    """Quiet for three times its longest usual gap, a day at least; and it was not so when it was first tracked."""
+    if len(account.gaps) < LEAST_GAPS:
+        return False
+    limit = longest_quiet(account.gaps)
+    awake = account.newest_at > account.tracked_at - limit
+    return awake and account.looked_at - account.newest_at > limit
+
+
+def longest_quiet(gaps: Sequence[timedelta]) -> timedelta:
+    """How long an account with such gaps between its posts may be quiet without anybody wondering."""
+    usual = sorted(gaps)[math.ceil(_USUALLY * len(gaps)) - 1]
+    return max(_UNUSUAL * usual, QUIET_DAY)
+
+
+def _paused(source: SourceReading) -> Iterator[Alert]:
+    state = source.state
+    if state.paused_at and state.paused_by is PausedBy.SOURCE:
+        yield Alert(
+            rule=Rule.SOURCE_PAUSED,
+            subject=state.name,
+            severity=Severity.CRITICAL,
+            message=f"{state.name} serves us no more since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
+            f"collected from it. Mend the key or its credits, then `mistnet sources resume {state.name}`.",
+        )
+    elif not state.paused_at:
+        for key in source.keys:
+            if key.paused_at:
+                yield Alert(
+                    rule=Rule.SOURCE_PAUSED,
+                    subject=f"{state.name} {key.label}",
+                    severity=Severity.WARNING,
+                    message=f"{state.name} refuses the key {key.label} since {_time(key.paused_at)}: "
+                    f"{key.pause_reason}. Work goes on with the other keys. Mend or remove this one, then "
+                    f"`mistnet sources resume {state.name}`.",
+                )
+
+
+def _failing(source: SourceReading, now: datetime, patience: Patience) -> Iterator[Alert]:
+    state, since = source.state, source.failing_since
+    if state.failure_streak < patience.breaker_failures or since is None or now - since <= patience.breaker:
+        return
+    last = f"; the last one: {_brief(state.last_failure)}" if state.last_failure else ""
+    yield Alert(
+        rule=Rule.BREAKER_OPEN,
+        subject=state.name,
+        severity=Severity.WARNING,
+        message=f"{state.name} has answered nothing but failures since {_time(since)}, {state.failure_streak} in a "
+        f"row{last}. One call in a while tries again by itself. See whether {state.name} is down for all; "
+        f"if it is not, check this machine's network and `mistnet sources`.",
+    )
+
+
+def _budgets(source: SourceReading, patience: Patience) -> Iterator[Alert]:
+    state = source.state
+    for span, cap, spent in (
+        ("day", source.day_cap, state.day_credits),
+        ("month", source.month_cap, state.month_credits),
+    ):
+        if cap is None:
+            continue
+        raise_it = f"`mistnet sources set {state.name} --{span}-credits N` raises it."
+        spent_of = f"{spent:,} of the {cap:,} credits allowed for {state.name} this {span} are spent or set aside"
+        if spent >= 0.8 * cap:
+            yield Alert(
+                rule=Rule.BUDGET_80,
+                subject=f"{state.name} {span}",
+                severity=Severity.WARNING,
+                message=f"{spent_of} ({_percent(spent, cap)}). At the end of the budget work waits for the next {span} "
+                f"(UTC); {raise_it}",
+            )
+        if cap - spent < max(patience.a_page, 1):
+            yield Alert(
+                rule=Rule.BUDGET_100,
+                subject=f"{state.name} {span}",
+                severity=Severity.CRITICAL,
+                message=f"{spent_of}: not enough is left for another page. Work waits for the next {span} (UTC); "
+                f"{raise_it}",
+            )
+
+
+def _dead(dead: DeadJobs) -> Alert:
+    error = f"; the last error: {_brief(dead.error)}" if dead.error else ""
+    return Alert(
+        rule=Rule.DEAD_JOBS,
+        subject=dead.kind,
+        severity=Severity.WARNING,
+        message=f"{_count(dead.jobs, f'{dead.kind} job')} used up all attempts, the first at {_time(dead.since)}"
+        f"{error}. What they were to bring is missing. `mistnet jobs dead` shows them, "
+        f"`mistnet jobs requeue --kind {dead.kind}` tries them anew.",
+    )
+
+
+def _waiting(readings: Readings, patience: Patience) -> Iterator[Alert]:
+    """Nobody there, nobody for this lane, or nobody free: three different things to do."""
+    due = sorted(readings.due, key=lambda each: each.since)
+    if due and not readings.workers:
+        if readings.at - due[0].since > patience.no_workers:
+            yield _no_workers(due)
+        return
+    for work in due:
+        if readings.at - work.since > patience.due:
+            able = [each for each in readings.workers if work.lane in each.lanes and not each.draining]
+            yield _busy(work, able) if able else _nobody_for(work)
+
+
+def _no_workers(due: Sequence[DueWork]) -> Alert:
+    jobs = sum(each.jobs for each in due)
+    return Alert(
+        rule=Rule.NO_WORKERS,
+        subject="workers",
+        severity=Severity.CRITICAL,
+        message=f"no worker is there, and {_count(jobs, 'job')} wait, the first since {_time(due[0].since)}. "
+        f"Start one with `mistnet work` or `mistnet up`; nothing was lost.",
+    )
+
+
+def _nobody_for(work: DueWork) -> Alert:
+    return Alert(
+        rule=Rule.DUE_WORK,
+        subject=work.lane,
+        severity=Severity.CRITICAL,
+        message=f"{_count(work.jobs, 'job')} on the lane {work.lane} wait since {_time(work.since)}, and no worker "
+        f"serves it. Start one that does: `mistnet work` with the settings that name it, without --lanes.",
+    )
+
+
+def _busy(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
+    running, places = sum(each.running for each in able), sum(each.concurrency for each in able)
+    return Alert(
+        rule=Rule.DUE_WORK,
+        subject=work.lane,
+        severity=Severity.WARNING,
+        message=f"{_count(work.jobs, 'job')} on the lane {work.lane} wait since {_time(work.since)} while "
+        f"{_count(len(able), 'worker')} run {running} of {places} at once. Start more with `mistnet work`, or raise "
+        f"`concurrency` or the source's rate; `mistnet status` shows what goes before.",
+    )
+
+
+def _late(late: LateDeliveries) -> Alert:
+    error = f"; the last try: {_brief(late.error)}" if late.error else ""
+    known = (
+        "Mend the receiver; it is tried again and again, and `mistnet jobs list --kind deliver` shows when."
+        if late.known
+        else "Nobody of that name is in the settings of the process that hands events on: put it back, "
+        "or leave it, and they are forgotten when they are as old as `history_days`."
+    )
+    return Alert(
+        rule=Rule.DELIVERY_LATE,
+        subject=late.subscriber,
+        severity=Severity.WARNING,
+        message=f"{_count(late.events, 'event')} wait to be told to {late.subscriber}, the first since "
+        f"{_time(late.since)}{error}. {known}",
+    )
+
+
+def _silent(account: QuietAccount) -> Alert:
+    usual = longest_quiet(account.gaps) / _UNUSUAL
+    return Alert(
+        rule=Rule.SILENT_ACCOUNT,
+        subject=str(account.user_id),
+        severity=Severity.WARNING,
+        message=f"@{account.handle} has written nothing since {_time(account.newest_at)}, though it rarely pauses for "
+        f"more than {_long(usual)}; looks succeed and find nothing, the last at {_time(account.looked_at)}. "
+        f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them; "
+        f"`mistnet untrack @{account.handle}` if it is over.",
+    )
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"
+
+
+def _percent(spent: int, cap: int) -> str:
+    return f"{100 * spent / cap:.0f} %" if cap else "all"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _long(span: timedelta) -> str:
+    hours = span.total_seconds() / 3600
+    return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def _brief(text: str | None) -> str:
+    lines = (text or "").strip().splitlines() or [""]
+    return lines[-1] if len(lines[-1]) <= _ERROR_CHARACTERS else f"{lines[-1][: _ERROR_CHARACTERS - 1]}…"

@@ -1,0 +1,179 @@
+"""The scheduler: whoever leads makes the ticks of every group, and does the duties of one process for all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from loguru import logger
+
+from mistnet.domain.errors import DatabaseError
+from mistnet.domain.leading import Leader, Term
+from mistnet.engine.duties import Duty
+from mistnet.engine.leader import Leadership
+from mistnet.engine.slots import Interval
+from mistnet.engine.ticker import Ticker
+from mistnet.groups import Group, groups_of
+from mistnet.settings import Settings
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.leaders import StoreLeaders
+from mistnet.store.paces import StorePaces
+from mistnet.store.schedule import StoreSchedule, Tick
+from mistnet.ticking import BudgetTicks, SlotTicks
+from mistnet.upstream.x import prices
+
+LEADERSHIP: Final = "schedule"
+_LOOK_AFTER: Final = timedelta(hours=1)
+_CLOCK_SECONDS: Final = 60.0
+
+
+class Scheduler:
+    """One per process. Any number of them share a database, and one of them leads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        job_writer: JobWriter,
+        *,
+        holder: str | None = None,
+        duties: Sequence[Duty] = (),
+    ) -> None:
+        self.groups = groups_of(settings)
+        self.holder = holder or holder_name()
+        self._settings = settings
+        self._database = database
+        self._store = StoreSchedule(database, job_writer)
+        self._duties = [
+            Duty(name="upkeep of the schedule", every=_LOOK_AFTER, run=self._look_after),
+            *duties,
+        ]
+        self._told_of: set[str] = set()
+        self._leadership = Leadership(
+            StoreLeaders(database),
+            name=LEADERSHIP,
+            holder=self.holder,
+            lease=timedelta(seconds=settings.leader_lease_seconds),
+            clock=database.clock,
+            lead=self._lead,
+        )
+
+    @property
+    def leads(self) -> bool:
+        return self._leadership.term is not None
+
+    async def run(self) -> None:
+        """Until cancelled; then it resigns, so that another process leads at once."""
+        if not self._settings.scheduler_enabled:
+            logger.info("new posts are not looked for by themselves: scheduler_enabled is off")
+        clock = asyncio.create_task(self._keep_time(), name="clock")
+        try:
+            await self._leadership.run()
+        finally:
+            clock.cancel()
+
+    async def _keep_time(self) -> None:
+        """Whoever decides on leases must not drift away from the database's time."""
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            try:
+                await self._database.correct_clock()
+            except DatabaseError as error:
+                logger.debug("cannot ask for the time: {problem}", problem=str(error))
+
+    async def _lead(self, term: Term) -> None:
+        ticker = Ticker(self._database.clock)
+        for duty in self._duties:
+            ticker.add(duty.name, Interval(duty.every), duty.run)
+        for group in self.groups if self._settings.scheduler_enabled else ():
+            ticker.add(f"tick of {group.name}", group.slots, self._ticks(group, term))
+        await ticker.run()
+
+    def _ticks(self, group: Group, term: Term) -> Callable[[], Awaitable[None]]:
+        clock = self._database.clock
+        if group.day_credits is None:
+            return SlotTicks(group=group, term=term, store=self._store, clock=clock).look
+        return BudgetTicks(
+            group=group,
+            term=term,
+            store=self._store,
+            paces=StorePaces(self._database),
+            clock=clock,
+            day_credits=group.day_credits,
+            look=prices.MINIMUM * (2 if self._settings.x_reposts else 1),
+            post=prices.POST,
+        ).look
+
+    async def _look_after(self) -> None:
+        """Old ticks go; groups that name accounts nobody tracks are told of, once."""
+        await self._store.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
+        for group in self.groups:
+            for handle in await unknown_handles(self._store, group):
+                if handle not in self._told_of:
+                    self._told_of.add(handle)
+                    logger.warning(
+                        "group {group} names @{handle}, which is not tracked; `mistnet track {handle}` begins to",
+                        group=group.name,
+                        handle=handle,
+                    )
+
+
+class GroupStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, its rhythm, handles in it that nobody tracks, its latest tick and its next slot."""
+
+    name: str
+    rhythm: str
+    unknown: Sequence[str]
+    last_tick: Tick | None
+    next_at: datetime | None
+
+
+class ScheduleStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether new posts are looked for, who leads, and how the groups stand."""
+
+    enabled: bool
+    leader: Leader | None
+    groups: Sequence[GroupStanding]
+
+
+async def standing(settings: Settings, database: Database, job_writer: JobWriter) -> ScheduleStanding:
+    """What there is to see of the schedule, from any process."""
+    store, now = StoreSchedule(database, job_writer), database.clock.now()
+    last = await store.last_ticks()
+    leading = [each for each in await StoreLeaders(database).all() if each.name == LEADERSHIP and each.leads_at(now)]
+    return ScheduleStanding(
+        enabled=settings.scheduler_enabled,
+        leader=leading[0] if leading else None,
+        groups=[
+            GroupStanding(
+                name=group.name,
+                rhythm=group.rhythm,
+                unknown=await unknown_handles(store, group),
+                last_tick=last.get(group.name),
+                next_at=group.slots.after(now) if settings.scheduler_enabled else None,
+            )
+            for group in groups_of(settings)
+        ],
+    )
+
+
+async def unknown_handles(store: StoreSchedule, group: Group) -> Sequence[str]:
+    """Handles a group names that no tracked account goes by."""
+    if group.members.all_others or not group.members.handles:
+        return []
+    return sorted(group.members.handles - await store.tracked(group.members.handles))
+
+
+def holder_name() -> str:
+    """A name that no other process has, not even one of the same name in another container."""
+    return f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
+
+
+__all__ = ["Duty", "GroupStanding", "ScheduleStanding", "Scheduler", "holder_name", "standing"]

@@ -1,0 +1,195 @@
+"""Runs as somebody asks for them, looks at them, and finds their end."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, delete, insert, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.errors import DatabaseBusy, RunInProgress, RunNotFound
+from mistnet.domain.jobs import JobId
+from mistnet.domain.runs import SCRAPE, UNFINISHED, Run, RunId, RunStatus, require_startable, scrape_job
+from mistnet.domain.social import PostId
+from mistnet.store import account_jobs
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.run_steps import close_if_over, give_up, read_runs
+from mistnet.store.tables import jobs, run_accounts, run_posts, runs
+from mistnet.store.tables.engine import GAP, LIVE_KEY
+from mistnet.store.tables.running import UNFINISHED as UNFINISHED_RUN
+
+CANCELLED: Final = "its job was cancelled"
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_REASON_LENGTH: Final = 300
+_TRIES: Final = 5
+
+
+class RunDesk:
+    """Where runs are asked for. They live in the database alone, so nothing of them is lost with a process."""
+
+    def __init__(self, database: Database, job_writer: JobWriter, *, summarize: bool = False) -> None:
+        self._database = database
+        self._job_writer = job_writer
+        self._summarize = summarize
+
+    async def start(self, handles: Sequence[str], limit: int, *, asked_by: str, now: datetime) -> Run:
+        """The run and its jobs, in one transaction. Raises RunInProgress while another one is not finished."""
+        require_startable(handles, limit)
+        await self.settle(now)
+        run_id = new_run_id(now)
+        for _ in range(_TRIES):
+            async with self._database.write() as connection:
+                if await self._insert(connection, run_id, limit, asked_by, now):
+                    await self._add_accounts(connection, run_id, handles, limit, now)
+                    (run,) = await read_runs(connection, runs.c.id == run_id)
+                    return run
+                other = await self._unfinished(connection)
+            if other:
+                raise RunInProgress(other[0])
+        raise DatabaseBusy("runs begin and end too fast to begin another one")
+
+    async def get(self, run_id: str) -> Run | None:
+        if not _RUN_ID.fullmatch(run_id):
+            return None
+        async with self._database.read() as connection:
+            found = await read_runs(connection, runs.c.id == run_id)
+        return found[0] if found else None
+
+    async def list(self, limit: int = 50, before: str | None = None) -> Sequence[Run]:
+        """Newest first. `before` is the last one of the page before: runs made meanwhile move nothing."""
+        if before is not None and not _RUN_ID.fullmatch(before):
+            raise RunNotFound(before)
+        wanted = (runs.c.kind == SCRAPE) & (runs.c.id < before) if before else runs.c.kind == SCRAPE
+        async with self._database.read() as connection:
+            return await read_runs(connection, wanted, limit=limit)
+
+    async def new_posts(self, run_id: str) -> Sequence[PostId]:
+        """The posts that were not stored when the run began, oldest first."""
+        asked = select(run_posts.c.post_id).where(run_posts.c.run_id == run_id).order_by(run_posts.c.post_id)
+        async with self._database.read() as connection:
+            return [PostId(each) for each in (await connection.execute(asked)).scalars()]
+
+    async def settle(self, now: datetime) -> int:
+        """Closes accounts whose job ended without telling, so that no run waits for ever. Returns how many."""
+        async with self._database.read() as connection:
+            unfinished = await self._unfinished(connection)
+            if not unfinished or not [each for run in unfinished for each in await self._lost(connection, run)]:
+                return 0
+        async with self._database.write() as connection:
+            return sum([await self._settle(connection, each, now) for each in await self._locked(connection)])
+
+    async def cancel(self, run_id: str, now: datetime) -> Run:
+        """Ends a run where it stands: what it has collected stays and is reported. A finished one is left alone."""
+        run = await self.get(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        async with self._database.write() as connection:
+            # Jobs first, as workers do, or the two could wait for each other.
+            alive = select(jobs.c.id).where(jobs.c.kind == SCRAPE, _belongs_to(run.id), text(LIVE_KEY))
+            ids = [JobId(each) for each in (await connection.execute(alive.order_by(jobs.c.id))).scalars()]
+            await account_jobs.cancel(connection, ids, now)
+            for each in await self._locked(connection):
+                await self._settle(connection, each, now)
+            (run,) = await read_runs(connection, runs.c.id == run.id)
+        return run
+
+    async def prune(self, before: datetime) -> int:
+        """Forgets runs that finished before then; what they collected stays."""
+        async with self._database.write() as connection:
+            return (await connection.execute(delete(runs).where(runs.c.finished_at < before))).rowcount
+
+    async def _insert(
+        self, connection: AsyncConnection, run_id: RunId, limit: int, asked_by: str, now: datetime
+    ) -> bool:
+        new = postgresql.insert(runs) if connection.dialect.name == "postgresql" else sqlite.insert(runs)
+        adding = new.on_conflict_do_nothing(index_elements=["kind"], index_where=text(UNFINISHED_RUN))
+        row = {
+            "id": run_id,
+            "kind": SCRAPE,
+            "status": RunStatus.PENDING,
+            "asked_by": asked_by,
+            "post_limit": limit,
+            "created_at": now,
+            "updated_at": now,
+        }
+        return (await connection.execute(adding.values(row).returning(runs.c.id))).first() is not None
+
+    async def _add_accounts(
+        self, connection: AsyncConnection, run_id: RunId, handles: Sequence[str], limit: int, now: datetime
+    ) -> None:
+        rows = [
+            {
+                "run_id": run_id,
+                "position": position,
+                "handle": handle,
+                "status": RunStatus.PENDING,
+                "updated_at": now,
+            }
+            for position, handle in enumerate(handles)
+        ]
+        await connection.execute(insert(run_accounts), rows)
+        wanted = [scrape_job(run_id, position, handle, limit) for position, handle in enumerate(handles)]
+        await self._job_writer.write(connection, wanted, now)
+
+    async def _unfinished(self, connection: AsyncConnection) -> Sequence[RunId]:
+        asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN))
+        return [RunId(each) for each in (await connection.execute(asked)).scalars()]
+
+    async def _locked(self, connection: AsyncConnection) -> Sequence[RunId]:
+        """The steps of a run wait for its row: while we hold it, a job that is gone has told all it will tell."""
+        asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN)).order_by(runs.c.id)
+        return [RunId(each) for each in (await connection.execute(asked.with_for_update())).scalars()]
+
+    async def _settle(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> int:
+        lost = await self._lost(connection, run_id)
+        reasons = await self._reasons(connection, run_id, lost)
+        for position in lost:
+            await give_up(connection, run_id, position, reasons.get(position, CANCELLED), now)
+        if lost:
+            await close_if_over(connection, run_id, now, summarize=self._summarize)
+        return len(lost)
+
+    async def _lost(self, connection: AsyncConnection, run_id: RunId) -> Sequence[int]:
+        """The places of unfinished accounts that no live job works for."""
+        waiting = select(run_accounts.c.position).where(
+            run_accounts.c.run_id == run_id, run_accounts.c.status.in_(UNFINISHED)
+        )
+        alive = select(jobs.c.key).where(jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY))
+        places = set((await connection.execute(waiting)).scalars())
+        return sorted(places - {_place(key) for key in (await connection.execute(alive)).scalars()})
+
+    async def _reasons(self, connection: AsyncConnection, run_id: RunId, places: Collection[int]) -> Mapping[int, str]:
+        """What the jobs that ended badly said last."""
+        keys = [f"{run_id}:{place}" for place in places]
+        asked = select(jobs.c.key, jobs.c.last_error).where(jobs.c.kind == SCRAPE, jobs.c.key.in_(keys), text(GAP))
+        rows = await connection.execute(asked.order_by(jobs.c.id))
+        return {_place(row.key): _last_line(row.last_error) for row in rows}
+
+
+def new_run_id(now: datetime) -> RunId:
+    """A UUID that sorts by time (version 7)."""
+    millisecond = int(now.timestamp() * 1000) & (1 << 48) - 1
+    chance = secrets.randbits(74)
+    value = millisecond << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    return RunId(str(UUID(int=value)))
+
+
+def _belongs_to(run_id: RunId) -> ColumnElement[bool]:
+    return jobs.c.key.startswith(f"{run_id}:")
+
+
+def _place(key: str) -> int:
+    return int(key.rpartition(":")[2])
+
+
+def _last_line(error: str | None) -> str:
+    """The last line of an error says what happened."""
+    lines = (error or "").strip().splitlines()
+    return lines[-1].strip()[:_REASON_LENGTH] if lines else "its job failed without saying why"

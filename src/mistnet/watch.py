@@ -1,0 +1,157 @@
+"""Keeps watch: hands events on, looks whether something needs an operator, and clears away what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
+
+from loguru import logger
+
+from mistnet.domain.alerts import (
+    STANDING_RULES,
+    Patience,
+    Rule,
+    Severity,
+    silent_alerts,
+    standing_alerts,
+)
+from mistnet.domain.events import Subscriber
+from mistnet.domain.jobs import KindName, Lane
+from mistnet.domain.readings import Readings, SourceReading
+from mistnet.domain.sources import SourceState
+from mistnet.engine.duties import Duty
+from mistnet.engine.grants import on_day
+from mistnet.jobs.deliver import DELIVER
+from mistnet.settings import Settings
+from mistnet.store.alerts import AlertBook, AlertRow, Changes
+from mistnet.store.database import Database
+from mistnet.store.events import FanOut, StoreOutbox
+from mistnet.store.readings import StoreReadings
+from mistnet.store.sources import StoreBook
+from mistnet.upstream.x import prices
+
+FAN_OUT_EVERY: Final = timedelta(seconds=2)
+LOOK_EVERY: Final = timedelta(seconds=30)
+QUIET_EVERY: Final = timedelta(minutes=10)
+PRUNE_EVERY: Final = timedelta(hours=1)
+_SLICE: Final = 500
+_LEVELS: Final = {Severity.WARNING: "WARNING", Severity.CRITICAL: "ERROR"}
+
+
+class Watch:
+    """What the leading process does for all besides scheduling. Doing it twice at once does no harm."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        fan_out: FanOut,
+        subscribers: Sequence[Subscriber],
+        targets: Collection[tuple[KindName, Lane]],
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._subscribers = subscribers
+        self._targets = targets
+        self._fan_out = fan_out
+        self._book = StoreBook(database)
+        self._readings = StoreReadings(database)
+        self.outbox = StoreOutbox(database)
+        self.alerts = AlertBook(database)
+        self.patience = patience_of(settings)
+
+    @property
+    def duties(self) -> Sequence[Duty]:
+        return [
+            Duty(name="hand events on", every=FAN_OUT_EVERY, run=self.hand_on),
+            Duty(name="look for trouble", every=LOOK_EVERY, run=self.look),
+            Duty(name="look for silent accounts", every=QUIET_EVERY, run=self.look_for_silence),
+            Duty(name="forget old events and alerts", every=PRUNE_EVERY, run=self.prune),
+        ]
+
+    async def hand_on(self) -> int:
+        """All events that were written since the last time; returns how many."""
+        handed = 0
+        while taken := await self._fan_out.fan_out(self._subscribers, now=self._database.clock.now(), limit=_SLICE):
+            handed += taken
+            if taken < _SLICE:
+                break
+        return handed
+
+    async def look(self) -> Changes:
+        readings = await self.readings()
+        found = standing_alerts(readings, self.patience)
+        return _noted(await self.alerts.settle(found, STANDING_RULES, now=readings.at))
+
+    async def look_for_silence(self) -> Changes:
+        now = self._database.clock.now()
+        found = silent_alerts(await self._readings.quiet_accounts(now=now))
+        return _noted(await self.alerts.settle(found, [Rule.SILENT_ACCOUNT], now=now))
+
+    async def prune(self) -> None:
+        before = self._database.clock.now() - timedelta(days=self._settings.history_days)
+        known = [subscriber.name for subscriber in self._subscribers]
+        for name, events in (await self.outbox.prune(known, before=before)).items():
+            logger.warning(
+                "{events} events for {subscriber} are forgotten: the settings do not name it, and they are too old",
+                events=events,
+                subscriber=name,
+            )
+        await self.alerts.prune(before=before)
+
+    async def readings(self) -> Readings:
+        now = self._database.clock.now()
+        names = [subscriber.name for subscriber in self._subscribers]
+        return Readings(
+            at=now,
+            sources=[await self._source(on_day(state, now)) for state in await self._book.states()],
+            dead=await self._readings.dead(),
+            due=await self._readings.due(self._targets, now=now),
+            workers=await self._readings.workers(seen_after=now - silence_of(self._settings)),
+            undelivered=await self._readings.undelivered(names, kind=DELIVER),
+        )
+
+    async def _source(self, state: SourceState) -> SourceReading:
+        failing = state.failure_streak >= self.patience.breaker_failures
+        return SourceReading(
+            state=state,
+            keys=[key for key in await self._book.keys() if key.source == state.name],
+            failing_since=await self._readings.failing_since(state.name, state.last_success_at) if failing else None,
+            day_cap=_or_else(state.day_cap, self._settings.x_day_credits),
+            month_cap=_or_else(state.month_cap, self._settings.x_month_credits),
+        )
+
+
+def patience_of(settings: Settings) -> Patience:
+    return Patience(
+        due=timedelta(minutes=settings.alert_due_minutes),
+        breaker=timedelta(minutes=settings.alert_breaker_minutes),
+        breaker_failures=settings.breaker_failures,
+        a_page=prices.posts(prices.POSTS_PER_PAGE),
+    )
+
+
+def silence_of(settings: Settings) -> timedelta:
+    """A worker that has not been seen for so long is not there."""
+    return max(3 * settings.heartbeat, timedelta(minutes=1))
+
+
+def _or_else(cap: int | None, otherwise: int | None) -> int | None:
+    return cap if cap is not None else otherwise
+
+
+def _noted(changes: Changes) -> Changes:
+    """One line when an alert opens, one when it is over, none in between."""
+    for alert in changes.opened:
+        _log(_LEVELS[alert.severity], "{rule}: {what}", alert)
+    for alert in changes.closed:
+        _log("INFO", "{rule} is over ({subject})", alert)
+    return changes
+
+
+def _log(level: str, line: str, alert: AlertRow) -> None:
+    logger.log(
+        level, line, rule=str(alert.rule), subject=alert.subject, what=alert.message, severity=str(alert.severity)
+    )

@@ -1,0 +1,164 @@
+"""An operator at work: log-in, retries, pauses, runs; and pages that renew themselves."""
+
+import re
+
+from playwright.async_api import expect
+
+from mistnet.domain.visitors import Scope
+from mistnet.jobs import args
+from mistnet.store.tokens import Tokens
+from tests.apis import PUBLIC
+from tests.browser.dashboards import HERE, PATIENCE_MS, Visit, a_browser, dashboard, visiting
+from tests.browser.furnished import ANN, furnish
+from tests.harvests import change, end_badly, rows
+
+HIDE = """hidden => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def test_a_dead_job_is_retried_from_the_overview(url: str) -> None:
+    async with a_browser() as browser, dashboard(url) as site:
+        await end_badly(site.app, args.backfill(ANN))
+        async with visiting(browser, site) as visit:
+            await visit.go("/")
+            need = visit.page.locator(".needs li", has_text="1 backfill job is dead")
+            await expect(need).to_contain_text("All attempts are used up.")
+            await need.get_by_role("button", name="Retry").click()
+            await expect(visit.page.get_by_text("The job is due now")).to_be_visible()
+            await expect(visit.page.get_by_role("heading", level=1)).to_contain_text("pending")
+        assert await rows(site.app, "SELECT state, attempts FROM jobs") == [("pending", 0)]
+
+
+async def test_jobs_are_filtered_inspected_requeued_and_cancelled(sqlite_url: str) -> None:
+    async with a_browser() as browser, dashboard(sqlite_url) as site:
+        await end_badly(site.app, args.backfill(ANN), args.relook(ANN))
+        async with visiting(browser, site) as visit:
+            page = visit.page
+            await visit.go("/jobs")
+            await page.get_by_label("Kind").select_option("relook")
+            await page.get_by_label("State").select_option("dead")
+            await page.get_by_role("button", name="Filter").click()
+            await expect(page.locator("tbody tr")).to_have_count(1)
+            await page.locator("tbody th a").click()
+            await expect(page.get_by_text("it broke")).to_be_visible()
+            await expect(page.get_by_text('"user_id"')).to_be_visible()
+            await page.get_by_role("button", name="Cancel").click()
+            await expect(page.get_by_text("The job is cancelled.")).to_be_visible()
+            await visit.go("/jobs?state=gaps")
+            await page.get_by_role("button", name=re.compile("Try all")).click()
+            await expect(page.get_by_text("are tried anew")).to_be_visible()
+        assert await rows(site.app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
+
+
+async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(sqlite_url: str) -> None:
+    async with a_browser() as browser, dashboard(sqlite_url, host=PUBLIC) as site:
+        now = site.app.database.clock.now()
+        _, token = await Tokens(site.app.database).make("a reader", Scope.READ, now=now)
+        async with visiting(browser, site, expected=(401, 403)) as visit:
+            page = visit.page
+            await visit.go("/accounts")
+            await page.get_by_label("Token").fill("mn_wrong")
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("alert")).to_contain_text("not valid")
+            await page.get_by_label("Token").fill(token)
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("heading", name="Posts collected")).to_be_visible()
+            (cookie,) = await visit.context.cookies()
+            assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+            assert token not in cookie["value"]
+            await visit.go("/accounts")
+            await expect(page.get_by_role("button", name="Collect")).to_have_count(0)  # he may only read
+            await page.get_by_role("button", name="Log out").click()
+            await expect(page.get_by_label("Token")).to_be_visible()
+            await visit.go("/")
+            await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def test_a_source_is_paused_limited_and_resumed(sqlite_url: str) -> None:
+    async with (
+        a_browser() as browser,
+        dashboard(sqlite_url) as site,
+        visiting(browser, site, expected=(400,)) as visit,
+    ):
+        page = visit.page
+        await visit.go("/sources")
+        await page.get_by_label("Why").fill("too dear")
+        await page.get_by_role("button", name="Pause").click()
+        await expect(page.get_by_text("by hand, since")).to_contain_text("too dear")
+        await page.get_by_label("Credits a day").fill("lots")
+        await page.get_by_role("button", name="Set").click()
+        await expect(page.get_by_role("alert")).to_contain_text("is not a number of credits")
+        await page.get_by_label("Credits a day").fill("200,000")
+        await page.get_by_role("button", name="Set").click()
+        await expect(page.get_by_text("of 200,000")).to_be_visible()
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.get_by_text("It goes on")).to_be_visible()
+        assert await rows(site.app, "SELECT paused_at, day_cap FROM sources") == [(None, 200_000)]
+
+
+async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(sqlite_url: str) -> None:
+    async with (
+        a_browser() as browser,
+        dashboard(sqlite_url) as site,
+        visiting(browser, site, expected=(400, 409)) as visit,
+    ):
+        page = visit.page
+        await visit.go("/runs")
+        await page.get_by_label("Accounts to look at together").fill("alice, bob")
+        await page.get_by_role("button", name="Start a run").click()
+        await expect(page.get_by_text("The run has begun.")).to_be_visible()
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        ((run_id,),) = await rows(site.app, "SELECT id FROM runs")
+        await visit.go("/runs")
+        await page.get_by_label("Accounts to look at together").fill("carol")
+        await page.get_by_role("button", name="Start a run").click()
+        await expect(page.get_by_role("alert")).to_contain_text(run_id)
+        await page.get_by_label("Posts of each, at most").fill("many")
+        await page.get_by_role("button", name="Start a run").click()
+        await expect(page.get_by_role("alert")).to_contain_text("number of posts")
+
+
+async def test_a_page_renews_itself_keeps_what_is_typed_and_rests_while_nobody_sees_it(sqlite_url: str) -> None:
+    async with a_browser() as browser, dashboard(sqlite_url) as site:
+        there = await furnish(site.app)
+        async with visiting(browser, site) as visit:
+            page = visit.page
+            await visit.go("/")
+            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+            top = await page.locator("#queue-title").bounding_box()
+            canvas = page.locator("#posts-chart canvas")
+            await canvas.evaluate("each => each.dataset.same = 'yes'")
+            await change(site.app, "UPDATE jobs SET state = 'failed' WHERE id = :id", id=there.dead)
+            await expect(page.locator(".needs")).to_contain_text("1 backfill job is failed", timeout=PATIENCE_MS)
+            assert await canvas.get_attribute("data-same") == "yes"  # the chart was not drawn anew
+            assert await page.locator("#queue-title").bounding_box() == top  # and nothing has moved
+
+            await visit.go("/jobs/" + str(there.dead))
+            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+            await page.evaluate(HIDE, arg=True)
+            streams = _streams(visit)
+            await change(site.app, "UPDATE jobs SET state = 'dead' WHERE id = :id", id=there.dead)
+            await page.evaluate(HIDE, arg=False)
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("dead", timeout=PATIENCE_MS)
+            assert _streams(visit) == streams + 1
+
+
+def _streams(visit: Visit) -> int:
+    return sum(url.endswith("/live") for url in visit.asked)
+
+
+async def test_a_page_finds_its_way_back_to_a_dashboard_that_was_started_anew(sqlite_url: str) -> None:
+    async with a_browser() as browser:
+        async with dashboard(sqlite_url) as site:
+            port = int(site.url.rpartition(":")[2])
+            context = await browser.new_context()
+            page = await context.new_page()
+            await page.goto(site.url)
+            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+        await expect(page.locator("#pulse[data-state=off]")).to_be_visible(timeout=PATIENCE_MS)
+        async with dashboard(sqlite_url, port=port) as again:
+            assert again.url == f"http://{HERE}:{port}"
+            await expect(page.locator("#pulse[data-state=on]")).to_be_visible(timeout=PATIENCE_MS)
+        await context.close()

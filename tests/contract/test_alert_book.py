@@ -1,0 +1,263 @@
+"""Alerts on real databases: opened once, refreshed, closed when over, told of on their own channel only."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from loguru import logger
+from pydantic import SecretStr
+
+from mistnet.app import App
+from mistnet.domain.accounts import AccountState, TrackedAccount
+from mistnet.domain.alerts import STANDING_RULES, Alert, Rule, Severity
+from mistnet.domain.errors import SourceDown, SourceRefused
+from mistnet.domain.jobs import WorkerName
+from mistnet.domain.ports import WorkerCard
+from mistnet.domain.social import Platform, UserId
+from mistnet.domain.sources import X_SOURCE, Errand
+from mistnet.jobs import args
+from mistnet.settings import Settings
+from mistnet.sim.world import World
+from mistnet.store.alerts import AlertBook
+from tests.harvests import change, end_badly, id_at, open_harvest, post, rows, tell, user
+from tests.receivers import SECRET, receiver
+from tests.support import START, TurnedClock
+from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
+
+
+def alert(subject: str = "walk", message: str = "it broke", rule: Rule = Rule.DEAD_JOBS) -> Alert:
+    return Alert(rule=rule, subject=subject, severity=Severity.WARNING, message=message)
+
+
+async def opened(app: App) -> list[tuple[str, str]]:
+    return [(row.rule.value, row.subject) for row in await app.watch.alerts.open_ones()]
+
+
+async def told(app: App) -> list[tuple[Any, ...]]:
+    return await rows(app, "SELECT kind, channel, subject FROM events ORDER BY id")
+
+
+async def sign_in(app: App, name: str = "ann", lanes: tuple[str, ...] = ("x",)) -> None:
+    card = WorkerCard(name=WorkerName(name), host="here", pid=1, concurrency=4, lanes=lanes, version="test")
+    await app.upkeep.sign_in(card, now=app.database.clock.now())
+
+
+async def test_an_alert_opens_once_is_refreshed_and_closes_when_over(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        book = app.watch.alerts
+        first = await book.settle([alert(message="1 job")], STANDING_RULES, now=clock.now())
+        assert [(row.subject, row.opened_at) for row in first.opened] == [("walk", START)]
+        again = await book.settle([alert(message="2 jobs")], STANDING_RULES, now=clock.turn(minutes=1))
+        assert (again.opened, again.closed) == ([], [])
+        (row,) = await book.open_ones()
+        assert (row.message, row.opened_at, row.last_seen_at) == ("2 jobs", START, clock.now())
+        over = await book.settle([], STANDING_RULES, now=clock.turn(minutes=1))
+        assert [each.closed_at for each in over.closed] == [clock.now()]
+        assert await book.open_ones() == []
+        anew = await book.settle([alert()], STANDING_RULES, now=clock.turn(minutes=1))
+        assert len(anew.opened) == 1
+        assert len(await book.recent()) == 2
+        assert await told(app) == [
+            ("alert.opened", "alerts", "walk"),
+            ("alert.closed", "alerts", "walk"),
+            ("alert.opened", "alerts", "walk"),
+        ]
+
+
+async def test_a_look_at_some_rules_leaves_the_others_alone(url: str) -> None:
+    async with open_harvest(url) as app:
+        book, now = app.watch.alerts, app.database.clock.now()
+        await book.settle([alert("11", rule=Rule.SILENT_ACCOUNT)], [Rule.SILENT_ACCOUNT], now=now)
+        await book.settle([], STANDING_RULES, now=now)
+        assert await opened(app) == [("silent_account", "11")]
+
+
+async def test_two_who_look_at_once_open_one_alert(url: str) -> None:
+    async with open_harvest(url) as one, open_harvest(url) as two:
+        now = one.database.clock.now()
+        found = [alert(str(number)) for number in range(20)]
+        both = await asyncio.gather(
+            *(AlertBook(app.database).settle(found, STANDING_RULES, now=now) for app in (one, two))
+        )
+        assert sum(len(changes.opened) for changes in both) == 20
+        assert len(await told(one)) == 20
+        ended = await asyncio.gather(
+            *(AlertBook(app.database).settle([], STANDING_RULES, now=now) for app in (one, two))
+        )
+        assert sum(len(changes.closed) for changes in ended) == 20
+        assert len(await told(one)) == 40
+
+
+async def test_dead_jobs_and_waiting_work_are_seen(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await end_badly(app, args.hydrate_post(7, 11), args.hydrate_post(8, 11))  # type: ignore[arg-type]
+        await app.enqueue([args.backfill(UserId(11))])
+        await app.watch.look()
+        assert await opened(app) == [("dead_jobs", "hydrate_post")]
+        clock.turn(minutes=3)
+        await app.watch.look()
+        assert await opened(app) == [("no_workers", "workers"), ("dead_jobs", "hydrate_post")], "the worst first"
+        await sign_in(app, lanes=("shopee",))
+        await app.watch.look()
+        assert await opened(app) == [("dead_jobs", "hydrate_post")]
+        clock.turn(minutes=30)
+        await sign_in(app, lanes=("shopee",))
+        await app.watch.look()
+        assert [row.severity for row in await app.watch.alerts.open_ones()] == ["critical", "warning"]
+        await sign_in(app, "ben", lanes=("x", "shopee"))
+        await app.watch.look()
+        busy = (await app.watch.alerts.open_ones())[-1]
+        assert (busy.rule, busy.subject, busy.severity) == (Rule.DUE_WORK, "x", Severity.WARNING)
+        await app.operations.requeue(now=clock.now())
+        await change(app, "DELETE FROM jobs")
+        await app.watch.look()
+        assert await opened(app) == []
+
+
+async def test_a_paused_kind_and_parked_work_are_not_late(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await app.enqueue([args.backfill(UserId(11))])
+        await app.operations.pause(args.BACKFILL, "by hand", now=clock.now())
+        clock.turn(hours=2)
+        await app.watch.look()
+        assert await opened(app) == []
+
+
+async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when_mended(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
+        governor = app.harvest.governor
+
+        async def call(error: Exception | None = None) -> None:
+            async with governor.call("tweets", most=0, errand=Errand()):
+                if error:
+                    raise error
+
+        for _ in range(6):
+            with pytest.raises(SourceDown):
+                await call(SourceDown(X_SOURCE, "503", status=503))
+            clock.turn(minutes=6)
+            await governor.write_down()
+            await app.watch.look()
+        assert await opened(app) == [("breaker_open", "x")]
+        await call()
+        await governor.write_down()
+        await app.watch.look()
+        assert await opened(app) == []
+        with pytest.raises(SourceRefused):
+            await call(SourceRefused(X_SOURCE, clock.now() + timedelta(hours=1), "credits are spent", status=402))
+        await app.watch.look()
+        assert await opened(app) == [("source_paused", "x")]
+        await app.harvest.book.resume(X_SOURCE, now=clock.now())
+        await app.watch.look()
+        assert await opened(app) == []
+        kinds = [kind for kind, channel, _ in await told(app) if channel == "alerts"]
+        assert kinds == ["alert.opened", "alert.closed", "source.paused", "alert.opened", "alert.closed"]
+
+
+async def silent_account(app: App, *, newest: datetime, tracked: datetime) -> None:
+    await tell(
+        app,
+        user(11),
+        TrackedAccount(platform=Platform.X, user_id=UserId(11)),
+        *(post(id_at(newest - timedelta(hours=3 * number))) for number in range(40)),
+    )
+    await change(
+        app,
+        f"UPDATE accounts SET newest_post_id = {id_at(newest)}, oldest_post_id = {id_at(newest - timedelta(days=9))}, "
+        f"backfilled_at = last_fetched_at, tracked_at = '{tracked:%Y-%m-%d %H:%M:%S.%f}'",
+    )
+
+
+async def look_at_posts(app: App) -> None:
+    now = app.database.clock.now()
+    await change(app, f"UPDATE accounts SET last_fetched_at = '{now:%Y-%m-%d %H:%M:%S.%f}', backfilled_at = tracked_at")
+
+
+async def test_an_account_that_falls_silent_is_seen_and_is_over_when_it_writes_again(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await silent_account(app, newest=START - timedelta(hours=1), tracked=START - timedelta(days=30))
+        await look_at_posts(app)
+        clock.turn(days=2)
+        await app.watch.look_for_silence()
+        assert await opened(app) == [], "nobody has looked since"
+        await look_at_posts(app)
+        await app.watch.look_for_silence()
+        await app.watch.look()
+        assert await opened(app) == [("silent_account", "11")]
+        await tell(app, post(id_at(clock.now())))
+        await app.watch.look_for_silence()
+        assert await opened(app) == []
+
+
+async def test_closed_alerts_are_forgotten_in_time(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        book = app.watch.alerts
+        await book.settle([alert("a"), alert("b")], STANDING_RULES, now=clock.now())
+        await book.settle([alert("b")], STANDING_RULES, now=clock.now())
+        clock.turn(days=31)
+        await app.watch.prune()
+        assert [row.subject for row in await book.recent()] == ["b"]
+
+
+async def test_each_alert_is_logged_once_when_it_opens_and_once_when_it_is_over(url: str) -> None:
+    lines: list[str] = []
+    sink = logger.add(lambda message: lines.append(f"{message.record['level'].name} {message.record['message']}"))
+    try:
+        async with open_harvest(url) as app:
+            await end_badly(app, args.hydrate_post(7, 11))  # type: ignore[arg-type]
+            for _ in range(3):
+                await app.watch.look()
+            await change(app, "DELETE FROM jobs")
+            for _ in range(3):
+                await app.watch.look()
+    finally:
+        logger.remove(sink)
+    about = [line for line in lines if "dead_jobs" in line]
+    assert [line.split()[0] for line in about] == ["WARNING", "INFO"]
+    assert "mistnet jobs dead" in about[0]
+
+
+async def test_a_budget_spent_by_real_calls_is_told_to_operators_and_to_nobody_else(url: str) -> None:
+    world = World(5, SMALLEST)
+    async with receiver() as operators, receiver() as readers:
+        settings = Settings.model_validate(
+            {
+                "database_url": url,
+                "x_api_key": "sim-key",
+                "x_rate_per_minute": 60_000,
+                "x_day_credits": 3_000,
+                "second_look_seconds": 0.1,
+                "batch_fill_seconds": 0.1,
+                "backoff_base_seconds": 0.05,
+                "webhooks": {
+                    "operators": {"url": operators.url, "secret": SECRET, "channel": "alerts"},
+                    "readers": {"url": readers.url, "secret": SECRET},
+                },
+            }
+        )
+        app = App(settings, transport=WorldTransport(service_of(world)))
+        try:
+            await app.enqueue([args.suggestion(handle) for handle in Oracle(world).suggested])
+            async with app.worker(until_idle=True) as worker:
+                await worker.run()
+            await app.watch.look()
+            assert {("budget_80", "x day"), ("budget_100", "x day")} <= set(await opened(app))
+            await app.watch.look()
+            await app.watch.hand_on()
+            async with app.worker(until_idle=True, lanes=["webhook:operators", "webhook:readers"]) as worker:
+                await worker.run()
+            assert sorted(got.json["payload"]["rule"] for got in operators.taken) == ["budget_100", "budget_80"]
+            assert all(got.signed_with(SECRET) for got in operators.taken)
+            assert all(got.json["channel"] == "data" for got in readers.taken)
+            assert "alert.opened" not in readers.kinds
+        finally:
+            await app.database.close()

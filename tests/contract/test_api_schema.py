@@ -1,0 +1,121 @@
+"""The description of the API is true: whatever fits it is answered as it says, and whatever does not is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from pydantic import SecretStr
+from schemathesis.checks import load_all_checks
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from mistnet.api.auth import Scope
+from mistnet.api.openapi import describe
+from mistnet.api.service import make_service
+from mistnet.app import App
+from mistnet.cli.listening import listen, serving, url_of
+from mistnet.domain.accounts import TrackedAccount
+from mistnet.domain.social import Platform, Unreadable, UserId
+from mistnet.jobs import args
+from mistnet.settings import Settings
+from mistnet.store.tokens import Tokens
+from tests.apis import PUBLIC
+from tests.databases import Templates
+from tests.harvests import end_badly, post, tell, user
+
+KEY = "the-key-of-upstream"
+EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", "3"))
+EXCLUDED: dict[str, list[Any]] = {
+    "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say
+}
+
+load_all_checks()
+
+
+class Running:
+    """The service with some content, in a thread with a loop of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._database_url = url
+        self._ready = threading.Event()
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="service")
+        self.url = self.token = ""
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        app = App(Settings(database_url=SecretStr(self._database_url), x_api_key=[SecretStr(KEY)]))
+        listener = listen("127.0.0.1", 0)
+        try:
+            await _fill(app)
+            _, self.token = await Tokens(app.database).make("all", Scope.ADMIN, now=app.database.clock.now())
+            service = make_service(app, host=PUBLIC)
+            self.url = url_of(listener)
+            async with serving(service, listener):
+                self._ready.set()
+                await self._stop.wait()
+        finally:
+            listener.close()
+            await app.database.close()
+
+
+async def _fill(app: App) -> None:
+    """Something with each of the ids that are tried first."""
+    people = [user(each, handle, name="N") for each, handle in ((1, "A"), (2, "0"), (3, "_"))]
+    await tell(app, *people, *(TrackedAccount(platform=Platform.X, user_id=UserId(each)) for each in (1, 2, 3)))
+    await tell(app, *(user(1, "A", name=name) for name in ("B", "C")))
+    await tell(app, post(1, 1), post(2, 1, answers=1, conversation=1), post(10, 2, answers=9, conversation=1))
+    broken = [Unreadable(platform=Platform.X, endpoint="tweets", problem="p", payload=b"{%d" % n) for n in range(3)]
+    await tell(app, *broken)
+    await app.enqueue([args.backfill(UserId(each)) for each in (1, 2)])
+    await end_badly(app, args.relook(UserId(1)), args.relook(UserId(2)))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def running(request: pytest.FixtureRequest, templates: Templates) -> Iterator[Running]:
+    if request.param == "sqlite":
+        url = templates.sqlite()
+    else:
+        url = templates.postgresql(request.getfixturevalue("postgres_dsn"))
+    with Running(url) as running:
+        yield running
+
+
+def _described() -> dict[str, Any]:
+    return dict(describe(make_service(App(Settings(database_url=SecretStr("sqlite:///nowhere.db"))))))
+
+
+schema = schemathesis.openapi.from_dict(_described())
+
+
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_operation_answers_as_it_is_described(case: schemathesis.Case, running: Running) -> None:
+    headers = {"Authorization": f"Bearer {running.token}"}
+    if case.path.startswith("/webhooks"):
+        headers = {"X-API-Key": KEY}
+    case.call_and_validate(base_url=running.url, headers=headers, excluded_checks=EXCLUDED.get(case.path, []))

@@ -1,0 +1,440 @@
+"""Nobody gets in who should not: every route there is, with every kind of visitor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.cookies import SimpleCookie
+from io import BytesIO
+from typing import Any
+
+import pytest
+from fastapi.dependencies.models import Dependant
+from loguru import logger
+from pydantic import SecretStr
+from yarl import URL
+
+from mistnet.api.auth import COOKIE, Scope
+from mistnet.api.service import make_service
+from mistnet.app import App
+from mistnet.settings import Settings
+from mistnet.store.tokens import Tokens
+from tests.apis import PUBLIC, Answer, Api, api_routes, open_api
+
+ADMIN_TOKEN = "an-admin-token-of-the-settings"
+SECRETS = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}
+PUSHED = {("POST", "/webhooks/twitterapi-io")}
+FILLED = {
+    "who": "ann",
+    "user_id": "11",
+    "kind": "walk",
+    "name": "x",
+    "task_id": "01900000-0000-7000-8000-000000000000",
+    "run_id": "01900000-0000-7000-8000-000000000000",
+}
+BODIES: dict[str, Any] = {
+    "/api/admin/scrape": {"usernames": "ann"},
+    "/api/accounts": {"handles": ["ann"]},
+    "/api/suggestions": {"handles": ["ann"]},
+    "/api/jobs/requeue": {},
+    "/api/sources/{name}": {"rate": 60},
+}
+
+
+def _service() -> Any:
+    return make_service(App(Settings(database_url=SecretStr("sqlite:///nowhere.db"))), host=PUBLIC)
+
+
+def _scopes() -> dict[tuple[str, str], Scope | None]:
+    return {
+        (method, str(route.path)): _scope(route.dependant)
+        for route in api_routes(_service())
+        for method in route.methods or ()
+    }
+
+
+def _scope(of: Dependant) -> Scope | None:
+    own = getattr(of.call, "scope", None)
+    below = [_scope(each) for each in of.dependencies]
+    return max((each for each in (own, *below) if isinstance(each, Scope)), default=None)
+
+
+SCOPES = _scopes()
+GUARDED = sorted(SCOPES.keys() - OPEN - PUSHED)
+CHANGING = [each for each in GUARDED if each[0] not in ("GET", "HEAD")]
+
+
+def path_of(template: str) -> str:
+    return re.sub(r"\{(\w+)[^}]*\}", lambda found: FILLED.get(found[1], "1"), template)
+
+
+async def visit(api: Api, method: str, template: str, **headers: str) -> Answer:
+    about = {"json": BODIES[template]} if method != "GET" and template in BODIES else {}
+    if template == "/live":  # a stream without end: who is let in is told by its first line
+        async with api.session.get(api.url + template, headers=headers, allow_redirects=False) as answer:
+            return Answer(status=answer.status, headers=answer.headers, body=b"")
+    return await api.ask(method, path_of(template), headers=headers, **about)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    lines: list[str] = []
+    sink = logger.add(lambda message: lines.append(str(message)), level="TRACE", backtrace=True, diagnose=True)
+    try:
+        yield lines
+    finally:
+        logger.remove(sink)
+
+
+def test_every_route_is_guarded_or_open_on_purpose() -> None:
+    assert len(SCOPES) > 40
+    assert {route for route, scope in SCOPES.items() if scope is None} == OPEN | PUSHED
+    assert [route for route in CHANGING if SCOPES[route] == Scope.READ and route != ("POST", "/logout")] == []
+
+
+@pytest.mark.parametrize("wrong", [{}, {"Authorization": "Bearer mn_wrong"}, {"Authorization": "Basic bW46bW4="}])
+async def test_no_route_answers_without_a_valid_token(sqlite_url: str, wrong: dict[str, str]) -> None:
+    async with open_api(sqlite_url, host=PUBLIC, **SECRETS) as api:
+        for method, template in [*GUARDED, *PUSHED]:
+            answer = await visit(api, method, template, **wrong)
+            assert answer.status == 401, (method, template)
+            assert answer.headers["WWW-Authenticate"]
+            assert template == "/live" or answer.json["error"]["code"] == "unauthorized"
+
+
+async def test_no_route_serves_a_scope_that_is_too_small(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        tokens = {scope: await api.token(scope) for scope in Scope}
+        for method, template in GUARDED:
+            needed = SCOPES[method, template]
+            assert needed is not None
+            for scope, token in tokens.items():
+                answer = await visit(api, method, template, **bearer(token))
+                assert (answer.status == 403) == (scope < needed), (method, template, scope, answer)
+                assert answer.status not in (401, 500), (method, template, answer)
+
+
+async def test_a_person_without_a_log_in_is_led_to_it(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        for method, template in GUARDED:
+            answer = await visit(api, method, template, Accept="text/html,*/*")
+            if template.startswith(("/api", "/metrics")):
+                assert answer.status == 401
+            else:
+                assert (answer.status, answer.headers["Location"]) == (303, "/login"), template
+        part = await visit(api, "GET", "/", **{"HX-Request": "true"})
+        assert (part.status, part.headers["HX-Redirect"]) == (401, "/login")
+
+
+async def logged_in(api: Api, token: str) -> str:
+    answer = await api.post("/login", data={"token": token})
+    assert answer.status == 303, answer
+    return SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
+
+
+async def csrf_of(api: Api, cookie: str) -> str:
+    visitor = await api.service.state.doorman.sessions.find(cookie, now=api.clock.now())
+    return str(visitor.csrf)
+
+
+async def test_a_log_in_gives_a_cookie_that_scripts_and_other_sites_cannot_use(url: str) -> None:
+    async with open_api(url, host=PUBLIC, **SECRETS) as api:
+        for token in (await api.token(Scope.READ), ADMIN_TOKEN):
+            answer = await api.post("/login", data={"token": token})
+            cookie = SimpleCookie(answer.headers["Set-Cookie"])[COOKIE]
+            assert (cookie["httponly"], cookie["samesite"].lower(), cookie["path"]) == (True, "strict", "/")
+            assert token not in answer.headers["Set-Cookie"]
+            shown = await api.get("/api/accounts", headers={"Cookie": f"{COOKIE}={cookie.value}"})
+            assert shown.status == 200
+        secure = await api.post("/login", data={"token": ADMIN_TOKEN}, headers={"X-Forwarded-Proto": "https"})
+        assert SimpleCookie(secure.headers["Set-Cookie"])[COOKIE]["secure"]
+
+
+async def test_a_log_in_ends_by_time_by_log_out_and_with_its_token(url: str) -> None:
+    async with open_api(url, host=PUBLIC, session_hours=2) as api:
+        made, token = await Tokens(api.app.database).make("ann", Scope.ADMIN, now=api.clock.now())
+        one, two, three = [await logged_in(api, token) for _ in range(3)]
+
+        async def status(cookie: str) -> int:
+            return (await api.get("/api/accounts", headers={"Cookie": f"{COOKIE}={cookie}"})).status
+
+        assert [await status(each) for each in (one, two, three)] == [200] * 3
+        headers = {"Cookie": f"{COOKIE}={one}", "X-CSRF-Token": await csrf_of(api, one)}
+        assert (await api.post("/logout", headers=headers)).status == 303
+        assert [await status(each) for each in (one, two)] == [401, 200]
+        await Tokens(api.app.database).revoke(made.id, now=api.clock.now())
+        assert await status(two) == 401
+        other = await logged_in(api, await api.token(Scope.READ))
+        api.clock.turn(hours=2)
+        assert await status(other) == 401
+
+
+async def test_a_log_in_by_the_admin_token_ends_when_that_changes(url: str) -> None:
+    async with open_api(url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        cookie = await logged_in(api, ADMIN_TOKEN)
+    for token, status in ((ADMIN_TOKEN, 200), ("another-admin-token", 401)):
+        async with open_api(url, host=PUBLIC, admin_token=token) as api:
+            assert (await api.get("/api/accounts", headers={"Cookie": f"{COOKIE}={cookie}"})).status == status
+
+
+async def test_no_change_is_made_with_a_cookie_alone(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        cookie = {"Cookie": f"{COOKIE}={await logged_in(api, await api.token(Scope.ADMIN))}"}
+        csrf = await csrf_of(api, cookie["Cookie"].partition("=")[2])
+        for method, template in CHANGING:
+            for headers in (
+                {},
+                {"X-CSRF-Token": "wrong"},
+                {"X-CSRF-Token": csrf, "Origin": "https://evil.example"},
+                {"X-CSRF-Token": csrf, "Sec-Fetch-Site": "cross-site"},
+                {"X-CSRF-Token": csrf, "Sec-Fetch-Site": "same-site"},
+            ):
+                answer = await visit(api, method, template, **cookie, **headers)
+                assert answer.status == 403, (method, template, headers)
+        for method, template in sorted(CHANGING, key=lambda route: route[1] == "/logout"):
+            answer = await visit(api, method, template, **cookie, **{"X-CSRF-Token": csrf, "Origin": api.url})
+            assert answer.status != 403, (method, template)
+
+
+async def test_the_csrf_token_may_come_as_a_field_of_a_form(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        cookie = {"Cookie": f"{COOKIE}={await logged_in(api, await api.token(Scope.ADMIN))}"}
+        csrf = await csrf_of(api, cookie["Cookie"].partition("=")[2])
+        assert (await api.post("/jobs/requeue", data={"csrf": "wrong"}, headers=cookie)).status == 403
+        assert (await api.post("/jobs/requeue", data={"csrf": csrf}, headers=cookie)).status == 303
+
+
+async def test_a_program_on_this_machine_needs_no_token(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        port = api.url.rpartition(":")[2]
+        for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", "LOCALHOST"):
+            assert (await api.get("/api/accounts", headers={"Host": host})).status == 200, host
+        assert (await api.post("/api/jobs/requeue", json={})).status == 200
+        assert (await api.get("/api/accounts", headers=bearer("mn_wrong"))).status == 401
+        small = bearer(await api.token(Scope.READ))
+        assert (await api.post("/api/jobs/requeue", json={}, headers=small)).status == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "localhost.evil.example:80"},
+        {"Host": "evil@127.0.0.1:80@evil.example"},
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"X-Real-IP": "127.0.0.1"},
+        {"Forwarded": "for=127.0.0.1"},
+        {"X-Forwarded-Host": "localhost"},
+        {"Via": "1.1 proxy"},
+    ],
+    ids=str,
+)
+async def test_whoever_speaks_through_a_proxy_or_another_name_is_not_local(
+    sqlite_url: str, headers: dict[str, str]
+) -> None:
+    async with open_api(sqlite_url) as api:
+        for path in ("/api/accounts", "/health", "/metrics", "/api/openapi.json"):
+            assert (await api.get(path, headers=headers)).status == 401
+
+
+async def test_on_a_public_bind_this_machine_is_like_any_other(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        assert (await api.get("/api/accounts")).status == 401
+
+
+async def test_a_browser_on_this_machine_changes_nothing_for_another_site(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        csrf = api.service.state.doorman._local_csrf
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-origin"},
+            {"Origin": api.url},
+            {"Origin": "https://evil.example", "X-CSRF-Token": csrf},
+        ):
+            assert (await api.post("/api/jobs/requeue", json={}, headers=headers)).status == 403, headers
+        own = {"Origin": api.url, "Sec-Fetch-Site": "same-origin", "X-CSRF-Token": csrf}
+        assert (await api.post("/api/jobs/requeue", json={}, headers=own)).status == 200
+
+
+async def test_whoever_tries_tokens_has_to_wait(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        tries = [(await api.post("/login", data={"token": f"guess-{n}"})).status for n in range(12)]
+        assert tries == [401] * 10 + [429] * 2
+        refused = await api.post("/login", data={"token": ADMIN_TOKEN})
+        assert (refused.status, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)
+        guessed = await api.get("/api/accounts", headers=bearer("another-guess"))
+        assert (guessed.status, guessed.json["error"]["code"]) == (429, "too_many_requests")
+        made = await api.token(Scope.READ)
+        assert (await api.get("/api/accounts", headers=bearer(made))).status == 200
+
+
+async def test_a_log_in_made_by_another_site_is_refused(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        answer = await api.post("/login", data={"token": ADMIN_TOKEN}, headers={"Origin": "https://evil.example"})
+        assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
+
+
+async def test_a_token_is_noted_when_used_and_void_when_revoked(url: str) -> None:
+    async with open_api(url, host=PUBLIC) as api:
+        tokens = Tokens(api.app.database)
+        made, token = await tokens.make("ann", Scope.READ, now=api.clock.now())
+        first = api.clock.turn(minutes=5)
+        assert (await api.get("/api/accounts", headers=bearer(token))).status == 200
+        api.clock.turn(seconds=30)
+        await api.get("/api/accounts", headers=bearer(token))
+        assert [each.last_used_at for each in await tokens.listed()] == [first]
+        later = api.clock.turn(minutes=1)
+        await api.get("/api/accounts", headers=bearer(token))
+        assert [each.last_used_at for each in await tokens.listed()] == [later]
+        assert (await tokens.revoke(made.id, now=later)) is not None
+        assert (await tokens.revoke(made.id, now=later)) is None
+        assert (await api.get("/api/accounts", headers=bearer(token))).status == 401
+
+
+async def test_tokens_and_log_ins_are_not_in_the_database(url: str) -> None:
+    async with open_api(url, host=PUBLIC, **SECRETS) as api:
+        token = await api.token(Scope.ADMIN)
+        cookie = await logged_in(api, token)
+        async with api.app.database.read() as connection:
+            found = [
+                str(row)
+                for table in ("api_tokens", "sessions")
+                for row in await connection.exec_driver_sql(f"SELECT * FROM {table}")
+            ]
+        assert len(found) == 2
+        assert not [secret for secret in (token, cookie, ADMIN_TOKEN) if secret in "".join(found)]
+
+
+async def test_large_requests_are_refused_whether_they_say_so_or_not(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, x_api_key=["push-key-one"]) as api:
+        large = json.dumps({"handles": ["a" * (1024 * 1024)]}).encode()
+
+        async def in_parts() -> AsyncIterator[bytes]:
+            for start in range(0, len(large), 65_536):
+                yield large[start : start + 65_536]
+
+        as_json = {"Content-Type": "application/json"}
+        for body in (BytesIO(large), in_parts()):
+            answer = await api.post("/api/accounts", data=body, headers=as_json)
+            assert (answer.status, answer.json["error"]["code"]) == (413, "too_large")
+        key = {"X-API-Key": "push-key-one"}
+        for size, headers, status in ((1, key, 400), (9, key, 413), (9, {}, 401)):
+            answer = await api.post("/webhooks/twitterapi-io", data=BytesIO(large * size), headers=headers)
+            assert answer.status == status
+
+
+async def test_bodies_that_are_not_json_are_refused(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"):
+            answer = await api.post("/api/accounts", data=b'{"handles": ["ann"]}', headers={"Content-Type": kind})
+            assert answer.status == 415, kind
+        broken = await api.post("/api/accounts", data=b"{", headers={"Content-Type": "application/json"})
+        assert (broken.status, list(broken.problems)) == (400, ["body"])
+
+
+async def test_every_answer_keeps_browsers_careful(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for path in ("/healthz", "/", "/nothing", "/api/nothing", "/api/accounts?limit=x", "/static/nothing", "/login"):
+            headers = (await api.get(path, headers={"Accept": "text/html"})).headers
+            policy = headers["Content-Security-Policy"]
+            scripts = re.search(r"script-src ([^;]*)", policy)
+            assert scripts is not None
+            assert "unsafe" not in scripts[1], path
+            assert "frame-ancestors 'none'" in policy
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["Referrer-Policy"] == "same-origin"
+            assert "server" not in {name.lower() for name in headers}
+            if not path.startswith("/static"):
+                assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../auth.py",
+        "/static/%2e%2e/auth.py",
+        "/static/..%2fauth.py",
+        "/static/....//auth.py",
+        "/static/%2e%2e%2f%2e%2e%2fapp.py",
+        "/static//etc/passwd",
+        "/static/%00",
+        "/static/..\\auth.py",
+    ],
+)
+async def test_no_path_leads_out_of_the_assets(sqlite_url: str, path: str) -> None:
+    async with open_api(sqlite_url) as api:
+        asked = URL(api.url + path, encoded=True)
+        async with api.session.get(asked) as answer:
+            assert answer.status in (400, 404)
+            assert "import" not in await answer.text()
+
+
+async def test_what_is_sent_never_becomes_a_header(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for path in (
+            "/api/accounts/%0d%0aSet-Cookie:%20a=b",
+            "/api/admin/scrape/%0d%0aSet-Cookie:%20a=b",
+            "/conversations/%0d%0aSet-Cookie:%20a=b",
+            "/login?next=%0d%0aSet-Cookie:%20a=b",
+        ):
+            async with api.session.get(URL(api.url + path, encoded=True), allow_redirects=False) as answer:
+                assert answer.status < 500
+                assert "Set-Cookie" not in answer.headers
+
+
+async def test_a_database_that_is_away_is_said_without_its_password(sqlite_url: str) -> None:
+    away = "postgresql://mistnet:the-database-password@127.0.0.1:1/mistnet"
+    with logged() as lines:
+        async with open_api(away, **SECRETS) as api:
+            assert (await api.get("/healthz")).status == 200
+            for method, template in [*GUARDED, ("GET", "/readyz")]:
+                if template in ("/live", "/logout", "/search", "/api/docs", "/api/openapi.json"):
+                    continue  # these need no database
+                answer = await visit(api, method, template)
+                assert answer.status in (303, 404, 503), (method, template, answer)
+                assert not re.search(r"the-database-password|127\.0\.0\.1:1/|postgresql", answer.text)
+                if answer.status == 503:
+                    assert int(answer.headers["Retry-After"]) > 0
+            assert (await api.get("/api/accounts")).json["error"]["code"] == "unavailable"
+    assert lines
+    assert "the-database-password" not in "".join(lines)
+
+
+async def test_no_secret_is_in_any_answer_or_in_the_log(sqlite_url: str) -> None:
+    secrets = ("an-admin-token-of-the-settings", "the-key-of-upstream")
+    with logged() as lines:
+        async with open_api(sqlite_url, **SECRETS) as api:
+            token = await api.token(Scope.ADMIN)
+            for method, template in GUARDED:
+                answer = await visit(api, method, template, **bearer(token))
+                assert not [each for each in (*secrets, token) if each in answer.text + str(answer.headers)]
+            await api.get(f"/api/accounts?token={token}")
+            await api.post("/login", data={"token": f"{token}x"})
+            wrong = await api.post("/api/accounts", json={"handles": [token]})
+            assert wrong.status == 400
+    assert not [each for each in (*secrets, token) if each in "".join(lines)]
+
+
+async def test_a_bug_shows_nothing_of_itself(sqlite_url: str) -> None:
+    with logged() as lines:
+        async with open_api(sqlite_url) as api:
+
+            @api.service.get("/broken")
+            async def broken() -> None:
+                raise RuntimeError("inner secrets")
+
+            answer = await api.get("/broken")
+            assert (answer.status, "inner" in answer.text) == (500, False)
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "inner secrets" in "".join(lines)
+    assert "Traceback" not in "".join(lines)

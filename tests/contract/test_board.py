@@ -1,0 +1,168 @@
+"""What the dashboard reads, on every database."""
+
+from datetime import timedelta
+
+from sqlalchemy import insert
+
+from mistnet.app import App
+from mistnet.domain.accounts import AccountState, TrackedAccount
+from mistnet.domain.jobs import JobState
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.jobs import args
+from mistnet.store.account_pages import AccountPages, Wanted
+from mistnet.store.board import Board, GapGroup, OpenAlert
+from mistnet.store.post_pages import PostPages
+from mistnet.store.tables import alerts, calls
+from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
+from tests.support import START, TurnedClock
+
+ANN, BEA, CARL = UserId(11), UserId(12), UserId(13)
+
+
+async def track(app: App, user_id: UserId, handle: str, **about: str) -> None:
+    await tell(app, user(user_id, handle, **about), TrackedAccount(platform=Platform.X, user_id=user_id))
+
+
+async def spend(app: App, *spent: tuple[int, UserId | None]) -> None:
+    row = {"source": "x", "key_label": "k", "endpoint": "e", "seconds": 1.0, "items": 1}
+    at = app.database.clock.now()
+    async with app.database.write() as connection:
+        for credits_spent, account_id in spent:
+            await connection.execute(
+                insert(calls), {**row, "at": at, "credits": credits_spent, "account_id": account_id}
+            )
+
+
+async def test_posts_and_credits_are_counted_by_the_second_and_the_minute_they_came(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await tell(app, user(ANN), post(1), post(2))
+        await spend(app, (15, ANN), (30, None))
+        clock.turn(seconds=1)
+        await tell(app, post(3))
+        clock.turn(seconds=60)
+        await tell(app, post(4))
+        board = Board(app.database)
+        seconds = await board.posts_by("second", START)
+        assert seconds == {
+            START: 2,
+            START + timedelta(seconds=1): 1,
+            START + timedelta(seconds=61): 1,
+        }
+        assert await board.posts_by("minute", START) == {START: 3, START + timedelta(minutes=1): 1}
+        assert await board.posts_by("second", START, START + timedelta(seconds=1)) == {START: 2}
+        assert await board.posts_before(START + timedelta(seconds=61)) == 3
+        assert await board.credits_by("minute", START) == {START: 45}
+
+
+async def test_what_each_account_has_and_costs(url: str) -> None:
+    async with open_harvest(url) as app:
+        await track(app, ANN, "ann")
+        await track(app, BEA, "bea")
+        await tell(app, user(CARL, "carl"), post(1, ANN), post(2, ANN), post(3, CARL))
+        await spend(app, (15, ANN), (30, ANN), (7, None))
+        board = Board(app.database)
+        assert await board.stored_posts() == {ANN: 2}
+        assert await board.spent_on() == {ANN: 45}
+        assert await board.account_states() == {"active": 2}
+
+
+async def test_gaps_are_told_by_why_they_are_and_open_alerts_by_how_bad_they_are(url: str) -> None:
+    async with open_harvest(url) as app:
+        await end_badly(app, args.backfill(ANN), args.backfill(BEA))
+        await end_badly(app, args.relook(ANN), state="failed")
+        await end_badly(app, args.hydrate_post(PostId(5)), state="failed")
+        await change(app, "UPDATE jobs SET last_error = 'another' WHERE kind = 'relook'")
+        newest = dict(await rows(app, "SELECT kind, max(id) FROM jobs GROUP BY kind"))
+        groups = await Board(app.database).gaps()
+        assert groups[0] == GapGroup(
+            kind=args.BACKFILL, state=JobState.DEAD, last_error="it broke", jobs=2, newest=newest["backfill"]
+        )
+        assert [(each.kind, each.state, each.last_error) for each in groups[1:]] == [
+            (args.HYDRATE_POST, JobState.FAILED, "it broke"),
+            (args.RELOOK, JobState.FAILED, "another"),
+        ]
+        row = {"subject": "x", "message": "m", "opened_at": START, "last_seen_at": START}
+        async with app.database.write() as connection:
+            for rule, severity, closed_at in (
+                ("a", "warning", None),
+                ("b", "critical", None),
+                ("c", "critical", START),
+            ):
+                shown = {**row, "rule": rule, "severity": severity, "closed_at": closed_at}
+                await connection.execute(insert(alerts), shown)
+        assert [(each.rule, each.severity) for each in await Board(app.database).alerts()] == [
+            ("b", "critical"),
+            ("a", "warning"),
+        ]
+        assert all(isinstance(each, OpenAlert) for each in await Board(app.database).alerts())
+
+
+async def test_accounts_are_paged_by_handle_searched_and_filtered(url: str) -> None:
+    async with open_harvest(url) as app:
+        for place, handle in enumerate(("Carl", "ann", "bea", "ANNA", "50_percent")):
+            await track(app, UserId(20 + place), handle, name=f"Name {place}")
+        await change(app, "UPDATE accounts SET state = 'protected' WHERE user_id = 22")
+        pages = AccountPages(app.database)
+        seen: list[str | None] = []
+        after = None
+        while found := await pages.page(Wanted(after=after, limit=2)):
+            seen += [each.progress.handle for each in found]
+            after = found[-1].place
+            await track(app, UserId(900 + len(seen)), f"aaa{len(seen)}")  # before the place we are at
+        assert seen == ["50_percent", "ann", "ANNA", "bea", "Carl"]
+
+        async def handles(**wanted: object) -> list[str | None]:
+            return [each.progress.handle for each in await pages.page(Wanted(**wanted))]  # type: ignore[arg-type]
+
+        assert await handles(words="@AnN") == ["ann", "ANNA"]
+        assert await handles(words="name 2") == ["bea"]
+        assert await handles(words="0_p") == ["50_percent"]  # what is a wildcard to a database is none here
+        assert await handles(words="%") == []
+        assert await handles(state=AccountState.PROTECTED) == ["bea"]
+        assert await handles(after="nonsense", words="carl") == ["Carl"]
+
+
+async def test_one_account_has_its_profile_its_former_names_and_its_posts(url: str) -> None:
+    async with open_harvest(url) as app:
+        await track(app, ANN, "before", name="Ann")
+        await track(app, ANN, "ann", name="Ann B.")
+        ids = [id_at(days_ago(3), place) for place in range(5)]
+        await tell(app, *(post(each, ANN) for each in ids))
+        pages = AccountPages(app.database)
+        profile, found = await pages.profile(ANN), await pages.progress(ANN)
+        assert profile is not None
+        assert found is not None
+        assert (profile.handle, profile.name, profile.fetches, profile.fetch_limit) == ("ann", "Ann B.", 0, None)
+        assert (found.progress.handle, found.progress.stored) == ("ann", 0)  # counted elsewhere
+        assert [(each.handle, each.name) for each in await pages.versions(ANN)] == [("before", "Ann")]
+        newest = await pages.posts(ANN, before_id=None, limit=3)
+        assert [each.id for each in newest] == ids[:1:-1]
+        assert [each.id for each in await pages.posts(ANN, before_id=newest[-1].id, limit=3)] == ids[1::-1]
+        assert await pages.profile(BEA) is None
+        assert await pages.progress(BEA) is None
+
+
+async def test_the_hours_of_the_week_are_read_off_the_ids_and_posts_from_before_such_ids_are_left_out(url: str) -> None:
+    async with open_harvest(url) as app:
+        await tell(app, user(ANN))
+        sunday = days_ago(0)
+        assert (sunday.weekday(), sunday.hour) == (6, 12)
+        written = [id_at(sunday), id_at(sunday, 1), id_at(sunday - timedelta(hours=13)), PostId(29_000_000_000)]
+        await tell(app, *(post(each, ANN) for each in written))
+        assert await AccountPages(app.database).hours(ANN) == {6 * 24 + 12: 2, 5 * 24 + 23: 1}
+
+
+async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_the_end(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await track(app, ANN, "ann")
+        await tell(app, user(BEA, "bea"), post(5, ANN, conversation=5), post(7, BEA, conversation=5, answers=5))
+        clock.turn(seconds=1)
+        await tell(app, post(6, BEA, conversation=5, answers=5))
+        pages = PostPages(app.database)
+        first = await pages.conversation(PostId(5), after_id=None, limit=2)
+        assert [(each.id, each.handle, each.tracked) for each in first] == [(5, "ann", True), (6, "bea", False)]
+        rest = await pages.conversation(PostId(5), after_id=first[-1].id, limit=2)
+        assert [(each.id, each.in_reply_to_id) for each in rest] == [(7, 5)]
+        assert [each.id for each in await pages.latest(2)] == [6, 7]

@@ -1,0 +1,172 @@
+"""The dashboard's pages without a browser: on every database, for every sort of visitor."""
+
+import asyncio
+import re
+from typing import Any
+
+import aiohttp
+import pytest
+
+from mistnet.api.auth import Scope
+from mistnet.domain.social import PostId
+from tests.apis import PUBLIC, Api, open_api
+from tests.browser.furnished import ANN, furnish
+from tests.harvests import end_badly, rows
+from tests.support import START
+
+PAGE = {"Accept": "text/html"}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {**PAGE, "Authorization": f"Bearer {token}"}
+
+
+async def test_every_page_is_whole_on_every_database(url: str) -> None:
+    async with open_api(url, x_api_key="a-real-key-of-somebody") as api:
+        for path in (await furnish(api.app)).paths:
+            answer = await api.get(path, headers=PAGE)
+            assert answer.status == 200, (path, answer.text[:2000])
+            assert answer.headers["Content-Type"].startswith("text/html")
+            assert answer.text.rstrip().endswith("</html>")
+            assert "<script>document" not in answer.text, path
+            assert "a-real-key" not in answer.text, path
+            assert not re.search(r"""(src|href|action)=["']?(https?:)?//(?!example\.com)""", answer.text), path
+
+
+async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
+    hints = {
+        "/": "No account is tracked yet.",
+        "/accounts": "Type a handle above.",
+        "/jobs": "Nothing is to be done.",
+        "/runs": "No run yet.",
+        "/search": "All posts that are stored",
+        "/sources": "MISTNET_X_API_KEY",
+        "/search?q=nothing": "Try fewer words",
+        "/accounts?q=nobody": "No account is like that.",
+        "/jobs?state=dead": "No job is like that.",
+    }
+    async with open_api(sqlite_url) as api:
+        for path, hint in hints.items():
+            assert hint in (await api.get(path, headers=PAGE)).text, path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/accounts?state=nonsense",
+        "/accounts?after=%00",
+        "/accounts?q=%00",
+        "/jobs?state=%27%3B--",
+        "/jobs?kind=%00",
+        "/search?q=a&since=2027-13-45",
+        "/search?q=-only",
+        "/search?q=%22",
+        "/search?q=a&author=%00",
+        "/?did=%3Cscript%3E",
+        "/accounts/99999999999999999999",
+        "/conversations/0",
+        "/jobs/abc",
+        "/runs/%00",
+        "/runs?before=nonsense",
+        "/sources/nonsense/pause",
+    ],
+)
+async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str, path: str) -> None:
+    async with open_api(url) as api:
+        answer = await api.get(path, headers=PAGE)
+        assert answer.status < 500, answer.text
+        assert "<script>" not in answer.text
+
+
+async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC) as api:
+        there = await furnish(api.app)
+        reader, operator = await api.token(Scope.READ), await api.token(Scope.OPERATE)
+        changes = ("/accounts", "/jobs/requeue", f"/jobs/{there.dead}/retry", "/sources/x/pause", "/runs")
+        for path in there.paths:
+            shown = (await api.get(path, headers=bearer(reader))).text
+            assert set(re.findall(r'method="post" action="([^"]*)"', shown)) <= {"/logout", "/login"}, path
+            assert (await api.get(path, headers=PAGE)).status in (200, 303), path
+        for path in changes:
+            assert (await api.post(path, headers=bearer(reader))).status == 403
+            assert (await api.post(path, headers=PAGE)).status == 303  # to the log-in
+        assert 'action="/jobs/requeue"' in (await api.get("/jobs", headers=bearer(operator))).text
+
+
+async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        there = await furnish(api.app)
+        here = {**PAGE, "Origin": api.url}
+        page = (await api.get(f"/jobs/{there.dead}", headers=PAGE)).text
+        (word,) = {*re.findall(r'name="csrf" value="([^"]+)"', page)}
+        retry = f"/jobs/{there.dead}/retry"
+        assert (await api.post(retry, headers=here)).status == 403
+        assert (await api.post(retry, headers=here, data={"csrf": "wrong"})).status == 403
+        assert (await api.post(retry, headers={**PAGE, "Origin": "http://evil"}, data={"csrf": word})).status == 403
+        assert await rows(api.app, "SELECT state FROM jobs WHERE id = :id", id=there.dead) == [("dead",)]
+        assert (await api.post(retry, headers=here, data={"csrf": word})).status == 303
+        assert await rows(api.app, "SELECT state FROM jobs WHERE id = :id", id=there.dead) == [("pending",)]
+
+
+async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_server_ends_it(url: str) -> None:
+    async with open_api(url) as api:
+        stream = await api.session.get(f"{api.url}/live")
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        assert await _until(stream, "ready")
+        await api.app.operations.pause(next(iter(api.app.kinds)), "for a test", now=START)
+        from mistnet.jobs import args  # noqa: PLC0415
+
+        await end_badly(api.app, args.backfill(ANN))
+        assert await _until(stream, "event: changed")
+    assert stream.content.at_eof() or not await stream.content.read()
+
+
+async def _until(stream: aiohttp.ClientResponse, awaited: str) -> bool:
+    async with asyncio.timeout(20):
+        while line := await stream.content.readline():
+            if awaited in line.decode():
+                return True
+    return False
+
+
+async def test_assets_are_kept_by_browsers_and_pages_are_not(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        page = await api.get("/", headers=PAGE)
+        assert page.headers["Cache-Control"] == "no-store"
+        assets = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+        assert len(assets) >= 6
+        for each in assets:
+            asset = await api.get(each)
+            assert (asset.status, "immutable" in asset.headers["Cache-Control"]) == (200, True), each
+        assert (await api.get("/static/../pages/__init__.py")).status == 404
+        assert (await api.get("/static/%2e%2e/service.py")).status == 404
+
+
+async def test_a_post_by_its_id_leads_to_its_conversation(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        there = await furnish(api.app)
+        answer = await api.get(f"/conversations/{PostId(there.thread + 3)}", headers=PAGE)
+        assert (answer.status, answer.headers["Location"]) == (
+            303,
+            f"/conversations/{there.thread}#p{there.thread + 3}",
+        )
+
+
+async def follow(api: Api, path: str, **form: Any) -> str:
+    return (await api.post(path, headers=PAGE, data=form)).headers["Location"]
+
+
+async def test_accounts_are_added_let_go_and_taken_back(url: str) -> None:
+    async with open_api(url) as api:
+        assert await follow(api, "/accounts", handle="@ann, https://x.com/bea") == "/accounts?did=added"
+        assert await follow(api, "/accounts", handle="ann") == "/accounts?did=suggested"
+        shown = (await api.get("/accounts", headers=PAGE)).text
+        assert "@bea" in shown
+        there = await furnish(api.app)
+        assert await follow(api, f"/accounts/{ANN}/untrack") == f"/accounts/{ANN}?did=untracked"
+        assert "Track again" in (await api.get(f"/accounts/{ANN}", headers=PAGE)).text
+        assert await follow(api, f"/accounts/{ANN}/look") == f"/accounts/{ANN}?did=known"
+        kinds = {kind for (kind,) in await rows(api.app, "SELECT kind FROM jobs WHERE state = 'pending'")}
+        assert "hydrate_user" in kinds
+        assert (await api.post("/accounts/5/untrack", headers=PAGE)).status == 404
+        assert await follow(api, f"/jobs/{there.dead}/cancel") == f"/jobs/{there.dead}?did=not-cancelled"

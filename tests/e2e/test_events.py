@@ -1,0 +1,89 @@
+"""Events as an operator sees them: the real command, killed on the way, and receivers that fail now and then."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.conftest import CommandLine, until
+from tests.e2e.test_kill_collecting import IMPATIENT, told, world_served
+from tests.receivers import SECRET, receiver_apart
+
+DATA_KINDS = {"posts.collected", "account.backfilled", "account.state_changed", "run.finished", "summarize.requested"}
+
+
+@contextmanager
+def running(mistnet: CommandLine, log: Path, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """`mistnet up`, with everything it says in a file."""
+    with log.open("ab") as said:
+        process = subprocess.Popen(
+            mistnet.command("up", "--port", "0"),
+            cwd=mistnet.folder,
+            env=mistnet.environment(**settings),
+            stdout=said,
+            stderr=said,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait(60)
+
+
+def data_ids(mistnet: CommandLine) -> list[int]:
+    return [row["id"] for row in mistnet.sql("SELECT id FROM events WHERE channel = 'data' ORDER BY id")]
+
+
+def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(mistnet: CommandLine) -> None:
+    log = mistnet.folder / "log"
+    with (
+        world_served("--size", "tiny") as base_url,
+        receiver_apart(lambda number: (500, 204, 204, 503, 204)[number % 5]) as readers,
+        receiver_apart(lambda number: (204, 410)[number % 2]) as operators,
+        receiver_apart() as people,
+    ):
+        hooks = {
+            "readers": {"url": readers.url, "secret": SECRET},
+            "operators": {"url": operators.url, "secret": SECRET, "channel": "alerts"},
+        }
+        settings = {
+            **IMPATIENT,
+            "MISTNET_X_BASE_URL": base_url,
+            "MISTNET_LOG_LEVEL": "DEBUG",
+            "MISTNET_LEADER_LEASE_SECONDS": "1",
+            "MISTNET_WEBHOOKS": json.dumps(hooks),
+            "MISTNET_ALERT_URLS": json.dumps([people.url.replace("http://", "json://")]),
+        }
+        quiet = {**settings, "MISTNET_LOG_LEVEL": "ERROR"}
+        mistnet.ok("track", *told(base_url, "accounts")["handles"][:4], **quiet)
+        with running(mistnet, log, **settings) as first:
+            until(lambda: len(readers.got) >= 2)
+            os.kill(first.pid, signal.SIGKILL)
+        with running(mistnet, log, **settings, MISTNET_X_DAY_CREDITS="600"):
+            until(lambda: {"budget_80", "budget_100"} <= {got.json["payload"]["rule"] for got in operators.taken})
+            until(lambda: people.got and set(data_ids(mistnet)) <= {got.id for got in readers.taken})
+            status = mistnet.ok("status", **quiet).out
+            alerts = mistnet.ok("status", "--json", **quiet).json["alerts"]
+            doctor = mistnet("doctor", **quiet).out
+        assert status.startswith("alerts")
+        assert {each["rule"] for each in alerts} >= {"budget_80", "budget_100"}
+        assert "alert budget_100" in doctor
+        assert set(readers.kinds) <= DATA_KINDS
+        assert "account.backfilled" in readers.kinds
+        assert all(got.json["channel"] == "alerts" for got in operators.got)
+        assert all(got.signed_with(SECRET) for got in (*readers.got, *operators.got))
+        firsts = list(dict.fromkeys(got.id for got in readers.got))
+        assert firsts == list(dict.fromkeys(got.id for got in readers.taken)), "none was skipped for a later one"
+        assert len({got.body for got in readers.got}) == len(firsts), "what came again was the same"
+        rules = [got.json["payload"]["rule"] for got in operators.taken if got.json["kind"] == "alert.opened"]
+        opened = mistnet.sql("SELECT rule, opened_at FROM alerts")
+        assert len(set(rules)) == len({row["rule"] for row in opened})
+        assert any("budget" in str(got.json) for got in people.taken)
+    said = log.read_text(errors="replace") + status + doctor
+    assert "budget_100" in said
+    assert "hunter2" not in said
+    assert SECRET not in str(mistnet.sql("SELECT * FROM jobs")) + str(mistnet.sql("SELECT * FROM job_errors"))

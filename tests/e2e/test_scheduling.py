@@ -1,0 +1,157 @@
+"""Two services and three workers on one database: one leads, and however it ends no tick is lost or doubled."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import CommandLine, until
+from tests.e2e.test_collecting_cli import QUICK, Sim
+from tests.e2e.test_kill_collecting import told, world_served
+
+LEASE = 3.0
+GROUPS = {"default": {"every_seconds": 1}}
+EVERY = {"default": timedelta(seconds=1), "news": timedelta(seconds=2)}
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Sim]:
+    with world_served("--size", "tiny") as url:
+        yield Sim(url)
+
+
+@pytest.fixture
+def service(postgres_command_line: CommandLine, sim: Sim) -> CommandLine:
+    """The command with a key, two groups, and little patience."""
+    news = told(sim.url, "accounts")["handles"][0]
+    groups = {**GROUPS, "news": {"accounts": [news], "every_seconds": 2}}
+    postgres_command_line.settings |= {
+        **QUICK,
+        "MISTNET_X_BASE_URL": sim.url,
+        "MISTNET_GROUPS": json.dumps(groups),
+        "MISTNET_LEADER_LEASE_SECONDS": str(LEASE),
+        "MISTNET_LEASE_SECONDS": "5",
+        "MISTNET_HEARTBEAT_SECONDS": "1",
+        "MISTNET_RECLAIM_SECONDS": "1",
+        "MISTNET_IDLE_POLL_SECONDS": "1",
+    }
+    return postgres_command_line
+
+
+def serving(service: CommandLine, **settings: str) -> "subprocess.Popen[str]":
+    """A service that has said where it is."""
+    process = service.start("serve", "--port", "0", **settings)
+    assert process.stdout is not None
+    assert "http://127.0.0.1:" in process.stdout.readline()
+    return process
+
+
+def leader(service: CommandLine) -> dict[str, Any]:
+    """Who leads now, by the database's word and clock."""
+    rows = service.sql(
+        "SELECT holder, fence, since FROM leaders WHERE name = 'schedule' AND lease_until > clock_timestamp()"
+    )
+    return rows[0] if rows else {}
+
+
+def leading(service: CommandLine, crew: list["subprocess.Popen[str]"]) -> "subprocess.Popen[str]":
+    """The process that leads: a holder's name holds its process id."""
+    until(lambda: leader(service))
+    pid = int(leader(service)["holder"].rsplit(".", 2)[1])
+    return next(process for process in crew if process.pid == pid)
+
+
+def ticks(service: CommandLine, group: str) -> list[dict[str, Any]]:
+    return service.sql(
+        "SELECT tick_at, missed, fence, holder FROM ticks WHERE group_name = :name ORDER BY tick_at", name=group
+    )
+
+
+def uncovered(made: list[dict[str, Any]], every: timedelta) -> int:
+    """Slots between the first and the last tick that no tick stands for; below zero: some have several."""
+    slots = (made[-1]["tick_at"] - made[0]["tick_at"]) // every
+    return int(slots - sum(1 + tick["missed"] for tick in made[1:]))
+
+
+def more_ticks(service: CommandLine, count: int) -> None:
+    """Waits for so many ticks of the busier group."""
+    before = len(ticks(service, "default"))
+    until(lambda: len(ticks(service, "default")) >= before + count)
+
+
+def test_killing_the_leader_moves_the_lead_within_its_lease_and_no_tick_is_lost_or_doubled(
+    service: CommandLine, sim: Sim
+) -> None:
+    service.ok("track", *told(sim.url, "accounts")["handles"][:2])
+    service("work", "--until-idle")
+    crew = [serving(service) for _ in range(2)]
+    workers = [service.start("work") for _ in range(3)]
+    more_ticks(service, 2)
+    for _ in range(2):
+        victim, fence = leading(service, crew), leader(service)["fence"]
+        victim.send_signal(signal.SIGKILL)
+        killed_at = service.sql("SELECT clock_timestamp() AS now")[0]["now"]
+        until(lambda before=fence: leader(service).get("fence", before) > before)
+        assert leader(service)["since"] - killed_at < timedelta(seconds=LEASE + 0.5)  # a busy machine is late
+        assert leader(service)["fence"] == fence + 1
+        crew.remove(victim)
+        crew.append(serving(service))
+        more_ticks(service, 3)
+    for process in (*crew, *workers):
+        process.terminate()
+    assert [process.wait(30) for process in (*crew, *workers)] == [0] * 5
+    for group, every in EVERY.items():
+        made = ticks(service, group)
+        assert uncovered(made, every) == 0
+        assert [tick["fence"] for tick in made] == sorted(tick["fence"] for tick in made)
+    assert sum(tick["missed"] for tick in ticks(service, "default")) >= 2, "no kill ever cost a slot"
+    caught_up = service.sql("SELECT count(*) AS n FROM job_history WHERE kind = 'catch_up' AND state = 'succeeded'")
+    assert caught_up[0]["n"] >= 4
+    overlaps = service.sql(
+        "SELECT a.id FROM job_history a JOIN job_history b ON a.kind = b.kind AND a.key = b.key AND a.id < b.id "
+        "WHERE a.kind = 'catch_up' AND b.created_at < a.finished_at"
+    )
+    assert overlaps == []
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_at_once(service: CommandLine) -> None:
+    crew = [serving(service, MISTNET_LEADER_LEASE_SECONDS="60") for _ in range(2)]
+    first = leading(service, crew)
+    fence = leader(service)["fence"]
+    others = [process for process in crew if process is not first]
+    first.terminate()
+    assert first.wait(30) == 0
+    until(lambda: leader(service).get("fence") == fence + 1, seconds=10)
+    assert leading(service, crew) is others[0]
+
+
+def test_a_suspended_leader_wakes_up_to_find_that_another_leads(service: CommandLine) -> None:
+    crew = [serving(service) for _ in range(2)]
+    asleep = leading(service, crew)
+    fence = leader(service)["fence"]
+    more_ticks(service, 1)
+    asleep.send_signal(signal.SIGSTOP)
+    try:
+        until(lambda: leader(service).get("fence") == fence + 1, seconds=LEASE + 10)
+        more_ticks(service, 3)
+    finally:
+        asleep.send_signal(signal.SIGCONT)
+    more_ticks(service, 3)
+    assert leader(service)["fence"] == fence + 1
+    assert asleep.poll() is None
+    made = ticks(service, "default")
+    assert uncovered(made, EVERY["default"]) == 0
+    assert [tick["fence"] for tick in made] == sorted(tick["fence"] for tick in made)
+
+
+def test_a_bad_crontab_line_is_refused_at_the_start(service: CommandLine) -> None:
+    groups = json.dumps({"news": {"accounts": ["ann"], "cron": "every day"}})
+    refused = service("serve", "--port", "0", MISTNET_GROUPS=groups)
+    assert refused.code == 2
+    assert "groups.news.cron" in refused.err
+    assert "Traceback" not in refused.err
+    assert len(refused.err.strip().splitlines()) == 1

@@ -1,0 +1,205 @@
+"""mistnet as a service: the real commands, asked over HTTP, killed and started again."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.e2e.conftest import PATIENCE, CommandLine, until
+
+QUICK = {
+    "MISTNET_X_API_KEY": "sim-key",
+    "MISTNET_X_RATE_PER_MINUTE": "100000",
+    "MISTNET_SECOND_LOOK_SECONDS": "0.2",
+    "MISTNET_BATCH_FILL_SECONDS": "0.2",
+    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
+    "MISTNET_LEASE_SECONDS": "2",
+    "MISTNET_HEARTBEAT_SECONDS": "0.5",
+    "MISTNET_RECLAIM_SECONDS": "0.5",
+    "MISTNET_LEADER_LEASE_SECONDS": "2",
+    "MISTNET_PLUGINS": "[]",
+}
+
+
+@pytest.fixture(scope="module")
+def sim_url() -> Iterator[str]:
+    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def known_handles(sim_url: str) -> list[str]:
+    with urlopen(f"{sim_url}/_sim/accounts", timeout=30) as answer:
+        return [each["handle"] for each in json.load(answer)["accounts"]]
+
+
+class Service:
+    """A running command and the address it printed."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        found = re.search(r"http://\S+", first)
+        assert found, (first, process.stderr.read() if process.stderr and process.poll() is not None else "")
+        self.url = found[0]
+
+    def ask(self, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data=data, headers={"Content-Type": "application/json", **headers})
+        try:
+            with urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except HTTPError as refusal:
+            return refusal.code, json.load(refusal)
+
+    def stop(self) -> tuple[int, str, str]:
+        self.process.send_signal(signal.SIGTERM)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def service(mistnet: CommandLine, sim_url: str) -> CommandLine:
+    mistnet.settings |= {**QUICK, "MISTNET_X_BASE_URL": sim_url}
+    return mistnet
+
+
+@pytest.fixture
+def small(on_sqlite: CommandLine, sim_url: str) -> CommandLine:
+    """On SQLite alone, for what has nothing to do with the database."""
+    on_sqlite.settings |= {**QUICK, "MISTNET_X_BASE_URL": sim_url}
+    return on_sqlite
+
+
+def test_a_scrape_asked_of_up_is_done_and_reported(service: CommandLine, sim_url: str) -> None:
+    handle, *_ = known_handles(sim_url)
+    up = Service(service.start("up", "--port", "0"))
+    status, begun = up.ask("/api/admin/scrape", {"usernames": f"{handle},nobody_at_all", "limit": 25})
+    assert (status, set(begun)) == (202, {"task_id", "status"})
+    until(lambda: up.ask(f"/api/admin/scrape/{begun['task_id']}")[1]["result"])
+    _, done = up.ask(f"/api/admin/scrape/{begun['task_id']}")
+    assert done["status"] == "completed"
+    good, bad = done["result"]["accounts"]
+    assert (good["status"], bad["status"]) == ("completed", "failed")
+    assert 0 < good["total"] == good["new"] <= 25
+    stored = service.sql("SELECT count(*) AS n FROM run_posts")[0]["n"]
+    assert stored == good["new"]
+    assert up.ask("/health")[1]["workers"] == 1
+    until(lambda: up.ask("/health")[1]["leader"])
+    code, _, err = up.stop()
+    assert (code, "Traceback" in err) == (0, False)
+    assert service.sql("SELECT name FROM workers") == []
+
+
+def test_a_run_goes_on_after_the_service_was_killed(service: CommandLine, sim_url: str) -> None:
+    handles = known_handles(sim_url)
+    slow = {"MISTNET_X_RATE_PER_MINUTE": "600", "MISTNET_X_BURST": "1"}
+    first = Service(service.start("up", "--port", "0", **slow))
+    _, begun = first.ask("/api/admin/scrape", {"usernames": ",".join(handles), "limit": 1000})
+    until(lambda: service.sql("SELECT 1 AS one FROM run_posts LIMIT 1"))
+    first.process.kill()
+    first.process.communicate()
+    (run,) = service.sql("SELECT id, status FROM runs")
+    assert (run["id"], run["status"]) == (begun["task_id"], "running")
+    second = Service(service.start("up", "--port", "0"))
+    status, refused = second.ask("/api/admin/scrape", {"usernames": "ann"})
+    assert (status, begun["task_id"] in refused["error"]["message"]) == (409, True)
+    until(lambda: second.ask(f"/api/admin/scrape/{begun['task_id']}")[1]["result"])
+    result = second.ask(f"/api/admin/scrape/{begun['task_id']}")[1]["result"]
+    assert {each["username"]: each["reason"] for each in result["accounts"] if each["status"] == "failed"} == {}
+    assert result["total"] == result["new"] + result["skipped"] + result["failed"]
+    assert result["new"] == service.sql("SELECT count(*) AS n FROM run_posts")[0]["n"] > 0
+    assert second.stop()[0] == 0
+
+
+def test_serve_answers_and_leaves_the_work_to_others(small: CommandLine) -> None:
+    served = Service(small.start("serve", "--port", "0", MISTNET_X_API_KEY=""))
+    assert served.ask("/healthz") == (200, {"status": "ok"})
+    status, tracked = served.ask("/api/accounts", {"handles": ["ann"]})
+    assert (status, tracked["accounts"][0]["result"]) == (200, "added")
+    assert small.sql("SELECT state FROM jobs") == [{"state": "pending"}]
+    assert served.ask("/api/accounts?token=look-at-me")[0] == 200
+    code, out, err = served.stop()
+    assert (code, out) == (0, "")
+    assert "look-at-me" not in err
+    assert "SIGTERM" in err
+
+
+def test_a_second_signal_stops_at_once(small: CommandLine) -> None:
+    served = Service(small.start("up", "--port", "0"))
+    with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2]))) as held:
+        held.sendall(b"POST /api/accounts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        served.process.send_signal(signal.SIGINT)
+        until(lambda: _refuses(served.url))
+        served.process.send_signal(signal.SIGINT)
+        served.process.communicate(timeout=PATIENCE)
+    assert served.process.returncode in (0, 128 + signal.SIGINT)
+
+
+def _refuses(url: str) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5):
+            return False
+    except OSError:
+        return True
+
+
+def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for arguments, settings, said in (
+            (("serve", "--port", port), {}, f"port {port} of 127.0.0.1 is taken"),
+            (("up", "--port", port), {}, f"port {port} of 127.0.0.1 is taken"),
+            (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
+            (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
+            (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),
+            (("serve", "--host", "no.such.host.invalid"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
+            (("serve", "--new-token", " "), {}, "give the token a name"),
+            (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
+            (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),
+            (("serve", "--revoke-token", "7"), {}, "there is no valid token 7"),
+        ):
+            ran = small(*arguments, **settings)
+            assert (ran.code, ran.out) == (2, ""), (arguments, ran)
+            assert said in ran.err
+            assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_a_public_service_asks_for_the_token_it_was_given(small: CommandLine) -> None:
+    made = small.ok("serve", "--new-token", "ann", "--scope", "operate", "--json").json
+    assert re.fullmatch(r"mn_[\w-]{43}", made["token"])
+    shown = small.ok("serve", "--list-tokens")
+    assert "ann" in shown.out
+    assert made["token"] not in shown.out
+    assert made["token"] not in (small.folder / "queue.db").read_bytes().decode("latin-1")
+    public = Service(small.start("serve", "--host", "0.0.0.0", "--port", "0"))
+    assert public.url.startswith("http://127.0.0.1:")
+    assert public.ask("/api/accounts")[0] == 401
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    assert public.ask("/api/accounts", **bearer)[0] == 200
+    small.ok("serve", "--revoke-token", made["id"])
+    assert public.ask("/api/accounts", **bearer)[0] == 401
+    code, _, err = public.stop()
+    assert (code, made["token"] in err) == (0, False)
+
+
+def test_a_service_without_open_files_left_behind(small: CommandLine) -> None:
+    up = Service(small.start("up", "--port", "0"))
+    assert up.ask("/readyz")[0] == 200
+    assert up.stop()[0] == 0
+    assert not [name for name in os.listdir(small.folder) if name.endswith("-journal")]

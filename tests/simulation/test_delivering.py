@@ -1,0 +1,72 @@
+"""Events under a seeded storm: written once, told to all, in one order, and again only with the same id."""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+from sqlalchemy import insert
+
+from mistnet.domain.events import Subscriber
+from mistnet.jobs.deliver import delivering
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.events import FanOut, _taken
+from mistnet.store.tables import deliveries
+from tests.databases import Templates
+from tests.simulation.conftest import chunks
+from tests.simulation.delivering import Told, deliver_all
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "300")) // 15 or 1
+CHUNK = 10
+POSTGRESQL_SHARE = 10
+
+
+def survive(url: str, seed: int) -> Told:
+    told = deliver_all(url, seed)
+    assert told.faults == [], f"seed {seed}; MISTNET_TEST_SEED={seed} repeats it"
+    return told
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+def test_every_subscriber_is_told_of_everything_in_one_order_on_sqlite(memory: Templates, seeds: range) -> None:
+    storms = [survive(memory.sqlite(), seed) for seed in seeds]
+    assert sum(storm.crashes for storm in storms) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
+    assert sum(storm.repeats for storm in storms) > 0, "something was sent twice, and could be told apart by its id"
+
+
+@pytest.mark.parametrize(
+    "seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), 3), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}"
+)
+def test_every_subscriber_is_told_of_everything_in_one_order_on_postgresql(
+    memory: Templates, postgres_dsn: str, seeds: range
+) -> None:
+    storms = [survive(memory.postgresql(postgres_dsn), seed) for seed in seeds]
+    assert sum(storm.crashes for storm in storms) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+class Careless(FanOut):
+    """Marks events in one transaction and hands them on in the next."""
+
+    async def fan_out(self, subscribers: Sequence[Subscriber], *, now: datetime, limit: int = 500) -> int:
+        async with self._database.write() as connection:
+            taken = await _taken(connection, now, limit)
+        rows = [
+            {"subscriber": subscriber.name, "event_id": event_id, "created_at": now}
+            for event_id, _channel, _kind in taken
+            for subscriber in subscribers
+        ]
+        if rows:
+            async with self._database.write() as connection:
+                await connection.execute(insert(deliveries), rows)
+        await super().fan_out(subscribers, now=now, limit=limit)
+        return len(taken)
+
+
+def test_a_mutant_that_marks_before_it_hands_on_is_found_out(memory: Templates) -> None:
+    def careless(database: Database, job_writer: JobWriter) -> FanOut:
+        return Careless(database, job_writer, delivering)
+
+    assert any(deliver_all(memory.sqlite(), seed, make_fan_out=careless).faults for seed in range(12))

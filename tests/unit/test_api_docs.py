@@ -1,0 +1,38 @@
+"""The API's page tells of every route and of no other."""
+
+from pathlib import Path
+
+from mistnet.api.errors import _CODES
+from mistnet.api.openapi import describe, operations
+from tests.contract.test_api_security import SCOPES, _service
+
+PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def listed() -> dict[str, str]:
+    """The scope of each route as the page has it."""
+    table = PAGE.partition("## Routes")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    return {row[1].strip().strip("`"): row[2].strip() for row in rows}
+
+
+def test_every_described_route_is_on_the_page_with_its_scope() -> None:
+    described = {f"{method} {path}" for path, method, _ in operations(describe(_service()))}
+    assert set(listed()) == described
+    scopes = {f"{method} {path.replace(':int', '')}": scope for (method, path), scope in SCOPES.items()}
+    for route, said in listed().items():
+        scope = scopes[route]
+        assert said == (scope.word if scope else {"/webhooks/twitterapi-io": "the key of X"}.get(route[5:], "none"))
+
+
+def test_every_code_of_a_refusal_is_on_the_page() -> None:
+    assert [code for status, code in _CODES.items() if status != 500 and f"| {status} | `{code}` |" not in PAGE] == []
+
+
+def test_every_route_of_the_api_is_described() -> None:
+    described = {(method, path) for path, method, _ in operations(describe(_service()))}
+    hidden = {(method, path.replace(":int", "")) for method, path in SCOPES} - described
+    assert {path for _, path in hidden if path.startswith(("/api", "/webhooks", "/health"))} == {
+        "/api/docs",
+        "/api/openapi.json",
+    }

@@ -1,0 +1,55 @@
+"""A conversation reads from top to bottom, whatever of it is missing."""
+
+from datetime import UTC, datetime
+
+from mistnet.api.pages.conversations import tree
+from mistnet.domain.coverage import Parent
+from mistnet.domain.social import PostId, UserId
+from mistnet.store.post_pages import ShownPost
+
+
+def post(own: int, answers: int | None = None) -> ShownPost:
+    nothing = dict.fromkeys(("url", "quoted_id", "reposted_id", "referenced_text", "referenced_handle"))
+    counts = dict.fromkeys(("likes", "replies", "reposts", "views"))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return ShownPost(
+        id=PostId(own),
+        author_id=UserId(1),
+        handle=f"h{own}",
+        name=None,
+        text="",
+        created_at=at,
+        conversation_id=PostId(1),
+        in_reply_to_id=PostId(answers) if answers else None,
+        first_seen_at=at,
+        **nothing,
+        **counts,
+    )
+
+
+def drawn(posts: list[ShownPost], *parents: Parent) -> list[tuple[int, int]]:
+    """The depth and the id of each line; that of a missing post is negative."""
+    lines = tree(posts, {each.post_id: each for each in parents})
+    return [(line.depth, line.post.id if line.post else -(line.missing_id or 0)) for line in lines]
+
+
+def test_answers_stand_below_what_they_answer_oldest_first() -> None:
+    posts = [post(1), post(2, 1), post(3, 1), post(4, 2), post(5, 1)]
+    assert drawn(posts) == [(0, 1), (1, 2), (2, 4), (1, 3), (1, 5)]
+
+
+def test_what_is_missing_has_its_place_and_its_answers_stand_below_it() -> None:
+    lost = Parent(post_id=PostId(3), reply_id=PostId(4), replies=2, gone=True, awaited=False)
+    assert drawn([post(1), post(4, 3), post(6, 3)], lost) == [(0, 1), (0, -3), (1, 4), (1, 6)]
+
+
+def test_a_page_from_the_middle_begins_with_what_stands_on_another() -> None:
+    assert drawn([post(8, 7), post(9, 8)]) == [(0, -7), (1, 8), (2, 9)]
+
+
+def test_a_thread_longer_than_the_stack_is_deep_can_be_drawn() -> None:
+    posts = [post(1), *(post(each, each - 1) for each in range(2, 5_000))]
+    lines = list(tree(posts, {}))
+    assert lines[-1].depth == 4_998
+    assert (lines[-1].step, lines[-1].answers) == (6, "h4998")
+    assert lines[3].answers is None
