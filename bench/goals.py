@@ -57,6 +57,14 @@ def peers(name: str) -> Callable[[Row], bool]:
     return lambda row: row.first.name == name and row.first.side not in {BARE, OURS}
 
 
+def pages(begins: str, *, of: str = "/", busy: bool) -> Callable[[Row], bool]:
+    """The pages whose address begins so, in the tables whose name does."""
+    writes = "a worker writes" if busy else "nobody writes"
+    return lambda row: (
+        row.first.name.startswith(begins) and writes in row.first.name and row.first.setting.startswith(of)
+    )
+
+
 BATCH = row(ONE_PROCESS, OURS, "batch 100")
 SINGLE = row(ONE_PROCESS, OURS, "single jobs")
 
@@ -120,6 +128,12 @@ GOALS: tuple[Goal | Ceiling, ...] = (
     Ceiling(name="mean delay / fixed polling's", allowed=0.75, of=row("mean delay / fixed polling's", OURS)),
     Ceiling(name="median delay / fixed polling's", allowed=0.6, of=row("median delay / fixed polling's", OURS)),
     Ceiling(name="credits / fixed polling's", allowed=1.0, of=row("credits / fixed polling's", OURS)),
+    Ceiling(name="slowest page, p50, ms", allowed=200, of=pages("pages, p50", busy=False)),
+    Ceiling(
+        name="the API's p99 / /healthz's, while a worker writes",
+        allowed=10,
+        of=pages("pages, p99", of="/api", busy=True),
+    ),
     Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
     Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),
 )

@@ -3,7 +3,19 @@
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-TOPICS = ("throughput", "latency", "enqueue", "depth", "sqlite", "collect", "growth", "cost", "floors", "rhythm", "pages")
+TOPICS = (
+    "throughput",
+    "latency",
+    "enqueue",
+    "depth",
+    "sqlite",
+    "collect",
+    "growth",
+    "cost",
+    "floors",
+    "rhythm",
+    "pages",
+)
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
 

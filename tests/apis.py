@@ -11,11 +11,13 @@ import aiohttp
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from multidict import CIMultiDictProxy
+from pydantic import SecretStr
 
 from mistnet.api.auth import Scope
 from mistnet.api.service import make_service
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
+from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
 from tests.harvests import open_harvest
 from tests.support import TurnedClock
@@ -96,6 +98,11 @@ async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> Asy
         async with serving(service, listener), aiohttp.ClientSession(cookie_jar=jar) as session:
             yield Api(app=app, service=service, url=url_of(listener), session=session, clock=clock, headers={})
         listener.close()
+
+
+def app_on(url: str, **settings: Any) -> App:
+    """An app that has asked nothing of its database yet."""
+    return App(Settings(database_url=SecretStr(url), **settings))
 
 
 def api_routes(service: FastAPI) -> list[RouteContext]:

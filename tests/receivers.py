@@ -21,6 +21,7 @@ SECRET = "hunter2-webhook-secret"
 class Got:
     """One request, and what was answered."""
 
+    path: str
     headers: dict[str, str]
     body: bytes
     status: int
@@ -50,7 +51,7 @@ class Receiver:
 
     async def take(self, request: web.Request) -> web.Response:
         status = self.answer(len(self.got))
-        self.got.append(Got(dict(request.headers), await request.read(), status))
+        self.got.append(Got(request.path, dict(request.headers), await request.read(), status))
         location = {"Location": self.url.replace("/hook", "/elsewhere")} if 300 <= status < 400 else {}
         return web.Response(status=status, headers=location)
 

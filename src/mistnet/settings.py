@@ -96,7 +96,7 @@ class WebhookSettings(BaseModel):
     @classmethod
     def _is_long(cls, given: SecretStr) -> SecretStr:
         if len(given.get_secret_value()) < 16:
-            raise ValueError("must have 16 characters or more; `openssl rand -hex 32` makes a good one")
+            raise ValueError("it must have 16 characters or more; `openssl rand -hex 32` makes a good one")
         return given
 
     @field_validator("events")
@@ -312,8 +312,11 @@ def _explained(error: ValidationError) -> SettingsError:
     if first["type"] == "extra_forbidden":
         known = _TABLES.get(place.split(".")[0], Settings).model_fields
         problem = f"there is no such setting.{did_you_mean(str(first['loc'][-1]), known)}"
+    elif first["type"] == "missing":
+        problem = "is missing"
     else:
-        problem = first["msg"][:1].lower() + first["msg"][1:]
+        said = first["msg"].removeprefix("Value error, ")
+        problem = said[:1].lower() + said[1:]
     return SettingsError(place, _where(place), problem)
 
 

@@ -11,7 +11,7 @@ from loguru import logger
 from pydantic import SecretStr
 
 from mistnet.app import App
-from mistnet.domain.accounts import AccountState, TrackedAccount
+from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.alerts import STANDING_RULES, Alert, Rule, Severity
 from mistnet.domain.errors import SourceDown, SourceRefused
 from mistnet.domain.jobs import WorkerName

@@ -206,3 +206,21 @@ async def test_a_post_written_by_a_stranger_is_stored_and_leads_nowhere(url: str
         assert taken.json["new"] == 1
         assert (await api.ok("/api/jobs"))["items"] == []
         assert (await api.ok("/api/users/zed"))["id"] == "99"
+
+
+async def test_runs_are_listed_in_pages_that_new_runs_do_not_move(url: str) -> None:
+    async with open_api(url) as api:
+
+        async def over() -> str:
+            task_id = (await api.post("/api/admin/scrape", json={"usernames": "ann"})).json["task_id"]
+            await change(api.app, "UPDATE jobs SET state = 'dead', attempts = max_attempts, last_error = 'it broke'")
+            api.clock.turn(seconds=1)
+            assert (await api.ok(f"/api/admin/scrape/{task_id}"))["status"] == "failed"
+            return str(task_id)
+
+        begun = [await over() for _ in range(3)]
+        seen: list[str] = []
+        async for page in api.pages("/api/runs", limit=1):
+            seen += [each["id"] for each in page]
+            await over()
+        assert seen == begun[::-1]

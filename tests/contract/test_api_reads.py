@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from fastapi.dependencies.models import Dependant
+
+from mistnet.api.service import make_service
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.jobs import args
-from tests.apis import Api, open_api
+from tests.apis import Api, api_routes, app_on, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
 
 ANN, BOB = 11, 12
@@ -197,3 +203,33 @@ async def test_health_tells_of_work_nobody_does(url: str) -> None:
         assert (found["status"], found["workers"], found["oldest_due_seconds"]) == ("degraded", 0, 300)
         metrics = await api.get("/metrics")
         assert 'kind="backfill",state="pending"' in metrics.text
+
+
+def test_no_route_takes_a_thread() -> None:
+    """What is not async runs in a thread of its own, which costs more than most answers do."""
+
+    def calls(of: Dependant) -> Iterator[Callable[..., Any]]:
+        yield from [of.call] if of.call else []
+        for each in of.dependencies:
+            yield from calls(each)
+
+    found = {
+        call for route in api_routes(make_service(app_on("sqlite:///nowhere.db"))) for call in calls(route.dependant)
+    }
+    called = [call if inspect.isfunction(call) else type(call).__call__ for call in found]
+    assert len(called) > 40
+    threaded = [call for call in called if not inspect.iscoroutinefunction(call)]
+    # The dashboard gives its pages their snapshots by a function that is not async.
+    own = [call.__qualname__ for call in threaded if not call.__module__.startswith("mistnet.api.pages")]
+    assert own == []
+
+
+async def test_answers_are_not_held_back(sqlite_url: str) -> None:
+    """A listener that does not say TCP keeps each answer for 40 ms, until the client has said that it got its head."""
+    async with open_api(sqlite_url) as api:
+        times = []
+        for _ in range(20):
+            begun = time.perf_counter()
+            await api.get("/healthz")
+            times.append(time.perf_counter() - begun)
+        assert min(times) < 0.03

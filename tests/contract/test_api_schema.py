@@ -6,12 +6,11 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
-from pydantic import SecretStr
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -23,9 +22,8 @@ from mistnet.cli.listening import listen, serving, url_of
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.jobs import args
-from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
-from tests.apis import PUBLIC
+from tests.apis import PUBLIC, app_on
 from tests.databases import Templates
 from tests.harvests import end_badly, post, tell, user
 
@@ -49,7 +47,7 @@ class Running:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="service")
         self.url = self.token = ""
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> Self:
         self._thread.start()
         assert self._ready.wait(30)
         return self
@@ -62,7 +60,7 @@ class Running:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        app = App(Settings(database_url=SecretStr(self._database_url), x_api_key=[SecretStr(KEY)]))
+        app = app_on(self._database_url, x_api_key=[KEY])
         listener = listen("127.0.0.1", 0)
         try:
             await _fill(app)
@@ -100,7 +98,7 @@ def running(request: pytest.FixtureRequest, templates: Templates) -> Iterator[Ru
 
 
 def _described() -> dict[str, Any]:
-    return dict(describe(make_service(App(Settings(database_url=SecretStr("sqlite:///nowhere.db"))))))
+    return dict(describe(make_service(app_on("sqlite:///nowhere.db"))))
 
 
 schema = schemathesis.openapi.from_dict(_described())
@@ -114,7 +112,7 @@ schema = schemathesis.openapi.from_dict(_described())
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_operation_answers_as_it_is_described(case: schemathesis.Case, running: Running) -> None:
+def test_every_operation_answers_as_it_is_described(case: schemathesis.Case[Any], running: Running) -> None:
     headers = {"Authorization": f"Bearer {running.token}"}
     if case.path.startswith("/webhooks"):
         headers = {"X-API-Key": KEY}

@@ -11,20 +11,18 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from loguru import logger
-from pydantic import SecretStr
 from yarl import URL
 
 from mistnet.api.auth import COOKIE, Scope
 from mistnet.api.service import make_service
-from mistnet.app import App
-from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
-from tests.apis import PUBLIC, Answer, Api, api_routes, open_api
+from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, open_api
 
 ADMIN_TOKEN = "an-admin-token-of-the-settings"
-SECRETS = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
+SECRETS: dict[str, Any] = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
 OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}
 PUSHED = {("POST", "/webhooks/twitterapi-io")}
 FILLED = {
@@ -44,14 +42,14 @@ BODIES: dict[str, Any] = {
 }
 
 
-def _service() -> Any:
-    return make_service(App(Settings(database_url=SecretStr("sqlite:///nowhere.db"))), host=PUBLIC)
+def described_service() -> FastAPI:
+    return make_service(app_on("sqlite:///nowhere.db"), host=PUBLIC)
 
 
 def _scopes() -> dict[tuple[str, str], Scope | None]:
     return {
         (method, str(route.path)): _scope(route.dependant)
-        for route in api_routes(_service())
+        for route in api_routes(described_service())
         for method in route.methods or ()
     }
 
@@ -438,3 +436,16 @@ async def test_a_bug_shows_nothing_of_itself(sqlite_url: str) -> None:
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "inner secrets" in "".join(lines)
     assert "Traceback" not in "".join(lines)
+
+
+async def test_no_token_whatever_breaks_the_log_in(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        for body in (b"", b"token=", b"token=%00", b"token=%ff%fe", b"token=%ed%a0%80", b"token=mn_%00", b"&&&=;"):
+            assert (await api.post("/login", data=body, headers=form)).status == 401, body
+        long = await api.post("/login", data=b"token=" + b"a" * 5000, headers=form)
+        assert long.status == 400
+        for value in ("Bearer", "Bearer ", "Bearer mn_\xff", "bearer mn_", "Token a", "\xff"):
+            assert (await api.get("/api/accounts", headers={"Authorization": value})).status == 401, value
+        for cookie in ("", "\xff", "a" * 3000, "%00"):
+            assert (await api.get("/api/accounts", headers={"Cookie": f"{COOKIE}={cookie}"})).status == 401, cookie

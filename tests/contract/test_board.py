@@ -98,6 +98,19 @@ async def test_gaps_are_told_by_why_they_are_and_open_alerts_by_how_bad_they_are
         assert all(isinstance(each, OpenAlert) for each in await Board(app.database).alerts())
 
 
+async def test_leases_are_counted_by_worker(url: str) -> None:
+    async with open_harvest(url) as app:
+        await app.enqueue([args.backfill(ANN), args.backfill(BEA), args.relook(ANN)])
+        for worker, kind in (("ann", "backfill"), ("bob", "relook")):
+            await change(
+                app,
+                "UPDATE jobs SET state = 'running', worker = :worker, lease_until = run_at WHERE kind = :kind",
+                worker=worker,
+                kind=kind,
+            )
+        assert await Board(app.database).held_by() == {"ann": 2, "bob": 1}
+
+
 async def test_accounts_are_paged_by_handle_searched_and_filtered(url: str) -> None:
     async with open_harvest(url) as app:
         for place, handle in enumerate(("Carl", "ann", "bea", "ANNA", "50_percent")):

@@ -9,6 +9,7 @@ import pytest
 
 from mistnet.api.auth import Scope
 from mistnet.domain.social import PostId
+from mistnet.jobs import args
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
 from tests.harvests import end_badly, rows
@@ -114,11 +115,10 @@ async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_serve
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert await _until(stream, "ready")
         await api.app.operations.pause(next(iter(api.app.kinds)), "for a test", now=START)
-        from mistnet.jobs import args  # noqa: PLC0415
-
         await end_badly(api.app, args.backfill(ANN))
         assert await _until(stream, "event: changed")
-    assert stream.content.at_eof() or not await stream.content.read()
+        api.service.state.closing.set()
+        assert not await _until(stream, "event: never")
 
 
 async def _until(stream: aiohttp.ClientResponse, awaited: str) -> bool:
@@ -140,6 +140,20 @@ async def test_assets_are_kept_by_browsers_and_pages_are_not(sqlite_url: str) ->
             assert (asset.status, "immutable" in asset.headers["Cache-Control"]) == (200, True), each
         assert (await api.get("/static/../pages/__init__.py")).status == 404
         assert (await api.get("/static/%2e%2e/service.py")).status == 404
+
+
+async def test_lists_are_narrowed_by_state(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        there = await furnish(api.app)
+        for path, shown in (
+            ("/jobs?state=dead", True),
+            ("/jobs?state=gaps", True),
+            ("/jobs?state=failed", False),
+            ("/jobs?state=dead&kind=walk", False),
+        ):
+            assert (f'href="/jobs/{there.dead}"' in (await api.get(path, headers=PAGE)).text) is shown, path
+        for path, shown in (("/accounts?state=active", True), ("/accounts?state=protected", False)):
+            assert (f'href="/accounts/{ANN}"' in (await api.get(path, headers=PAGE)).text) is shown, path
 
 
 async def test_a_post_by_its_id_leads_to_its_conversation(sqlite_url: str) -> None:
@@ -169,4 +183,5 @@ async def test_accounts_are_added_let_go_and_taken_back(url: str) -> None:
         kinds = {kind for (kind,) in await rows(api.app, "SELECT kind FROM jobs WHERE state = 'pending'")}
         assert "hydrate_user" in kinds
         assert (await api.post("/accounts/5/untrack", headers=PAGE)).status == 404
-        assert await follow(api, f"/jobs/{there.dead}/cancel") == f"/jobs/{there.dead}?did=not-cancelled"
+        for told in ("cancelled", "not-cancelled"):
+            assert await follow(api, f"/jobs/{there.dead}/cancel") == f"/jobs/{there.dead}?did={told}"

@@ -307,6 +307,17 @@ async def test_the_job_and_its_step_land_together(url: str) -> None:
         assert done.accounts[1 - place].reason == "no such question"
 
 
+async def test_a_job_that_ends_while_somebody_settles_has_told_its_end(url: str) -> None:
+    async with office(url) as o, office(url) as other:
+        for _ in range(10):
+            run = await o.start()
+            lease = await o.claim()
+            end = RunStep(run_id=run.id, position=0, status=RunStatus.COMPLETED)
+            settling = [other.desk.settle(o.clock.now()) for _ in range(6)]
+            await asyncio.gather(*settling[:3], o.settle_job(lease, Done([end])), *settling[3:])
+            assert (await o.get(run)).status is RunStatus.COMPLETED
+
+
 async def test_steps_of_many_accounts_at_once_lose_no_count(url: str) -> None:
     async with office(url) as o, office(url) as other:
         run = await o.start(*(f"h{n}" for n in range(6)))
@@ -425,6 +436,11 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
         assert each["next_limit"] == 120
         assert (each["fetch"]["total_fetches"], each["fetch"]["last_new_count"]) == (1, 40)
         assert each["fetch"]["avg_new_rate"] == 1.0
+    shown = run(coverage, url, "@ann").stdout
+    assert (
+        "rounds of catch-ups: 1; the last fetched 40 posts, 40 of them new; 100% new on average; the next may fetch 120"
+        in shown
+    )
 
 
 async def test_a_change_of_state_is_told_when_it_is_one(url: str) -> None:

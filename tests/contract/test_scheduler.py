@@ -14,7 +14,7 @@ from mistnet.app import App
 from mistnet.domain.errors import DatabaseBusy
 from mistnet.engine.duties import Duty
 from mistnet.engine.slots import Interval
-from mistnet.engine.ticker import InOurTime
+from mistnet.engine.ticker import InOurTime, Ticker
 from mistnet.groups import groups_of
 from mistnet.schedule import Scheduler, standing
 from mistnet.settings import load_settings
@@ -282,3 +282,13 @@ def test_timers_follow_our_clock_whatever_the_machines_shows() -> None:
     fire = InOurTime(Interval(timedelta(seconds=10)), ours).get_next_fire_time(None, machine)
     assert fire is not None
     assert timedelta(seconds=6) <= fire - machine < timedelta(seconds=6.1)
+
+
+def test_no_action_takes_the_place_of_another() -> None:
+    async def nothing() -> None:
+        """Done already."""
+
+    ticker = Ticker(TurnedClock())
+    ticker.add("something", Interval(timedelta(seconds=1)), nothing)
+    with pytest.raises(ValueError, match="two actions are called 'something'"):
+        ticker.add("something", Interval(timedelta(seconds=1)), nothing)

@@ -68,6 +68,7 @@ def test_without_a_terminal_the_demo_collects_the_whole_small_world_and_leaves_n
     assert report["gone_upstream"]["posts"] > 0
     assert report["credits"] == round(report["dollars"] * 100_000) > 0
     assert report["failed_calls"] == 0
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", report["dashboard"])
     assert "a-real-key" not in said
     assert left_in(on_sqlite.folder) == ["mistnet.toml"]
 
@@ -76,6 +77,7 @@ async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite:
     kept = on_sqlite.folder / "box of mine"
     told = on_sqlite.ok("demo", "--size", "tiny", "--keep", str(kept), TMPDIR=str(on_sqlite.folder))
     assert "complete: everything the world shows is stored" in told.out
+    assert re.match(r"the dashboard, while it collects: http://127\.0\.0\.1:\d+\n", told.out)
     assert left_in(on_sqlite.folder) == ["box of mine"]
     url = f"sqlite:///{kept}/demo.db"
     assert f"export MISTNET_DATABASE_URL='{url}'" in told.out
@@ -183,6 +185,9 @@ def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_sqlite: Comma
         for shown in ("collecting a simulated world", "back to 20", "protected", "upstream knows nobody", "walk"):
             assert shown in seen
         assert f"export MISTNET_DATABASE_URL=sqlite:///{temporary}/mistnet-demo-" in seen.replace("\r\n  ", "")
+        (address,) = {*re.findall(r"Open (http://127\.0\.0\.1:\d+) in a browser", seen)}
+        with urlopen(Request(address, headers={"Accept": "text/html"}), timeout=PATIENCE) as page:
+            assert "Posts collected" in page.read().decode()
         terminal.until("An hour passes each second", "catch_up", "2026-10-01")
         terminal.type(b"\x03")
         assert terminal.ended() == 0

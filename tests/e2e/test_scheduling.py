@@ -65,6 +65,11 @@ def leading(service: CommandLine, crew: list["subprocess.Popen[str]"]) -> "subpr
     return next(process for process in crew if process.pid == pid)
 
 
+def led_by_another(service: CommandLine, fence: int) -> None:
+    """Waits until the lead has moved on from the holder of this fence."""
+    until(lambda: leader(service).get("fence", fence) > fence)
+
+
 def ticks(service: CommandLine, group: str) -> list[dict[str, Any]]:
     return service.sql(
         "SELECT tick_at, missed, fence, holder FROM ticks WHERE group_name = :name ORDER BY tick_at", name=group
@@ -95,7 +100,7 @@ def test_killing_the_leader_moves_the_lead_within_its_lease_and_no_tick_is_lost_
         victim, fence = leading(service, crew), leader(service)["fence"]
         victim.send_signal(signal.SIGKILL)
         killed_at = service.sql("SELECT clock_timestamp() AS now")[0]["now"]
-        until(lambda before=fence: leader(service).get("fence", before) > before)
+        led_by_another(service, fence)
         assert leader(service)["since"] - killed_at < timedelta(seconds=LEASE + 0.5)  # a busy machine is late
         assert leader(service)["fence"] == fence + 1
         crew.remove(victim)

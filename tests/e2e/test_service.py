@@ -1,7 +1,6 @@
 """mistnet as a service: the real commands, asked over HTTP, killed and started again."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -44,7 +43,7 @@ def sim_url() -> Iterator[str]:
 
 def known_handles(sim_url: str) -> list[str]:
     with urlopen(f"{sim_url}/_sim/accounts", timeout=30) as answer:
-        return [each["handle"] for each in json.load(answer)["accounts"]]
+        return [str(each) for each in json.load(answer)["handles"]]
 
 
 class Service:
@@ -148,7 +147,7 @@ def test_a_second_signal_stops_at_once(small: CommandLine) -> None:
         until(lambda: _refuses(served.url))
         served.process.send_signal(signal.SIGINT)
         served.process.communicate(timeout=PATIENCE)
-    assert served.process.returncode in (0, 128 + signal.SIGINT)
+    assert served.process.returncode == 128 + signal.SIGINT
 
 
 def _refuses(url: str) -> bool:
@@ -169,7 +168,7 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
             (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),
             (("serve", "--host", "no.such.host.invalid"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
-            (("serve", "--new-token", " "), {}, "give the token a name"),
+            (("serve", "--new-token", " "), {}, "who will use it"),
             (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
             (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),
             (("serve", "--revoke-token", "7"), {}, "there is no valid token 7"),
@@ -196,10 +195,3 @@ def test_a_public_service_asks_for_the_token_it_was_given(small: CommandLine) ->
     assert public.ask("/api/accounts", **bearer)[0] == 401
     code, _, err = public.stop()
     assert (code, made["token"] in err) == (0, False)
-
-
-def test_a_service_without_open_files_left_behind(small: CommandLine) -> None:
-    up = Service(small.start("up", "--port", "0"))
-    assert up.ask("/readyz")[0] == 200
-    assert up.stop()[0] == 0
-    assert not [name for name in os.listdir(small.folder) if name.endswith("-journal")]

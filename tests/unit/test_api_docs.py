@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mistnet.api.errors import _CODES
 from mistnet.api.openapi import describe, operations
-from tests.contract.test_api_security import SCOPES, _service
+from tests.contract.test_api_security import SCOPES, described_service
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ def listed() -> dict[str, str]:
 
 
 def test_every_described_route_is_on_the_page_with_its_scope() -> None:
-    described = {f"{method} {path}" for path, method, _ in operations(describe(_service()))}
+    described = {f"{method} {path}" for path, method, _ in operations(describe(described_service()))}
     assert set(listed()) == described
     scopes = {f"{method} {path.replace(':int', '')}": scope for (method, path), scope in SCOPES.items()}
     for route, said in listed().items():
@@ -30,7 +30,7 @@ def test_every_code_of_a_refusal_is_on_the_page() -> None:
 
 
 def test_every_route_of_the_api_is_described() -> None:
-    described = {(method, path) for path, method, _ in operations(describe(_service()))}
+    described = {(method, path) for path, method, _ in operations(describe(described_service()))}
     hidden = {(method, path.replace(":int", "")) for method, path in SCOPES} - described
     assert {path for _, path in hidden if path.startswith(("/api", "/webhooks", "/health"))} == {
         "/api/docs",

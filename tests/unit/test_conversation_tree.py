@@ -1,6 +1,7 @@
 """A conversation reads from top to bottom, whatever of it is missing."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from mistnet.api.pages.conversations import tree
 from mistnet.domain.coverage import Parent
@@ -9,8 +10,8 @@ from mistnet.store.post_pages import ShownPost
 
 
 def post(own: int, answers: int | None = None) -> ShownPost:
-    nothing = dict.fromkeys(("url", "quoted_id", "reposted_id", "referenced_text", "referenced_handle"))
-    counts = dict.fromkeys(("likes", "replies", "reposts", "views"))
+    names = ("url", "quoted_id", "reposted_id", "referenced_text", "referenced_handle")
+    nothing: dict[str, Any] = dict.fromkeys((*names, "likes", "replies", "reposts", "views"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return ShownPost(
         id=PostId(own),
@@ -23,7 +24,6 @@ def post(own: int, answers: int | None = None) -> ShownPost:
         in_reply_to_id=PostId(answers) if answers else None,
         first_seen_at=at,
         **nothing,
-        **counts,
     )
 
 

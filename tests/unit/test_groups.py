@@ -40,6 +40,12 @@ def test_default_has_a_rhythm_of_its_own_if_given_one() -> None:
     assert groups(default={"day_credits": 5000})["default"].rhythm == "5000 credits a day"
 
 
+def test_the_scheduler_can_be_switched_off_by_its_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().scheduler_enabled
+    monkeypatch.setenv("SCRAPER_ENABLED", "false")
+    assert not load_settings().scheduler_enabled
+
+
 @pytest.mark.parametrize(
     ("given", "place", "words"),
     [

@@ -113,6 +113,13 @@ def test_where_the_budget_does_not_allow_it_the_busiest_go_first() -> None:
     assert looks.total() <= 2
 
 
+def test_the_last_credits_go_to_whoever_waits_most() -> None:
+    now = MIDNIGHT + timedelta(hours=23)
+    some = [Watched(UserId(n), even(rate), now - timedelta(hours=2)) for n, rate in enumerate((1.0, 9.0, 4.0))]
+    assert due(some, Purse(left=10_000, look=LOOK), now) == [1, 2, 0]
+    assert due(some, Purse(left=2 * LOOK, look=LOOK), now) == [1, 2]
+
+
 def test_what_was_overspent_is_saved_later() -> None:
     """The same account at the same hour: less left, fewer looks."""
     now = MIDNIGHT + timedelta(hours=12)

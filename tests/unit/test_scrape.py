@@ -91,6 +91,12 @@ async def test_an_unreadable_post_is_one_that_failed_and_takes_its_place_in_the_
     assert [each.post_id for each in writes(cut) if isinstance(each, Unreadable)] == [85]
 
 
+async def test_what_could_not_be_read_on_the_page_before_counts_once() -> None:
+    bad = [unreadable(post_id=85), unreadable(above=90, below=80), unreadable(post_id=75), unreadable(post_id=78)]
+    outcome = await scraped(page(post(78), bad=bad), given(user_id=ANN, ceiling=79, counted=4))
+    assert (the(outcome, RunStep).posts, the(outcome, RunStep).failed) == ([78], 1)
+
+
 async def test_an_end_is_looked_at_twice_and_then_believed() -> None:
     progress = {"user_id": ANN, "ceiling": PostId(69), "counted": 3}
     first = await scraped(EMPTY, given(**progress))
@@ -192,6 +198,12 @@ def test_what_no_run_can_be_made_of_is_refused(handles: list[str], limit: int, f
     with pytest.raises(BadRun) as told:
         require_startable(handles, limit)
     assert told.value.field == field
+
+
+@pytest.mark.parametrize("wrong", ["ann since:2020", "@ann", "https://x.com/ann", ""])
+def test_only_bare_handles_become_questions(wrong: str) -> None:
+    with pytest.raises(BadHandles):
+        require_startable(["bob", wrong], 10)
 
 
 @pytest.mark.parametrize(

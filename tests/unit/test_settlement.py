@@ -90,3 +90,11 @@ def test_done_carries_its_writes_and_failure_its_error() -> None:
     assert settled(Done([child])).writes == [child]
     failed = settled(Fail("no such thing"))
     assert (failed.state, failed.error, failed.writes) == (JobState.FAILED, "no such thing", ())
+
+
+@given(st.integers(0, 900), chances)
+def test_a_retry_may_say_how_long_it_waits_at_most(attempts: int, chance: float) -> None:
+    outcome = Retry("away", within=timedelta(hours=1))
+    settled = settlement(lease(attempts, 1000), outcome, now=START, policy=Policy(), chance=chance)
+    plain = settlement(lease(attempts, 1000), Retry("away"), now=START, policy=Policy(), chance=chance)
+    assert settled.run_at == min(plain.run_at, START + timedelta(hours=1))

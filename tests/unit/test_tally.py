@@ -45,6 +45,19 @@ async def test_everything_is_counted_from_the_first_look_on() -> None:
         assert bars.since[-1] <= NOW.timestamp() < bars.since[-1] + span.bars[1]
 
 
+async def test_a_young_collection_is_drawn_from_its_beginning() -> None:
+    log = Log(ago(seconds=60), ago(seconds=2))
+    tally = Tally(log.read, log.before)
+    await tally.renew(NOW)
+    bars = tally.bars(Span.MINUTES, NOW, tally.first_at)
+    assert (len(bars.since), sum(bars.amounts)) == (63, 2)
+    assert len(tally.bars(Span.HOUR, NOW, tally.first_at).since) == 24
+    log.moments.append(ago(days=400))
+    old = Tally(log.read, log.before)
+    await old.renew(NOW)
+    assert old.first_at is None
+
+
 async def test_later_looks_ask_only_for_the_end_and_find_late_ones() -> None:
     log = Log(ago(hours=1))
     tally = Tally(log.read, log.before)

@@ -102,7 +102,7 @@ class Doorman:
 
     async def _by_token(self, token: str) -> tuple[Visitor, KeptToken | None] | None:
         """Any digest is looked up in the same time; the one token that is compared is compared in constant time."""
-        if self._admin_token is not None and hmac.compare_digest(token.encode(), self._admin_token.encode()):
+        if self._admin_token is not None and same(token, self._admin_token):
             return Visitor(name="admin token", scope=Scope.ADMIN), None
         kept = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
         if kept is None:
@@ -130,6 +130,11 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
     return visitor
 
 
+def same(given: str, secret: str) -> bool:
+    """In constant time, whatever was given."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
+
+
 def address_of(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
@@ -153,7 +158,7 @@ async def _require_csrf(request: Request, visitor: Visitor) -> None:
     if sent is None and request.headers.get("content-type", "").startswith(_FORMS):
         field = (await request.form()).get("csrf")
         sent = field if isinstance(field, str) else None
-    if not same_origin(request) or not hmac.compare_digest((sent or "").encode(), (visitor.csrf or "").encode()):
+    if not same_origin(request) or not same(sent or "", visitor.csrf or ""):
         raise NotAllowed("the page is out of date, or another site sent this: reload the page and try again")
 
 

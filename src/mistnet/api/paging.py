@@ -30,11 +30,7 @@ class Listing(Document, Generic[T]):
 class Paging:
     """A page of rows that are ordered by a number."""
 
-    def __init__(
-        self,
-        limit: PageLimit = 50,
-        cursor: Annotated[str | None, Query(pattern=ID_CURSOR, description=_ABOUT)] = None,
-    ) -> None:
+    def __init__(self, limit: int, cursor: str | None) -> None:
         self.limit = limit
         self.place = None if cursor is None else place_of(cursor)
 
@@ -52,11 +48,7 @@ class Paging:
 class RunPaging:
     """A page of runs, whose ids are UUIDs that sort by time."""
 
-    def __init__(
-        self,
-        limit: PageLimit = 50,
-        cursor: Annotated[str | None, Query(pattern=RUN_CURSOR, description=_ABOUT)] = None,
-    ) -> None:
+    def __init__(self, limit: int, cursor: str | None) -> None:
         self.limit = limit
         self.before = None if cursor is None else str(UUID(bytes=_bytes(cursor)))
 
@@ -82,5 +74,17 @@ def _bytes(cursor: str) -> bytes:
     return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
 
 
-Pages = Annotated[Paging, Depends()]
-RunPages = Annotated[RunPaging, Depends()]
+async def _pages(
+    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=ID_CURSOR, description=_ABOUT)] = None
+) -> Paging:
+    return Paging(limit, cursor)
+
+
+async def _run_pages(
+    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=RUN_CURSOR, description=_ABOUT)] = None
+) -> RunPaging:
+    return RunPaging(limit, cursor)
+
+
+Pages = Annotated[Paging, Depends(_pages)]
+RunPages = Annotated[RunPaging, Depends(_run_pages)]

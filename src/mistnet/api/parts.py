@@ -1,4 +1,4 @@
-"""What routes are given: the app, and what belongs to the service alone."""
+"""What routes are given: the app, and what belongs to the service alone. Async, or each would take a thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
 
 
-def the_app(request: Request) -> App:
+async def the_app(request: Request) -> App:
     app: App = request.app.state.mistnet
     return app
 
 
-def the_gauges(request: Request) -> QueueGauges:
+async def the_gauges(request: Request) -> QueueGauges:
     gauges: QueueGauges = request.app.state.gauges
     return gauges
 

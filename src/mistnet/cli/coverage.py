@@ -90,7 +90,8 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
     )
     said = done or (["nothing to repair"] if repair else [])
     view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
-    invocation.out.show(shown, *account_blocks(found, view, own_reposts=own_reposts), *unread_line(unread), *said)
+    told = account_blocks(found, view, own_reposts=own_reposts)
+    invocation.out.show(shown, *told, *_fetch_line(stats.get(found.user_id)), *unread_line(unread), *said)
 
 
 async def _known(reader: Coverage, handle: str) -> Progress:
@@ -132,6 +133,14 @@ async def _refuse_unknown(reader: Coverage, post_id: PostId) -> None:
     belongs_to = await reader.conversation_of(post_id)
     hint = f"; post {post_id} belongs to conversation {belongs_to}" if belongs_to else ""
     raise typer.BadParameter(f"nothing is stored of a conversation {post_id}{hint}", param_hint="--conversation")
+
+
+def _fetch_line(stats: FetchStats | None) -> list[str]:
+    if stats is None or not stats.total_fetches:
+        return []
+    last = f"the last fetched {stats.last_fetched_count:,} posts, {stats.last_new_count:,} of them new"
+    rate = f"{stats.avg_new_rate:.0%} new on average"
+    return [f"rounds of catch-ups: {stats.total_fetches:,}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 
 
 def _fields(progress: Progress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:

@@ -29,8 +29,9 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket on that address; one that cannot be had is a slip of whoever started us."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)  # only of a socket that says TCP is the delay taken off
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)

@@ -1,7 +1,7 @@
 """The commands that run mistnet as a service: `serve` is API, dashboard and scheduler; `up` works as well."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from typing import Annotated, Any, Final
 
 import typer
@@ -104,33 +104,30 @@ async def _run(
     address = host if host is not None else app.settings.host
     await require_token(app, address)
     listener = listen(address, app.settings.port if port is None else port)
-    async with AsyncExitStack() as parts:
-        parts.callback(listener.close)
-        worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
-        server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
-        url = url_of(listener)
-        invocation.out.show(document(url=url), f"mistnet is at {url}")
-        await _until_stopped(app, server, worker)
-
-
-async def _until_stopped(app: App, server: asyncio.Task[None], worker: Worker | None) -> None:
-    """Until somebody asks, or a part ends that should not: then the others end with it."""
     asked = asyncio.Event()
+    grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if working else ""
+    with stopping(asked.set, meaning=f"open requests may finish{grace}"), closing(listener):
+        async with AsyncExitStack() as parts:
+            worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
+            server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
+            url = url_of(listener)
+            invocation.out.show(document(url=url), f"mistnet is at {url}")
+            await _until(asked, app, server, worker)
 
-    def drain() -> None:
-        asked.set()
-        if worker:
-            worker.drain()
 
-    grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if worker else ""
-    with stopping(drain, meaning=f"open requests may finish{grace}"):
-        working = asyncio.create_task(worker.run() if worker else asked.wait(), name="worker")
-        scheduling = asyncio.create_task(app.scheduler().run(), name="scheduler")
-        await asyncio.wait([working, scheduling, server], return_when=asyncio.FIRST_COMPLETED)
-        drain()
-        scheduling.cancel()
-        await asyncio.wait([working, scheduling])
-    for part in (working, scheduling):
+async def _until(asked: asyncio.Event, app: App, server: asyncio.Task[None], worker: Worker | None) -> None:
+    """Until somebody asks, or a part ends that should not: then the others end with it."""
+    asking = asyncio.create_task(asked.wait(), name="asked")
+    scheduling = asyncio.create_task(app.scheduler().run(), name="scheduler")
+    working = [asyncio.create_task(worker.run(), name="worker")] if worker else []
+    await asyncio.wait([asking, scheduling, server, *working], return_when=asyncio.FIRST_COMPLETED)
+    for ended in (asking, scheduling):
+        ended.cancel()
+    if worker:
+        worker.drain()
+    parts = [asking, scheduling, *working]
+    await asyncio.wait(parts)
+    for part in parts:
         if not part.cancelled():
             part.result()
     if worker:
@@ -146,7 +143,7 @@ async def require_token(app: App, host: str) -> None:
 async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:
     storable("--new-token", name)
     if not name.strip():
-        raise typer.BadParameter("give the token a name, such as who will use it", param_hint="--new-token")
+        raise typer.BadParameter("the name of a token says who will use it: leave it not empty")
     made, token = await Tokens(app.database).make(name.strip(), scope, now=app.database.clock.now())
     shown = document(id=made.id, name=made.name, scope=scope.word, token=token)
     invocation.out.show(shown, f"token {made.id} ({made.name}, {scope.word}), shown this once:\n{token}")

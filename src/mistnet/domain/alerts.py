@@ -197,7 +197,7 @@ def _no_workers(due: Sequence[DueWork]) -> Alert:
         rule=Rule.NO_WORKERS,
         subject="workers",
         severity=Severity.CRITICAL,
-        message=f"no worker is there, and {_count(jobs, 'job')} wait, the first since {_time(due[0].since)}. "
+        message=f"no worker is there, and {_waits(jobs, 'job')}, the first since {_time(due[0].since)}. "
         f"Start one with `mistnet work` or `mistnet up`; nothing was lost.",
     )
 
@@ -207,7 +207,7 @@ def _nobody_for(work: DueWork) -> Alert:
         rule=Rule.DUE_WORK,
         subject=work.lane,
         severity=Severity.CRITICAL,
-        message=f"{_count(work.jobs, 'job')} on the lane {work.lane} wait since {_time(work.since)}, and no worker "
+        message=f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)}, and no worker "
         f"serves it. Start one that does: `mistnet work` with the settings that name it, without --lanes.",
     )
 
@@ -218,7 +218,7 @@ def _busy(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
         rule=Rule.DUE_WORK,
         subject=work.lane,
         severity=Severity.WARNING,
-        message=f"{_count(work.jobs, 'job')} on the lane {work.lane} wait since {_time(work.since)} while "
+        message=f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)} while "
         f"{_count(len(able), 'worker')} run {running} of {places} at once. Start more with `mistnet work`, or raise "
         f"`concurrency` or the source's rate; `mistnet status` shows what goes before.",
     )
@@ -236,7 +236,7 @@ def _late(late: LateDeliveries) -> Alert:
         rule=Rule.DELIVERY_LATE,
         subject=late.subscriber,
         severity=Severity.WARNING,
-        message=f"{_count(late.events, 'event')} wait to be told to {late.subscriber}, the first since "
+        message=f"{_waits(late.events, 'event')} for {late.subscriber}, the first since "
         f"{_time(late.since)}{error}. {known}",
     )
 
@@ -256,6 +256,10 @@ def _silent(account: QuietAccount) -> Alert:
 
 def _count(number: int, of: str) -> str:
     return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"
+
+
+def _waits(number: int, of: str) -> str:
+    return f"{_count(number, of)} {'waits' if number == 1 else 'wait'}"
 
 
 def _percent(spent: int, cap: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Generic, NewType, TypeAlias, TypeVar
 
@@ -138,11 +138,13 @@ class Snooze(msgspec.Struct, frozen=True):
 class Retry(msgspec.Struct, frozen=True):
     """A transient fault: an attempt is spent, and the job waits longer each time.
 
-    `alone` keeps the job out of batches from now on, so that it cannot spoil them.
+    `alone` keeps the job out of batches from now on, so that it cannot spoil them. `within` is the longest wait that
+    makes sense, however often it failed.
     """
 
     error: str
     alone: bool = False
+    within: timedelta | None = None
 
 
 class Fail(msgspec.Struct, frozen=True):

@@ -141,11 +141,21 @@ def read_handles(written: str) -> list[str]:
     return list(handles.values())
 
 
+def _problem_of(handle: str) -> BadHandle | None:
+    try:
+        plain = read_handle(handle)
+    except BadHandle as error:
+        return error
+    return None if plain == handle else BadHandle(handle, "it is not a bare handle")
+
+
 def require_startable(handles: Sequence[str], limit: int) -> None:
-    """Raises BadRun for what no run can be made of."""
+    """Raises BadRun or BadHandles for what no run can be made of."""
     if not handles:
         raise BadRun("usernames", "name at least one account, as in alice,bob")
     if len(handles) > MOST_ACCOUNTS:
         raise BadRun("usernames", f"at most {MOST_ACCOUNTS:,} accounts, not {len(handles):,}: make several runs")
+    if problems := [each for each in map(_problem_of, handles) if each]:
+        raise BadHandles(problems)
     if not LEAST_LIMIT <= limit <= LARGEST_LIMIT:
         raise BadRun("limit", f"must be between {LEAST_LIMIT} and {LARGEST_LIMIT:,}, not {limit:,}")

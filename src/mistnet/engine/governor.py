@@ -113,11 +113,12 @@ class Governor:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Governor]:
         """Writes the ledger while calls are made; gives unspent credits back at the end."""
-        writing = asyncio.create_task(self._write_down_forever(), name=f"ledger of {self._source}")
+        over = asyncio.Event()
+        writing = asyncio.create_task(self._write_down_until(over), name=f"ledger of {self._source}")
         try:
             yield self
         finally:
-            writing.cancel()
+            over.set()  # a write that was cut off would be lost, or made twice
             await asyncio.gather(writing, return_exceptions=True)
             with suppress(DatabaseError):
                 await self._give_back()
@@ -354,9 +355,11 @@ class Governor:
             self._unwritten = written + self._unwritten
             raise
 
-    async def _write_down_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_FLUSH_SECONDS)
+    async def _write_down_until(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_SECONDS):
+                    await over.wait()
             with suppress(DatabaseError):  # kept, and tried again
                 await self.write_down()
 

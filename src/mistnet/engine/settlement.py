@@ -36,8 +36,9 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
             )
         case Snooze(until, reason):
             return Settlement(lease=lease, state=JobState.PENDING, run_at=until, attempts=lease.attempts, reason=reason)
-        case Retry(error, alone):
-            return _retried(lease, error, alone=alone, now=now, wait=backoff(lease.attempts, policy, chance))
+        case Retry(error, alone, within):
+            wait = backoff(lease.attempts, policy, chance)
+            return _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))
         case Fail(error, writes):
             return Settlement(
                 lease=lease,

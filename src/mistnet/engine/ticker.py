@@ -32,6 +32,8 @@ class Ticker:
 
     def add(self, name: str, slots: Slots, action: Callable[[], Awaitable[object]]) -> None:
         """Beginning at once, then at every slot."""
+        if name in self._actions:
+            raise ValueError(f"two actions are called {name!r}")
         self._actions[name] = slots, action
 
     async def run(self) -> None:

@@ -7,14 +7,18 @@ from typing import Final
 
 import msgspec
 
+from mistnet.domain.errors import Undelivered
 from mistnet.domain.events import Delivered, Outbox, Postman, Subscriber, SubscriberName
-from mistnet.domain.jobs import Args, Continue, Done, Job, KindName, NewJob, Outcome
+from mistnet.domain.jobs import Args, Continue, Done, Job, KindName, NewJob, Outcome, Retry
 
 DELIVER: Final = KindName("deliver")
 TRIES: Final = 1_000
 """A receiver may be away for long; what it missed is never given up by itself."""
 
 MORE: Final = "keeps its place among the due jobs until all is told"
+LONGEST_WAIT: Final = timedelta(hours=1)
+"""A receiver that is there again should not have to wait for a day."""
+
 LONGEST: Final = timedelta(seconds=60)
 
 
@@ -35,7 +39,10 @@ class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
         waiting = await self.outbox.next_for(job.args.subscriber)
         if waiting is None:
             return Done()
-        await self.postman.bring(job.args.subscriber, waiting.event)
+        try:
+            await self.postman.bring(job.args.subscriber, waiting.event)
+        except Undelivered as error:
+            return Retry(str(error), within=LONGEST_WAIT)
         return Continue([Delivered(id=waiting.id)], run_at=job.run_at, reason=MORE)
 
 

@@ -45,7 +45,8 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _step(self, at: ScrapeArgs, user_id: UserId | None, page: Page, lowest: PostId) -> Outcome:
         own = [page.gathered.posts[each] for each in page.own]
-        failed = len([each for each in page.gathered.unreadable if _counts(each)])
+        span = Span(ceiling=at.ceiling)
+        failed = len(unread(page, span))
         counted = at.counted + len(own) + failed
         step = msgspec.structs.replace(
             self._told(at, RunStatus.RUNNING if counted < at.limit else RunStatus.COMPLETED),
@@ -53,7 +54,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             failed=failed,
             user_id=user_id,
         )
-        writes = [*page.gathered.writes, step, *await self._leads(page, own, user_id, Span(ceiling=at.ceiling))]
+        writes = [*page.gathered.writes, step, *await self._leads(page, own, user_id, span)]
         if step.status is RunStatus.COMPLETED:
             return Done(writes)
         down = msgspec.structs.replace(
@@ -100,9 +101,8 @@ def author_of(page: Page, handle: str) -> UserId | None:
 
 def first(page: Page, posts: Sequence[Post], span: Span, room: int) -> Page:
     """The page as far down as `room` posts go, unreadable ones included. What was not asked for is left out."""
-    bad = [each for each in page.gathered.unreadable if _counts(each)]
     ranked: list[tuple[int, Post | Unreadable]] = [*((each.id, each) for each in posts)]
-    ranked += [(_place(each, span), each) for each in bad]
+    ranked += [(_place(each, span), each) for each in unread(page, span)]
     if len(ranked) <= room:
         return msgspec.structs.replace(page, own=[each.id for each in posts])
     kept = [each for _, each in sorted(ranked, key=lambda pair: pair[0], reverse=True)[:room]]
@@ -116,9 +116,16 @@ def first(page: Page, posts: Sequence[Post], span: Span, room: int) -> Page:
     return msgspec.structs.replace(page, own=[each.id for each in own], gathered=gathered)
 
 
-def _counts(hole: Unreadable) -> bool:
-    """Without an id and below all others it is on the next page again, and counts there."""
-    return hole.post_id is not None or hole.below is not None
+def unread(page: Page, span: Span) -> list[Unreadable]:
+    """What this page was to show and could not be read, and is not on it once more in good shape."""
+    return [each for each in page.gathered.unreadable if _counts(each, span) and each.post_id not in page.own]
+
+
+def _counts(hole: Unreadable, span: Span) -> bool:
+    """Without an id and below all others it is on the next page again, and counts there; above, it has counted."""
+    if hole.post_id is not None:
+        return hole.post_id in span
+    return hole.below is not None and PostId(hole.below + 1) in span
 
 
 def _place(hole: Unreadable, span: Span) -> int:

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from sqlalchemy import Column, ColumnElement, Text, func, select, text, type_coerce
 
-from mistnet.domain.jobs import JobId, JobState, KindName
+from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
 from mistnet.store.tables import accounts, alerts, calls, jobs, posts
-from mistnet.store.tables.engine import GAP
+from mistnet.store.tables.engine import GAP, LEASED
 
 Unit: TypeAlias = Literal["second", "minute"]
 _LETTERS: Mapping[Unit, int] = {"second": 19, "minute": 16}
@@ -80,6 +80,12 @@ class Board:
         )
         async with self._database.read() as connection:
             return {UserId(row.account_id): int(row.credits) for row in await connection.execute(summed)}
+
+    async def held_by(self) -> Mapping[WorkerName, int]:
+        """How many jobs each worker has on lease now."""
+        counted = select(jobs.c.worker, func.count().label("jobs")).where(text(LEASED)).group_by(jobs.c.worker)
+        async with self._database.read() as connection:
+            return {WorkerName(row.worker): row.jobs for row in await connection.execute(counted)}
 
     async def account_states(self) -> Mapping[str, int]:
         counted = select(accounts.c.state, func.count().label("accounts")).group_by(accounts.c.state)

@@ -270,11 +270,7 @@ _STORED: Final = (
 )
 
 _ENTRIES: Final = select(
-    *(
-        accounts.c[name]
-        for name in RosterEntry.__struct_fields__
-        if name in accounts.c and name != "last_fetched_at"
-    ),
+    *(accounts.c[name] for name in RosterEntry.__struct_fields__ if name in accounts.c and name != "last_fetched_at"),
     *STATISTICS,
     users.c.handle,
     users.c.posts_count.label("profile_posts"),

@@ -43,10 +43,10 @@ async def accounts(
     app: Mistnet,
     dashboard: Shown,
     q: Annotated[str, Query(max_length=200)] = "",
-    state: AccountState | str = "",
+    state: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=200)] = None,
 ) -> HTMLResponse:
-    chosen = state if isinstance(state, AccountState) else None
+    chosen = AccountState(state) if state in set(AccountState) else None
     wanted = Wanted(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
     listed = await AccountPages(app.database).page(wanted)
     return await _list(request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from mistnet.api.pages.dashboard import Queue
+from mistnet.domain.alerts import Rule
 from mistnet.domain.jobs import JobState
 
 _LATE: Final = timedelta(minutes=5)
+_NOBODY: Final = timedelta(seconds=20)
+_PLACES: Final[Mapping[str, str]] = {
+    Rule.SOURCE_PAUSED: "/sources",
+    Rule.BREAKER_OPEN: "/sources",
+    Rule.BUDGET_80: "/sources",
+    Rule.BUDGET_100: "/sources",
+    Rule.DUE_WORK: "/jobs?state=pending",
+    Rule.NO_WORKERS: "/jobs?state=pending",
+}
 _USED_UP: Final = "All attempts are used up. Retry gives new ones."
 _REMEDIES: Final = (
     (("401", "403", "refuses"), "The source refuses the key: check it, resume the source, then retry."),
@@ -47,9 +57,11 @@ def attention(queue: Queue, *, has_key: bool) -> Sequence[Need]:
 
 
 def _alerts(queue: Queue) -> Iterator[Need]:
+    """Those on dead jobs are told with the jobs themselves, where something can be done about them."""
     for alert in queue.alerts:
-        title = alert.rule.replace("_", " ")
-        yield Need(level=alert.severity, title=f"{title}: {alert.subject}", told=alert.message)
+        if alert.rule != Rule.DEAD_JOBS:
+            title = f"{alert.rule.replace('_', ' ')}: {alert.subject}"
+            yield Need(level=alert.severity, title=title, told=alert.message, href=_PLACES.get(alert.rule))
 
 
 def _nobody_works(queue: Queue, *, has_key: bool) -> Iterator[Need]:
@@ -59,9 +71,11 @@ def _nobody_works(queue: Queue, *, has_key: bool) -> Iterator[Need]:
             title="no key for X",
             told="Set MISTNET_X_API_KEY for the workers; jobs wait until there is one.",
         )
+    if {alert.rule for alert in queue.alerts} & {Rule.NO_WORKERS, Rule.DUE_WORK}:
+        return
     seen = [worker for worker in queue.workers if queue.at - worker.seen_at < _SILENT]
     due = queue.oldest_due_at
-    if due and not seen and queue.at - due > timedelta(seconds=20):
+    if due and not seen and queue.at - due > _NOBODY:
         yield Need(level="critical", title="nobody works", told="Work is due and no worker is there: `mistnet work`.")
     elif due and queue.at - due > _LATE:
         yield Need(

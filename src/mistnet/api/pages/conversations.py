@@ -20,7 +20,7 @@ from mistnet.store.coverage import Coverage
 from mistnet.store.post_pages import PostPages, ShownPost
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 300
+_PAGE: Final = 200
 _DEEPEST: Final = 6
 """Deeper answers are not moved further to the right: a phone has no room for it."""
 

@@ -13,7 +13,7 @@ from mistnet.api.pages.snapshots import Snapshot
 from mistnet.api.pages.tally import Bars, Span, Tally
 from mistnet.app import App
 from mistnet.domain.coverage import Sweep
-from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobState, KindName
+from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.domain.social import UserId
 from mistnet.store.board import Board, GapGroup, OpenAlert
 from mistnet.store.coverage import Coverage
@@ -21,7 +21,7 @@ from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
-_YOUNG = ((timedelta(minutes=3), Span.MINUTES), (timedelta(hours=2), Span.HOUR), (timedelta(days=4), Span.DAY))
+_YOUNG = ((timedelta(minutes=3), Span.MINUTES), (timedelta(hours=2), Span.HOUR))
 SHOWN_STATES = (
     JobState.RUNNING,
     JobState.PENDING,
@@ -39,6 +39,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     counts: Sequence[StateCount]
     waits: Sequence[WaitGroup]
     workers: Sequence[SeenWorker]
+    held: Mapping[WorkerName, int]
     paused: Sequence[PausedKind]
     finished: Mapping[KindName, int]
     alerts: Sequence[OpenAlert]
@@ -114,13 +115,14 @@ class Dashboard:
     async def bars(self, span: Span) -> tuple[Bars, Bars]:
         """Posts that came in, and credits that were spent for them."""
         await self.collected()
-        return self._posts.bars(span, self.now), self._credits.bars(span, self.now)
+        now, begin = self.now, self._posts.first_at
+        return self._posts.bars(span, now, begin), self._credits.bars(span, now, begin)
 
     async def version(self) -> int:
         """Another number means that there is something new to show."""
         queue, collected, holdings = await self.queue(), await self.collected(), await self.holdings()
         counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
-        workers = tuple((worker.name, worker.running) for worker in queue.workers)
+        workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
         return hash((counts, workers, alerts, states, collected, tuple(holdings.stored.items())))
@@ -148,6 +150,7 @@ class Dashboard:
             counts=await inspector.counts(now=now),
             waits=await inspector.waits(now=now),
             workers=await inspector.workers(),
+            held=await self._board.held_by(),
             paused=await inspector.paused(),
             finished=await inspector.finished(since=now - _RECENT),
             alerts=await self._board.alerts(),
@@ -165,8 +168,10 @@ class Dashboard:
 
 def _telling_span(first_at: int | None, now: datetime) -> Span:
     """The shortest one that shows everything a young collection has."""
-    age = timedelta(seconds=now.timestamp() - first_at) if first_at is not None else timedelta()
-    return next((span for limit, span in _YOUNG if age < limit), Span.MONTH)
+    if first_at is None:
+        return Span.DAY
+    age = timedelta(seconds=now.timestamp() - first_at)
+    return next((span for limit, span in _YOUNG if age < limit), Span.DAY)
 
 
 def the_dashboard(request: Request) -> Dashboard:

@@ -30,7 +30,7 @@ async def jobs(
     visitor: Reader,
     app: Mistnet,
     dashboard: Shown,
-    state: JobState | str = "",
+    state: Annotated[str, Query(max_length=20)] = "",
     kind: Kind = "",
     before: BeforeId = None,
 ) -> HTMLResponse:
@@ -46,7 +46,7 @@ async def jobs(
         queue=queue,
         kinds=sorted({*app.kinds, *queue.kinds}),
         states=[*SHOWN_STATES, *FINISHED_STATES],
-        chosen=str(state) if chosen else "",
+        chosen=state if chosen else "",
         kind=kind,
         before=before,
         gaps=queue.gap_count,
@@ -54,10 +54,10 @@ async def jobs(
     )
 
 
-def _states(state: JobState | str) -> tuple[JobState, ...]:
-    if isinstance(state, JobState):
-        return (state,)
-    return tuple(GAP_STATES) if state == "gaps" else ()
+def _states(state: str) -> tuple[JobState, ...]:
+    if state == "gaps":
+        return tuple(GAP_STATES)
+    return (JobState(state),) if state in set(JobState) else ()
 
 
 @router.get("/jobs/{job_id}")

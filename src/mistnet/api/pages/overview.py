@@ -25,7 +25,7 @@ from mistnet.store.post_pages import PostPages, ShownPost
 router = APIRouter(include_in_schema=False)
 _ACCOUNTS: Final = 12
 _POSTS: Final = 8
-_LATEST: Final = 200
+_LATEST: Final = 80
 _OF_EACH: Final = 2
 
 
@@ -63,7 +63,8 @@ def _chart(span: Span, posts: Bars, spent: Bars) -> str:
 def _mixed(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
     """A few of each author first: posts come in by pages of one."""
     counted: Counter[int] = Counter()
-    first, rest = [], []
+    first: list[ShownPost] = []
+    rest: list[ShownPost] = []
     for post in latest:
         counted[post.author_id] += 1
         (first if counted[post.author_id] <= _OF_EACH else rest).append(post)

@@ -16,6 +16,7 @@ KEPT: Final = timedelta(days=31)
 _OVERLAP: Final = timedelta(seconds=10)
 _WIDE_OVERLAP: Final = timedelta(minutes=5)
 _WIDE_EVERY: Final = timedelta(minutes=1)
+_LEAST_BARS, _LEAD = 24, 3
 
 
 class Span(StrEnum):
@@ -68,8 +69,8 @@ class Tally:
 
     @property
     def first_at(self) -> int | None:
-        """The first second or minute of the month that had any."""
-        return min(self._minutes or self._seconds, default=None)
+        """The first second or minute that ever had any; None if that is long ago, or still to come."""
+        return None if self._older else min(self._minutes or self._seconds, default=None)
 
     def since(self, moment: datetime) -> int:
         first = int(moment.timestamp())
@@ -109,9 +110,12 @@ class Tally:
         for at in [each for each in self._minutes if each < first]:
             self._older += self._minutes.pop(at)
 
-    def bars(self, span: Span, now: datetime) -> Bars:
+    def bars(self, span: Span, now: datetime, begin: int | None = None) -> Bars:
+        """What was before `begin` is left out, as long as enough is left to be drawn."""
         count, width = span.bars
         last = int(now.timestamp()) // width * width
+        if begin is not None:
+            count = min(count, max((last - begin) // width + _LEAD, _LEAST_BARS))
         since = range(last - (count - 1) * width, last + 1, width)
         sums = dict.fromkeys(since, 0)
         for some in (self._minutes, self._seconds):

@@ -133,7 +133,9 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     return {**fields, "args": msgspec.json.decode(job.args)}
 
 
-@router.post("/jobs/{job_id:int}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409))
+@router.post(
+    "/jobs/{job_id:int}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
+)
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> Change:
     """Make a job due now. A dead or failed one starts anew with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import APIKeyHeader
 
+from mistnet.api.auth import same
 from mistnet.api.errors import BadInput, FieldProblem, Refusal
 from mistnet.api.fields import Document
 from mistnet.api.parts import Mistnet
@@ -57,9 +57,8 @@ async def known_key(
     mistnet: Mistnet, given: Annotated[str | None, Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
 ) -> None:
     """Pushes carry the key that we ask with. All keys are compared, each in constant time."""
-    keys = [key.get_secret_value().encode() for key in mistnet.settings.x_api_key]
-    sent = (given or "").encode()
-    if not any([hmac.compare_digest(sent, key) for key in keys]):  # noqa: C419 (no key is left out)
+    keys = [key.get_secret_value() for key in mistnet.settings.x_api_key]
+    if not any([same(given or "", key) for key in keys]):  # noqa: C419 (no key is left out)
         raise Refusal(401, "send the configured TwitterAPI.io key as X-API-Key", headers={"WWW-Authenticate": "ApiKey"})
 
 

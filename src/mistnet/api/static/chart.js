@@ -71,7 +71,7 @@
       plugins: [tooltip(width)],
       scales: { x: { time: true }, posts: { range: (_u, _low, high) => [0, Math.max(high * 1.1, 4)] }, credits: { range: (_u, _low, high) => [0, Math.max(high * 1.1, 4)] } },
       axes: [
-        { ...axis, size: 30, grid: { show: false }, values: [
+        { ...axis, size: 30, space: 72, grid: { show: false }, values: [
           [86400, "{MMM} {D}", null, null, null, null, null, null, 1],
           [3600, "{HH}:{mm}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
           [60, "{HH}:{mm}", null, null, null, null, null, null, 1],

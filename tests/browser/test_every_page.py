@@ -10,8 +10,9 @@ from tests.browser.furnished import ANN, DEEP, HOSTILE, furnish
 
 
 def named(path: str) -> str:
-    kept = "".join(letter if letter.isalnum() else "-" for letter in path).strip("-")
-    return "-".join(part for part in kept.split("-") if part and not part.isdecimal()) or "overview"
+    place, _, asked = path.strip("/").partition("?")
+    sort, *one = place.split("/")
+    return "-".join([sort or "overview", *("one" for _ in one), *(["asked"] if asked else [])])
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "light"), (PHONE, "dark"), (DESK, "light"), (DESK, "dark")])

@@ -1,0 +1,98 @@
+"""No page reads all posts or all jobs while somebody waits for it, on any database."""
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, event, text
+
+from mistnet.app import App
+from mistnet.domain.accounts import TrackedAccount
+from mistnet.domain.social import Platform, UserId
+from tests.apis import Api, open_api
+from tests.browser.furnished import furnish
+from tests.harvests import tell, user
+
+POSTS, AUTHORS = 50_000, 50
+FIRST_ID = 2_000_000_000_000_000_000
+PAGE = {"Accept": "text/html"}
+
+
+async def fill(app: App) -> None:
+    for each in range(1, AUTHORS + 1):
+        own = UserId(each)
+        await tell(app, user(own, f"user{each}"), TrackedAccount(platform=Platform.X, user_id=own))
+    series = (
+        f"generate_series(1::bigint, {POSTS}) AS s(n)"
+        if app.database.dialect == "postgresql"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {POSTS}) SELECT n FROM s)"
+    )
+    at = "'2026-02-01 00:00:00.000000'"
+    async with app.database.write() as connection:
+        await connection.execute(
+            text(
+                f"""INSERT INTO posts (platform, id, author_id, text, text_clean, created_at, conversation_id, raw,
+                    first_seen_at, last_updated_at)
+                SELECT 'x', {FIRST_ID} + n * 4194304, n % {AUTHORS} + 1, 'a rare coin', 'a rare coin', {at},
+                    {FIRST_ID} + (n / 10) * 41943040, '{{}}', {at}, {at} FROM {series}"""
+            )
+        )
+    async with app.database.read() as connection:
+        await connection.execute(text("ANALYZE"))
+
+
+@contextmanager
+def noted() -> Iterator[list[tuple[str, Any]]]:
+    """Every statement that reaches a database meanwhile."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def stand_still(api: Api) -> None:
+    """What is counted behind the pages is not renewed any more."""
+    dashboard = api.service.state.dashboard
+    for snapshot in (dashboard._collected, dashboard._queue, dashboard._holdings):
+        snapshot._due_at = math.inf
+        snapshot._found_at = math.inf
+
+
+async def explained(app: App, statement: str, parameters: Any) -> str:
+    explain = "EXPLAIN QUERY PLAN " if app.database.dialect == "sqlite" else "EXPLAIN "
+    async with app.database.read() as connection:
+        rows = await connection.exec_driver_sql(explain + statement, parameters)
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+def reads_all_posts(plan: str) -> bool:
+    whole = [line for line in plan.splitlines() if re.match(r"\s*SCAN posts\b(?!.* USING )", line)]
+    return bool(whole) or re.search(r"Seq Scan on posts\b", plan) is not None
+
+
+async def test_no_page_looks_at_every_post_while_somebody_waits(url: str) -> None:
+    async with open_api(url) as api:
+        await fill(api.app)
+        there = await furnish(api.app)
+        paths = [*there.paths, "/accounts/7", f"/conversations/{FIRST_ID + 41943040}", "/search?q=rare&author=user7"]
+        for path in ("/", "/accounts"):
+            await api.get(path, headers=PAGE)
+        stand_still(api)
+        for path in paths:
+            with noted() as seen:
+                assert (await api.get(path, headers=PAGE)).status == 200, path
+            asked = [(sql, given) for sql, given in seen if sql.lstrip().upper().startswith(("SELECT", "WITH"))]
+            assert len(asked) <= 25, f"{path} asks {len(asked)} questions"
+            for sql, given in asked:
+                plan = await explained(api.app, sql, given)
+                assert not reads_all_posts(plan), f"{path}:\n{sql}\n{plan}"
+                counts = "count(" in sql and "posts" in sql and "conversation_id" not in sql and "hour" not in sql
+                assert not counts, f"{path} counts posts:\n{sql}"

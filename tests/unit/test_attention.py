@@ -1,0 +1,108 @@
+"""What needs somebody is told once, the worst first, with what to do about it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from mistnet.api.pages.attention import Need, attention, remedy
+from mistnet.api.pages.dashboard import Queue
+from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
+from mistnet.store.board import GapGroup, OpenAlert
+from mistnet.store.inspect import PausedKind, SeenWorker, StateCount
+from tests.support import START
+
+STEP = KindName("step")
+
+
+def queue(**about: Any) -> Queue:
+    nothing: dict[str, Any] = {"counts": [], "waits": [], "workers": [], "held": {}, "paused": [], "finished": {}}
+    return Queue(**{"at": START, **nothing, "alerts": [], "gaps": [], "accounts": {}, **about})
+
+
+def due(since: datetime) -> StateCount:
+    return StateCount(
+        kind=STEP,
+        state=JobState.PENDING,
+        jobs=3,
+        parked=0,
+        due=3,
+        oldest_due_at=since,
+        next_due_at=None,
+        oldest_at=since,
+    )
+
+
+def worker(seen_at: datetime) -> SeenWorker:
+    return SeenWorker(
+        name=WorkerName("ann"),
+        host="here",
+        pid=1,
+        version="1",
+        lanes="x",
+        concurrency=1,
+        running=0,
+        draining=False,
+        started_at=START,
+        seen_at=seen_at,
+    )
+
+
+def alert(rule: str, severity: str) -> OpenAlert:
+    return OpenAlert(id=1, rule=rule, subject="x", severity=severity, message="it is so", opened_at=START)
+
+
+def gap(state: JobState, error: str | None, jobs: int = 1) -> GapGroup:
+    return GapGroup(kind=STEP, state=state, last_error=error, jobs=jobs, newest=JobId(9))
+
+
+def told(found: Queue, *, has_key: bool = True) -> list[Need]:
+    return [*attention(found, has_key=has_key)]
+
+
+def test_when_all_is_well_nothing_is_told() -> None:
+    assert told(queue(counts=[due(START - timedelta(seconds=3))], workers=[worker(START)])) == []
+
+
+def test_work_without_workers_or_a_key_is_told() -> None:
+    waiting = queue(counts=[due(START - timedelta(minutes=1))], workers=[worker(START - timedelta(hours=1))])
+    assert [each.title for each in told(waiting, has_key=False)] == ["nobody works", "no key for X"]
+    late = queue(counts=[due(START - timedelta(minutes=10))], workers=[worker(START)])
+    assert [each.title for each in told(late)] == ["work is late"]
+
+
+def test_an_open_alert_is_not_told_a_second_time_in_other_words() -> None:
+    waiting = queue(counts=[due(START - timedelta(minutes=9))], alerts=[alert("no_workers", "critical")])
+    assert [each.title for each in told(waiting)] == ["no workers: x"]
+    dead = queue(gaps=[gap(JobState.DEAD, "it broke")], alerts=[alert("dead_jobs", "warning")])
+    assert [each.title for each in told(dead)] == ["1 step job is dead"]
+
+
+def test_the_worst_comes_first() -> None:
+    found = queue(
+        gaps=[gap(JobState.FAILED, "upstream does not return this user", jobs=300), gap(JobState.DEAD, "it broke")],
+        alerts=[alert("budget_80", "warning"), alert("source_paused", "critical")],
+        paused=[PausedKind(kind=STEP, reason="a test", paused_at=START)],
+    )
+    assert [each.level for each in told(found)] == ["critical", "warning", "warning", "note", "note"]
+    assert told(found)[0].href == "/sources"
+
+
+def test_one_job_is_retried_alone_and_many_by_their_kind() -> None:
+    (one,) = told(queue(gaps=[gap(JobState.DEAD, "it broke")]))
+    assert one.change is not None
+    assert (one.change.action, one.change.kind) == ("/jobs/9/retry", "")
+    (many,) = told(queue(gaps=[gap(JobState.DEAD, "it broke", jobs=2)]))
+    assert many.change is not None
+    assert (many.change.action, many.change.kind) == ("/jobs/requeue", "step")
+
+
+def test_each_error_has_its_remedy() -> None:
+    said = {
+        "upstream does not return this user": "Nothing to do",
+        "x answers 401": "check it, resume the source",
+        "402: not enough credits": "raise the cap",
+        "no answer in time": "when it is well again",
+        "it broke": "Retry gives new ones",
+    }
+    for error, advice in said.items():
+        assert advice in remedy(JobState.DEAD, error), error
+    assert "Look at the error" in remedy(JobState.FAILED, None)
