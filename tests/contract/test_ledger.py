@@ -114,7 +114,7 @@ async def test_what_workers_that_died_had_set_aside_shows_beside_the_ledger(url:
             ticket.settle(items=1, credits_due=15)
         await app.harvest.governor.write_down()
         (today,) = await today_of(app)
-        assert (today.committed, today.in_ledger, today.difference) == (300, 15, 285)
+        assert (today.committed, today.in_ledger, today.difference) == (3_000, 15, 2_985)
 
 
 def test_the_command_shows_sums_and_a_plot(url: str) -> None:

@@ -20,6 +20,7 @@ from mistnet.cli.work import wanted_lanes
 from mistnet.domain.errors import NoToken, TokenNotFound
 from mistnet.domain.visitors import Scope
 from mistnet.engine.worker import Worker
+from mistnet.schedule import Scheduler
 from mistnet.store.tokens import Tokens
 
 _SCOPES: Final = [scope.word for scope in Scope]
@@ -103,6 +104,7 @@ async def _run(
 ) -> None:
     address = host if host is not None else app.settings.host
     await require_token(app, address)
+    scheduler = app.scheduler()
     listener = listen(address, app.settings.port if port is None else port)
     asked = asyncio.Event()
     grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if working else ""
@@ -112,13 +114,15 @@ async def _run(
             server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
             url = url_of(listener)
             invocation.out.show(document(url=url), f"mistnet is at {url}")
-            await _until(asked, app, server, worker)
+            await _until(asked, scheduler, server, worker)
 
 
-async def _until(asked: asyncio.Event, app: App, server: asyncio.Task[None], worker: Worker | None) -> None:
+async def _until(
+    asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None
+) -> None:
     """Until somebody asks, or a part ends that should not: then the others end with it."""
     asking = asyncio.create_task(asked.wait(), name="asked")
-    scheduling = asyncio.create_task(app.scheduler().run(), name="scheduler")
+    scheduling = asyncio.create_task(scheduler.run(), name="scheduler")
     working = [asyncio.create_task(worker.run(), name="worker")] if worker else []
     await asyncio.wait([asking, scheduling, server, *working], return_when=asyncio.FIRST_COMPLETED)
     for ended in (asking, scheduling):

@@ -14,7 +14,8 @@ from mistnet.domain.sources import Halt, KeyState, PausedBy, SourceName, SourceS
 PAUSED_LOOK: Final = timedelta(minutes=5)
 _SLICE_SECONDS: Final = 0.25
 _MOST_SLOTS: Final = 1_000
-_CALLS_AHEAD: Final = 100
+_CAPPED_CALLS: Final = 10
+_UNCAPPED_CALLS: Final = 100
 _PATIENCE_SECONDS: Final = 3.0
 _PROBE: Final = timedelta(seconds=60)
 _FASTER: Final = 1.25
@@ -97,14 +98,17 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         return None, None
 
     def _affordable(self, source: SourceState, need: int) -> int:
-        """A slice to spend without asking again: a twentieth of what is left, a hundred calls' worth at most."""
+        """A slice to spend without asking again: a twentieth of what is left, ten calls' worth at most.
+
+        Where nothing is capped, a process that dies takes nothing from the others: there it may be more.
+        """
         if need == 0:
             return 0
         rooms = [cap - spent for cap, spent in self.caps(source) if cap is not None]
         room = min(rooms, default=None)
         if room is None:
-            return _CALLS_AHEAD * need
-        return min(max(need, min(_CALLS_AHEAD * need, room // 20)), max(room, 0))
+            return _UNCAPPED_CALLS * need
+        return min(max(need, min(_CAPPED_CALLS * need, room // 20)), max(room, 0))
 
     def caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
         day = source.day_cap if source.day_cap is not None else self.limits.day_credits

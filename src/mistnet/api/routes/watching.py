@@ -11,7 +11,7 @@ from mistnet.api.auth import READS
 from mistnet.api.fields import LARGEST_ID, Document, Flag, Id, Moment
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
-from mistnet.groups import groups_of
+from mistnet.schedule import standing
 from mistnet.store import listing
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.schedule import StoreSchedule
@@ -53,10 +53,15 @@ class TickDocument(Document):
 
 
 class GroupDocument(Document):
-    """Accounts that are looked at together, and when that was done last."""
+    """Accounts that are looked at together, when that was done last and will be next.
+
+    `unknown` are handles the group names and nobody tracks.
+    """
 
     name: str
     rhythm: str
+    unknown: list[str]
+    next_at: Moment | None
     ticks: list[TickDocument]
 
 
@@ -105,9 +110,16 @@ async def list_events(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
 async def show_schedule(mistnet: Mistnet) -> dict[str, Any]:
     """Groups with their rhythm and last ticks, and who leads. Groups are those of this process's settings."""
     store, now = StoreSchedule(mistnet.database, mistnet.job_writer), mistnet.database.clock.now()
+    standings = (await standing(mistnet.settings, mistnet.database, mistnet.job_writer)).groups
     groups = [
-        {"name": group.name, "rhythm": group.rhythm, "ticks": await store.ticks(group.name, limit=_TICKS)}
-        for group in groups_of(mistnet.settings)
+        {
+            "name": group.name,
+            "rhythm": group.rhythm,
+            "unknown": group.unknown,
+            "next_at": group.next_at,
+            "ticks": await store.ticks(group.name, limit=_TICKS),
+        }
+        for group in standings
     ]
     leaders = [
         {**{name: getattr(each, name) for name in each.__struct_fields__}, "leads": each.leads_at(now)}
