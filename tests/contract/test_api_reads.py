@@ -219,9 +219,7 @@ def test_no_route_takes_a_thread() -> None:
     called = [call if inspect.isfunction(call) else type(call).__call__ for call in found]
     assert len(called) > 40
     threaded = [call for call in called if not inspect.iscoroutinefunction(call)]
-    # The dashboard gives its pages their snapshots by a function that is not async.
-    own = [call.__qualname__ for call in threaded if not call.__module__.startswith("mistnet.api.pages")]
-    assert own == []
+    assert [call.__qualname__ for call in threaded] == []
 
 
 async def test_answers_are_not_held_back(sqlite_url: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,11 +14,12 @@ from mistnet.domain.accounts import AccountState
 from mistnet.domain.alerts import Rule, Severity
 from mistnet.domain.fetching import FetchStats
 from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store.account_jobs import live_sweeps
 from mistnet.store.alerts import AlertRow
 from mistnet.store.database import Database
 from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.roster import Suggestion
-from mistnet.store.tables import accounts, alerts, quarantine, suggestions, users
+from mistnet.store.tables import accounts, alerts, jobs, posts, quarantine, suggestions, users
 
 _X: Final = Platform.X
 _LARGEST_ID: Final = 2**63 - 1
@@ -73,6 +75,19 @@ class Listing:
             named = func.lower(users.c.name).contains(word, autoescape=True)
             asked = asked.where(or_(users.c.handle_key.contains(word, autoescape=True), named))
         return await self._accounts(asked)
+
+    async def stored_posts(self, user_id: UserId, *, most: int) -> int:
+        """How many posts of an account there are, counted no further than `most`."""
+        some = select(posts.c.id).where(posts.c.platform == _X, posts.c.author_id == user_id).limit(most).subquery()
+        async with self._database.read() as connection:
+            return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
+
+    async def live_jobs(self, user_id: UserId) -> Mapping[str, int]:
+        """How many sweeps of each kind are alive for one account."""
+        async with self._database.read() as connection:
+            ids = await live_sweeps(connection, user_id)
+            kinds = (await connection.execute(select(jobs.c.kind).where(jobs.c.id.in_(ids)))).scalars()
+            return Counter(kinds)
 
     async def account(self, user_id: UserId) -> AccountLine | None:
         found = await self._accounts(_ACCOUNTS.where(accounts.c.user_id == user_id))

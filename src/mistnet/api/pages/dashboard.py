@@ -174,7 +174,7 @@ def _telling_span(first_at: int | None, now: datetime) -> Span:
     return next((span for limit, span in _YOUNG if age < limit), Span.DAY)
 
 
-def the_dashboard(request: Request) -> Dashboard:
+async def the_dashboard(request: Request) -> Dashboard:
     dashboard: Dashboard = request.app.state.dashboard
     return dashboard
 

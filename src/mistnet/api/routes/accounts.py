@@ -11,6 +11,7 @@ from pydantic import Field
 from mistnet.api.auth import OPERATES, READS
 from mistnet.api.errors import BadInput, FieldProblem, NotFound, refusals
 from mistnet.api.fields import PLAIN, Document, Given, Id, Moment, Who, id_or_handle
+from mistnet.api.pages.dashboard import Shown
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.desk.repair import repaired
@@ -28,6 +29,7 @@ from mistnet.store.roster import NewSuggestion, Roster
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
+MANY: Final = 10_000
 HANDLE: Final = r"^@?[A-Za-z0-9_]{1,15}$"
 WrittenHandle = Annotated[
     str, Field(max_length=200, description="@name, name or https://x.com/name.", json_schema_extra={"pattern": HANDLE})
@@ -159,15 +161,18 @@ async def track(asked: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.get("/{who}", response_model=AccountInFull, dependencies=READS, responses=refusals(404))
-async def show_account(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
-    """One account, by its user id or handle."""
+async def show_account(who: Who, mistnet: Mistnet, dashboard: Shown) -> Mapping[str, Any]:
+    """One account, by its user id or handle. Of very many posts the number may be some seconds old."""
     found = await account_of(mistnet, who)
-    (entry,) = await Roster(mistnet.database, mistnet.job_writer).accounts([found.user_id])
+    accounts = listing.Listing(mistnet.database)
+    stored = await accounts.stored_posts(found.user_id, most=MANY)
+    if stored == MANY:
+        stored = max(stored, (await dashboard.holdings()).stored.get(found.user_id, 0))
     shown = {name: getattr(found, name) for name in found.__struct_fields__}
     return {
         **shown,
-        "stored_posts": entry.stored_posts,
-        "live_jobs": entry.live_jobs,
+        "stored_posts": stored,
+        "live_jobs": await accounts.live_jobs(found.user_id),
         "next_limit": next_limit(found.fetch),
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter
@@ -59,15 +58,16 @@ async def health(mistnet: Mistnet) -> dict[str, Any]:
     now = mistnet.database.clock.now()
     lately = now - _LATELY * mistnet.settings.heartbeat
     workers = [each for each in await mistnet.inspector.workers() if each.seen_at >= lately]
-    due = [each.oldest_due_at for each in await mistnet.inspector.counts(now=now) if each.oldest_due_at]
-    waited = max((now - min(due)) if due else timedelta(), timedelta())
+    targets = mistnet.kinds.targets(slots=1, lanes=None, lane_caps={})
+    first = (await mistnet.queue.outlook(targets, now=now)).next_due_at
+    due = first is not None and first <= now
     leaders = [each.holder for each in await StoreLeaders(mistnet.database).all() if each.leads_at(now)]
     paused = (await state_of(mistnet, X_SOURCE)).paused_at is not None
     return {
         "status": "degraded" if paused or (due and not workers) else "ok",
         "database": "ok",
         "workers": len(workers),
-        "oldest_due_seconds": waited.total_seconds() if due else None,
+        "oldest_due_seconds": (now - first).total_seconds() if first and due else None,
         "leader": leaders[0] if leaders else None,
         "paused": paused,
     }
