@@ -48,7 +48,6 @@ from mistnet.store.run_steps import write_run_steps
 from mistnet.store.social import write_missing, write_posts, write_quarantine, write_users
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
-from mistnet.upstream.http import HttpTransport
 from mistnet.upstream.transport import Answer, Request, Transport
 from mistnet.upstream.x import prices
 from mistnet.upstream.x.client import XClient
@@ -121,6 +120,8 @@ class _Later:
         if self._given is not None:
             yield
             return
+        from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; most commands call nobody)
+
         async with HttpTransport(
             self._settings.x_base_url,
             user_agent=f"mistnet/{__version__}",

@@ -163,7 +163,7 @@ async def set_state(app: App, **values: Any) -> None:
 async def test_a_source_nobody_has_asked_yet_is_open(url: str) -> None:
     async with open_harvest(url, x_api_key="one,two", x_day_credits=900) as app:
         found = await x(app)
-        assert (found.state, found.day_credits, found.day_cap, found.month_cap) == ("open", 0, 900, None)
+        assert (found.state, found.day_credits, found.day_cap, found.month_cap) == ("serving", 0, 900, None)
         assert [(key.configured_here, key.rate_per_minute, key.balance) for key in found.keys] == [
             (True, 900, None)
         ] * 2
@@ -189,7 +189,7 @@ async def test_credits_of_yesterday_are_not_todays_and_those_of_last_month_not_t
 @pytest.mark.parametrize(
     ("values", "state"),
     [
-        ({"failure_streak": 4}, "open"),
+        ({"failure_streak": 4}, "serving"),
         ({"failure_streak": 5, "opened_until": START + timedelta(minutes=1)}, "breaker open"),
         ({"failure_streak": 5, "opened_until": START - timedelta(minutes=1)}, "half-open"),
         ({"failure_streak": 9, "paused_at": START, "paused_by": "source", "pause_reason": "402"}, "paused"),
@@ -212,7 +212,7 @@ def test_a_source_is_paused_and_resumed_on_a_fresh_database(url: str) -> None:
     assert "already" in run(commands, url, "pause", "x").stdout
     assert told(run(commands, url, "resume", "x", "--json"))["changed"] is True
     assert "was not paused" in run(commands, url, "resume", "x").stdout
-    assert told(run(commands, url, "--json"))["sources"][0]["state"] == "open"
+    assert told(run(commands, url, "--json"))["sources"][0]["state"] == "serving"
 
 
 async def test_resuming_and_raising_a_cap_make_waiting_work_due(url: str) -> None:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store import tables
 from mistnet.store.database import Database
-from mistnet.store.schema import migrate, require_current, schema_state
+from mistnet.store.schema import MIGRATIONS, migrate, require_current, revisions, schema_state
 from tests.databases import create_database, drop_database, with_database
 
 CATALOG = """
@@ -108,3 +110,11 @@ async def test_another_programs_tables_are_left_alone(empty_urls: tuple[str, str
     with pytest.raises(DatabaseForeign, match="a database of its own"):
         await migrate(database)
     await database.close()
+
+
+def test_revisions_are_named_by_their_files() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    scripts = ScriptDirectory.from_config(config)
+    assert revisions() == [script.revision for script in reversed(list(scripts.walk_revisions()))]
+    assert revisions()[-1] == scripts.get_current_head()

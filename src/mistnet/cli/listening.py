@@ -6,12 +6,14 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 import uvicorn
-from fastapi import FastAPI
 from loguru import logger
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 _BACKLOG: Final = 2048
 _FAREWELL_SECONDS: Final = 5
@@ -57,7 +59,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def serving(service: FastAPI, listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
+async def serving(service: "FastAPI", listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
     """Serves while the block runs; open requests may finish within some seconds. The task ends if serving does."""
     config = uvicorn.Config(
         service,

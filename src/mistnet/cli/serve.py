@@ -7,8 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 from loguru import logger
 
-from mistnet.api.local import is_loopback
-from mistnet.api.service import make_service
 from mistnet.app import App, open_app
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
@@ -102,6 +100,8 @@ async def _run(
     working: bool,
     concurrency: int | None = None,
 ) -> None:
+    from mistnet.api.service import make_service  # noqa: PLC0415 (slow to load; other commands do without)
+
     address = host if host is not None else app.settings.host
     await require_token(app, address)
     scheduler = app.scheduler()
@@ -117,9 +117,7 @@ async def _run(
             await _until(asked, scheduler, server, worker)
 
 
-async def _until(
-    asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None
-) -> None:
+async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None) -> None:
     """Until somebody asks, or a part ends that should not: then the others end with it."""
     asking = asyncio.create_task(asked.wait(), name="asked")
     scheduling = asyncio.create_task(scheduler.run(), name="scheduler")
@@ -140,6 +138,8 @@ async def _until(
 
 async def require_token(app: App, host: str) -> None:
     """Whoever can reach us from elsewhere must show a token, so there must be one."""
+    from mistnet.api.local import is_loopback  # noqa: PLC0415 (as above)
+
     if not is_loopback(host) and not app.settings.admin_token and not await Tokens(app.database).any_valid():
         raise NoToken(host)
 

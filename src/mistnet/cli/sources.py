@@ -17,7 +17,6 @@ from mistnet.desk.standings import KNOWN, standings, state_of
 from mistnet.domain.errors import NoKey, did_you_mean
 from mistnet.domain.sources import SourceName
 from mistnet.harvest import keys_of
-from mistnet.upstream.http import HttpTransport
 
 NOT_ANSWERED: Final = 1
 """Exit code of `check` when a key's balance could not be had."""
@@ -138,6 +137,8 @@ async def check(invocation: Invocation, name: Name) -> int:
     async with open_app(invocation.settings) as app:
         if not app.settings.x_api_key:
             raise NoKey
+        from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
+
         async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
             problems = await check_balances(app, transport)
         (found,) = [each for each in await standings(app) if each.name == source]

@@ -88,7 +88,7 @@ def _state(source: SourceState, limits: Limits, now: datetime) -> tuple[str, str
         return "breaker open", f"{source.failure_streak} failures in a row", source.opened_until
     if source.failure_streak >= limits.breaker_failures:
         return "half-open", "one call tries whether it is well again", source.probe_until
-    return "open", None, None
+    return "serving", None, None
 
 
 def _keys(app: App, stored: Sequence[KeyState], limits: Limits) -> Sequence[KeyStanding]:

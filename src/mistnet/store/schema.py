@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 
 from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store.database import Database
@@ -55,18 +52,21 @@ async def migrate(database: Database) -> SchemaState:
     return before
 
 
-def _config(connection: Connection | None = None) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
+@cache
+def revisions() -> list[str]:
+    """All there are, the oldest first. A migration's file name begins with its revision."""
+    return sorted(script.name.partition("_")[0] for script in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
+def _found(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
 def _state(connection: Connection) -> SchemaState:
-    scripts = ScriptDirectory.from_config(_config())
-    wanted = str(scripts.get_current_head())
-    found = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in scripts.walk_revisions()}
+    found, known = _found(connection), revisions()
+    wanted = known[-1]
     verdict: Literal["current", "empty", "behind", "too new"]
     if found is None:
         verdict = "empty"
@@ -85,4 +85,10 @@ def _refuse_foreign(connection: Connection, url: str) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    command.upgrade(_config(connection), "head")
+    from alembic import command  # noqa: PLC0415 (slow to load, and seldom needed)
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

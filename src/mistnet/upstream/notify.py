@@ -10,14 +10,16 @@ import os
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-import aiohttp
 import msgspec
 
 from mistnet.domain.errors import SettingsError, Undelivered
 from mistnet.domain.events import Event, EventKind, SubscriberName
 from mistnet.domain.ports import Clock
+
+if TYPE_CHECKING:
+    import aiohttp
 
 SIGNED_WITH: Final = "v1"
 _TOTAL_SECONDS: Final = 10
@@ -65,6 +67,8 @@ class Messenger:
         self._notifiers: dict[SubscriberName, Notifier] = {}
 
     async def __aenter__(self) -> Self:
+        import aiohttp  # noqa: PLC0415 (slow to load, and few tell anybody)
+
         for name, address in self._addresses.items():
             if isinstance(address, AppriseUrl):
                 self._notifiers[name] = _notifier(address.url, name)
@@ -93,6 +97,8 @@ class Messenger:
     async def _post(self, subscriber: SubscriberName, webhook: Webhook, event: Event) -> None:
         if self._session is None:
             raise RuntimeError("the messenger is not open")
+        import aiohttp  # noqa: PLC0415
+
         body = body_of(event)
         headers = headers_of(event, body, webhook.secret, int(self._clock.now().timestamp()))
         try:
