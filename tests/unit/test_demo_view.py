@@ -144,3 +144,17 @@ def test_the_choices_are_those_of_the_simulator() -> None:
     assert set(get_args(get_type_hints(serve)["tier"])) == set(Tier)
     for command in (serve, shown):
         assert set(get_args(get_type_hints(command)["faults"])) == set(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "there"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "1"}, "linux", False),
+        ({}, "darwin", True),
+    ],
+)
+def test_a_browser_opens_only_where_the_person_is(environment: dict[str, str], platform: str, there: bool) -> None:
+    assert demo.has_screen(environment, platform) is there

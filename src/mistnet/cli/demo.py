@@ -1,11 +1,13 @@
 """The demo: a simulated world, collected in one process, with somebody to watch or without."""
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
+import webbrowser
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -63,6 +65,10 @@ async def demo(
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Keep the database in this folder; else it is removed."),
     ] = None,
+    browser: Annotated[
+        bool | None,
+        typer.Option("--browser/--no-browser", help="Open the dashboard; by default on a terminal with a screen."),
+    ] = None,
 ) -> int:
     """Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.
 
@@ -72,17 +78,18 @@ async def demo(
     live = invocation.out.on_terminal and _can_draw()
     _hush(invocation.settings, live=live)
     choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
+    wanted = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
-        return await (_watched if live else _reported)(invocation, choice, folder)
+        return await (_watched if live else _reported)(invocation, choice, folder, browser=wanted)
 
 
-async def _reported(invocation: Invocation, choice: Choice, folder: Path) -> int:
+async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
     """Everything the world has, then the report."""
     app, world = _opened(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
     try:
         await _suggest(app, world)
-        async with _dashboard(app) as url, app.worker(until_idle=True) as worker:
+        async with _dashboard(app, browser=browser) as url, app.worker(until_idle=True) as worker:
             if not invocation.out.as_json:
                 sys.stdout.write(f"the dashboard, while it collects: {url}\n")
                 sys.stdout.flush()
@@ -94,7 +101,7 @@ async def _reported(invocation: Invocation, choice: Choice, folder: Path) -> int
     return 0 if report.complete else DISAGREES
 
 
-async def _watched(invocation: Invocation, choice: Choice, folder: Path) -> int:
+async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
     """The same before somebody's eyes, and then on until he has seen enough."""
     enough = asyncio.Event()
     with stopping(enough.set, meaning="the demo ends", at_once=lambda: _forget(folder, choice)) as stop:
@@ -104,7 +111,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path) -> int:
         app, world = _opened(folder, choice, _WATCHED_LATENCY)
         try:
             await _suggest(app, world)
-            async with _dashboard(app) as url:
+            async with _dashboard(app, browser=browser) as url:
                 await _work_watched(app, Watch(app, world, commands(app.database.shown_url), url), enough)
             totals = await Overview(app.database).totals()
         finally:
@@ -131,14 +138,24 @@ async def _work_watched(app: App, watch: Watch, enough: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _dashboard(app: App) -> AsyncIterator[str]:
+async def _dashboard(app: App, *, browser: bool) -> AsyncIterator[str]:
     """The dashboard on a free port of this machine, for as long as the block runs."""
     from mistnet.api.service import make_service  # noqa: PLC0415 (only those who want pages wait for them)
 
     listener = listen(_HERE, 0)
     with closing(listener):
         async with serving(make_service(app, host=_HERE), listener):
-            yield url_of(listener)
+            url = url_of(listener)
+            if browser:
+                await asyncio.to_thread(webbrowser.open, url)
+            yield url
+
+
+def has_screen(environment: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser would open where the person is who looks at this terminal."""
+    if "SSH_CONNECTION" in environment:
+        return False
+    return platform in ("darwin", "win32") or bool(environment.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
 
 
 def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
