@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from loguru import logger
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -177,6 +178,7 @@ async def test_spans_reach_a_collector_over_http(sqlite_url: str) -> None:
 async def test_a_collector_that_is_away_does_not_hold_the_work_up(
     sqlite_url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    logger.remove()  # streams that earlier tests have closed
     app = App(settings_for(sqlite_url, otel_endpoint="http://127.0.0.1:9"), plugins=[Plugin(kinds=KINDS)])
     try:
         await app.enqueue([new("quick", key="a")])

@@ -41,18 +41,16 @@ class _Selector(selectors.SelectSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._blocked = 0
+        self._blocked = 0  # so many statements wait for a lock: nobody waits for them again until one comes back
 
     def select(self, timeout: float | None = None) -> Any:
+        self._blocked = min(self._blocked, self._loop.in_flight)
         events = super().select(0)
-        if events:
-            self._blocked = 0
         if events or (timeout is not None and timeout <= 0):
             return events
         if self._loop.in_flight > self._blocked:
             events = super().select(BLOCKED_SECONDS if timeout is not None else 10)
             if events:
-                self._blocked = 0
                 return events
             self._blocked = self._loop.in_flight
         if timeout is None:

@@ -143,7 +143,24 @@ class Machine:
             database.statement = database.write  # type: ignore[method-assign]
         for engine in (database.engine.sync_engine, database._reading.sync_engine):
             self._make_mortal(engine)
+        self._make_questions_mortal(database)
         return database
+
+    def _make_questions_mortal(self, database: Database) -> None:
+        """They go straight to the driver, so that no engine sees them."""
+        ask = database.ask
+
+        async def mortal_ask(statement: Any, binds: Any) -> list[Any]:
+            await self.point("before a question")
+            self.fly(1)
+            try:
+                found = await ask(statement, binds)
+            finally:
+                self.fly(-1)
+            await self.point("after it")
+            return found
+
+        database.ask = mortal_ask  # type: ignore[method-assign]
 
     def _make_mortal(self, engine: Any) -> None:
         """Points before and after every statement, and on both sides of every commit."""

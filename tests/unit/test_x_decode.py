@@ -155,7 +155,7 @@ def test_no_payload_crashes_the_reader_or_loses_its_neighbour(strange: dict[str,
 
 def corpus() -> Iterator[tuple[str, Any]]:
     folder = os.environ.get("MISTNET_TEST_CORPORA")
-    if folder is None:
+    if not folder:
         pytest.skip("corpora: MISTNET_TEST_CORPORA is not set")
     for path in sorted((Path(folder) / "twitterapi").glob("recorded_*.json")):
         yield path.name, json.loads(path.read_text())
