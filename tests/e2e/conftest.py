@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import asyncpg
 import pytest
@@ -24,6 +25,23 @@ from tests.plugins import toy
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
+QUICK = {
+    "MISTNET_X_API_KEY": "sim-key",
+    "MISTNET_X_RATE_PER_MINUTE": "100000",
+    "MISTNET_SECOND_LOOK_SECONDS": "0.2",
+    "MISTNET_BATCH_FILL_SECONDS": "0.2",
+    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
+    "MISTNET_PLUGINS": "[]",
+}
+"""For collecting from a simulated source, where minutes are moments."""
+
+RESTLESS = {
+    "MISTNET_LEASE_SECONDS": "2",
+    "MISTNET_HEARTBEAT_SECONDS": "0.5",
+    "MISTNET_RECLAIM_SECONDS": "0.5",
+    "MISTNET_LEADER_LEASE_SECONDS": "2",
+}
+"""So that the dead are missed soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +207,26 @@ def on_sqlite(tmp_path: Path) -> Iterator[CommandLine]:
 
 def numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
     return sorted(row["n"] for row in rows)
+
+
+@pytest.fixture(scope="module")
+def sim_url() -> Iterator[str]:
+    """A tiny world behind HTTP, in a process of its own."""
+    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def world_says(sim_url: str, path: str) -> Any:
+    """The world's own word on what is true."""
+    with urlopen(f"{sim_url}/_sim/{path}", timeout=30) as answer:
+        return json.load(answer)
+
+
+def known_handles(sim_url: str) -> list[str]:
+    return [str(each) for each in world_says(sim_url, "accounts")["handles"]]

@@ -1,24 +1,12 @@
 """From a handle to its posts: the real commands against a simulated source in a process of its own."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.conftest import CommandLine
+from tests.e2e.conftest import QUICK, CommandLine, world_says
 
-QUICK = {
-    "MISTNET_X_API_KEY": "sim-key",
-    "MISTNET_X_RATE_PER_MINUTE": "100000",
-    "MISTNET_SECOND_LOOK_SECONDS": "0.2",
-    "MISTNET_BATCH_FILL_SECONDS": "0.2",
-    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
-    "MISTNET_PLUGINS": "[]",
-}
 NOBODY = "99"
 
 
@@ -29,8 +17,7 @@ class Sim:
         self.url = url
 
     def ask(self, path: str) -> Any:
-        with urlopen(f"{self.url}/_sim/{path}", timeout=30) as answer:
-            return json.load(answer)
+        return world_says(self.url, path)
 
     def calls(self) -> dict[str, int]:
         found: dict[str, int] = self.ask("stats")["calls"]
@@ -38,18 +25,6 @@ class Sim:
 
     def account(self, handle: str) -> Any:
         return self.ask(f"account?handle={handle}")["account"]
-
-
-@pytest.fixture(scope="module")
-def sim_url() -> Iterator[str]:
-    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture

@@ -1,59 +1,22 @@
 """Runs by the real commands: asked for, worked on by another process that is killed, reported, refused."""
 
-import json
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.conftest import CommandLine, until
+from tests.e2e.conftest import QUICK, RESTLESS, CommandLine, known_handles, until, world_says
 
-SETTINGS = {
-    "MISTNET_X_API_KEY": "sim-key",
-    "MISTNET_X_RATE_PER_MINUTE": "100000",
-    "MISTNET_SECOND_LOOK_SECONDS": "0.2",
-    "MISTNET_BATCH_FILL_SECONDS": "0.2",
-    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
-    "MISTNET_LEASE_SECONDS": "2",
-    "MISTNET_HEARTBEAT_SECONDS": "0.5",
-    "MISTNET_RECLAIM_SECONDS": "0.5",
-    "MISTNET_PLUGINS": "[]",
-}
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[str]:
-    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
+SETTINGS = {**QUICK, **RESTLESS}
 
 
 @pytest.fixture
-def collector(mistnet: CommandLine, world: str) -> CommandLine:
-    mistnet.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": world}
+def collector(mistnet: CommandLine, sim_url: str) -> CommandLine:
+    mistnet.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": sim_url}
     return mistnet
 
 
-def ask(world: str, path: str) -> Any:
-    with urlopen(f"{world}/_sim/{path}", timeout=30) as answer:
-        return json.load(answer)
-
-
-def handles(world: str) -> list[str]:
-    return [str(each) for each in ask(world, "accounts")["handles"]]
-
-
-def test_a_run_is_collected_while_one_waits_and_skipped_the_second_time(collector: CommandLine, world: str) -> None:
-    first, second, *_ = handles(world)
+def test_a_run_is_collected_while_one_waits_and_skipped_the_second_time(collector: CommandLine, sim_url: str) -> None:
+    first, second, *_ = known_handles(sim_url)
     collector.start("work")
     done = collector("runs", "start", f"{first},{second}", "nobody_at_all", "--limit", "5", "--wait", "--json")
     assert done.code == 3, done
@@ -69,8 +32,8 @@ def test_a_run_is_collected_while_one_waits_and_skipped_the_second_time(collecto
     assert listed[1]["id"] == run["id"]
 
 
-def test_a_run_outlives_the_worker_that_was_killed(collector: CommandLine, world: str) -> None:
-    wanted = handles(world)[:4]
+def test_a_run_outlives_the_worker_that_was_killed(collector: CommandLine, sim_url: str) -> None:
+    wanted = known_handles(sim_url)[:4]
     run = collector.ok("runs", "start", ",".join(wanted), "--limit", "60", "--json").json["run"]
     worker = collector.start("work", MISTNET_X_RATE_PER_MINUTE="300", MISTNET_X_BURST="1")
     until(lambda: collector.sql("SELECT 1 FROM run_accounts WHERE total > 0"))
@@ -82,7 +45,7 @@ def test_a_run_outlives_the_worker_that_was_killed(collector: CommandLine, world
     collector.start("work")
     until(lambda: collector.sql("SELECT 1 FROM runs WHERE finished_at IS NOT NULL"))
     shown = collector.ok("runs", "show", run["id"], "--json").json["run"]
-    truth = {each: len(ask(world, f"account?handle={each}")["account"]["search"]) for each in wanted}
+    truth = {each: len(world_says(sim_url, f"account?handle={each}")["account"]["search"]) for each in wanted}
     found = {each["username"]: (each["total"], each["new"]) for each in shown["result"]["accounts"]}
     assert found == {each: (min(truth[each], 60),) * 2 for each in wanted}
 

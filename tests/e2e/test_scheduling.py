@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import CommandLine, until
-from tests.e2e.test_collecting_cli import QUICK, Sim
+from tests.e2e.conftest import QUICK, CommandLine, until
+from tests.e2e.test_collecting_cli import Sim
 from tests.e2e.test_kill_collecting import told, world_served
 
 LEASE = 3.0

@@ -5,45 +5,15 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.e2e.conftest import PATIENCE, CommandLine, until
+from tests.e2e.conftest import PATIENCE, QUICK, RESTLESS, CommandLine, known_handles, until
 
-QUICK = {
-    "MISTNET_X_API_KEY": "sim-key",
-    "MISTNET_X_RATE_PER_MINUTE": "100000",
-    "MISTNET_SECOND_LOOK_SECONDS": "0.2",
-    "MISTNET_BATCH_FILL_SECONDS": "0.2",
-    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
-    "MISTNET_LEASE_SECONDS": "2",
-    "MISTNET_HEARTBEAT_SECONDS": "0.5",
-    "MISTNET_RECLAIM_SECONDS": "0.5",
-    "MISTNET_LEADER_LEASE_SECONDS": "2",
-    "MISTNET_PLUGINS": "[]",
-}
-
-
-@pytest.fixture(scope="module")
-def sim_url() -> Iterator[str]:
-    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def known_handles(sim_url: str) -> list[str]:
-    with urlopen(f"{sim_url}/_sim/accounts", timeout=30) as answer:
-        return [str(each) for each in json.load(answer)["handles"]]
+SETTINGS = {**QUICK, **RESTLESS}
 
 
 class Service:
@@ -74,14 +44,14 @@ class Service:
 
 @pytest.fixture
 def service(mistnet: CommandLine, sim_url: str) -> CommandLine:
-    mistnet.settings |= {**QUICK, "MISTNET_X_BASE_URL": sim_url}
+    mistnet.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": sim_url}
     return mistnet
 
 
 @pytest.fixture
 def small(on_sqlite: CommandLine, sim_url: str) -> CommandLine:
     """On SQLite alone, for what has nothing to do with the database."""
-    on_sqlite.settings |= {**QUICK, "MISTNET_X_BASE_URL": sim_url}
+    on_sqlite.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": sim_url}
     return on_sqlite
 
 
