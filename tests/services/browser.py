@@ -1,11 +1,14 @@
 """A real Chromium for the dashboard's tests: the machine's own, or Debian's package, installed where it may be."""
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
 
 from playwright.async_api import Browser, async_playwright
 
@@ -34,7 +37,11 @@ def find_chromium() -> str:
         if shutil.which(named):
             return named
         raise BrowserMissing(f"MISTNET_TEST_CHROMIUM names {named}, which cannot be run")
-    return _on_path() or _installed()
+    if found := _on_path():
+        return found
+    with (Path(tempfile.gettempdir()) / "mistnet-chromium.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and apt-get in one at a time
+        return _on_path() or _installed()
 
 
 def _on_path() -> str | None:
