@@ -12,7 +12,7 @@ from mistnet.domain.social import PostId
 from mistnet.jobs import args
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
-from tests.harvests import end_badly, rows
+from tests.harvests import change, end_badly, rows
 from tests.support import START
 
 PAGE = {"Accept": "text/html"}
@@ -32,6 +32,14 @@ async def test_every_page_is_whole_on_every_database(url: str) -> None:
             assert "<script>document" not in answer.text, path
             assert "a-real-key" not in answer.text, path
             assert not re.search(r"""(src|href|action)=["']?(https?:)?//(?!example\.com)""", answer.text), path
+
+
+async def test_a_run_whose_jobs_are_dead_is_shown_as_failed(url: str) -> None:
+    async with open_api(url) as api:
+        run = await api.app.runs.start(["ann"], 5, asked_by="local", now=api.app.database.clock.now())
+        await change(api.app, "UPDATE jobs SET state = 'dead', attempts = max_attempts, last_error = 'it broke'")
+        assert "it broke" in (await api.get(f"/runs/{run.id}", headers=PAGE)).text
+        assert 'class="state failed"' in (await api.get("/runs", headers=PAGE)).text
 
 
 async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,21 +21,16 @@ from mistnet.domain.events import (
     Subscriber,
     SubscriberName,
 )
-from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome, WorkerName
-from mistnet.domain.ports import WorkerCard
+from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
 from mistnet.engine.kinds import Kinds, single
-from mistnet.engine.metrics import EngineMetrics
-from mistnet.engine.worker import Tools, Worker
 from mistnet.jobs.deliver import DELIVER, DeliverArgs, Deliverer, delivering
-from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.events import FanOut, StoreOutbox, write_delivered, write_events
 from mistnet.store.queue import JobQueue
-from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
 from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock, _with_attempts
+from tests.simulation.world import Chaos, Fleet, Machine, VirtualClock, _with_attempts, worker_on
 from tests.support import Number, new
 
 EVENTS = 24
@@ -89,19 +83,9 @@ class DeliveryFleet(Fleet):
             Writer(Delivered, write_delivered),
             Writer(NewJob, job_writer.write),
         ]
-        tools = Tools(
-            queue=JobQueue(database, job_writer, Writers(writers)),
-            upkeep=StoreUpkeep(database),
-            bell=LocalBell(),
-            clock=database.clock,
-            kinds=kinds,
-            policy=POLICY,
-            metrics=EngineMetrics(),
-            chance=random.Random(f"{self.chaos.seed} {machine.name}"),
-        )
-        card = WorkerCard(name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
+        worker = worker_on(machine, JobQueue(database, job_writer, Writers(writers)), database, kinds)
         async with asyncio.TaskGroup() as parts:
-            parts.create_task(Worker(tools, card).run())
+            parts.create_task(worker.run())
             parts.create_task(_lead(database, self.make_fan_out(database, job_writer)))
 
 

@@ -251,18 +251,22 @@ class Fleet:
         kinds = kinds_of(machine)
         job_writer = JobWriter(kinds.rules)
         writers: list[Writer[Any]] = [Writer(Effect, write_effects), Writer(NewJob, job_writer.write)]
-        tools = Tools(
-            queue=JobQueue(database, job_writer, Writers(writers)),
-            upkeep=StoreUpkeep(database),
-            bell=LocalBell(),
-            clock=database.clock,
-            kinds=kinds,
-            policy=POLICY,
-            metrics=EngineMetrics(),
-            chance=random.Random(f"{self.chaos.seed} {machine.name}"),
-        )
-        card = WorkerCard(name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
-        await Worker(tools, card).run()
+        await worker_on(machine, JobQueue(database, job_writer, Writers(writers)), database, kinds).run()
+
+
+def worker_on(machine: Machine, queue: JobQueue, database: Database, kinds: Kinds) -> Worker:
+    tools = Tools(
+        queue=queue,
+        upkeep=StoreUpkeep(database),
+        bell=LocalBell(),
+        clock=database.clock,
+        kinds=kinds,
+        policy=POLICY,
+        metrics=EngineMetrics(),
+        chance=random.Random(f"{machine.chaos.seed} {machine.name}"),
+    )
+    card = WorkerCard(name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
+    return Worker(tools, card)
 
 
 def kinds_of(machine: Machine | None) -> Kinds:

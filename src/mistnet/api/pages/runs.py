@@ -21,15 +21,17 @@ router = APIRouter(include_in_schema=False)
 _PAGE: Final = 30
 
 
-def _desk(app: App) -> RunDesk:
-    return RunDesk(app.database, app.job_writer, summarize=app.settings.auto_summarization_enabled)
+async def _desk(app: App) -> RunDesk:
+    """Runs whose jobs ended without telling are shown as what they are."""
+    await app.runs.settle(app.database.clock.now())
+    return app.runs
 
 
 @router.get("/runs")
 async def runs(
     request: Request, visitor: Reader, app: Mistnet, before: Annotated[str | None, Query(max_length=40)] = None
 ) -> HTMLResponse:
-    return _listed(request, visitor, await _desk(app).list(_PAGE, before), before=before)
+    return _listed(request, visitor, await (await _desk(app)).list(_PAGE, before), before=before)
 
 
 def _listed(request: Request, visitor: Visitor, found: Sequence[Run], **shown: Any) -> HTMLResponse:
@@ -47,7 +49,7 @@ async def start(
     limit: Annotated[str, Form(max_length=10)] = str(DEFAULT_LIMIT),
 ) -> Response:
     """Begins a run; while another one is not finished, says which."""
-    desk = _desk(app)
+    desk = app.runs
     try:
         handles = read_handles(usernames.replace("\n", ",").replace(" ", ","))
         run = await desk.start(handles, _limit(limit), asked_by=visitor.name, now=app.database.clock.now())
@@ -66,7 +68,7 @@ def _limit(written: str) -> int:
 
 @router.get("/runs/{run_id}")
 async def run(request: Request, visitor: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
-    found = await _desk(app).get(run_id)
+    found = await (await _desk(app)).get(run_id)
     if found is None:
         raise RunNotFound(run_id)
     return page(request, "run.html", visitor, run=found, report=found.report)
