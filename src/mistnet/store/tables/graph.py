@@ -23,7 +23,9 @@ from mistnet.store.types import BigId, RawJson, UtcTime
 
 INGEST_KIND = "kind IN ('users_by_ids', 'posts_by_ids', 'followers_sync', 'followings_sync', 'posts_sync', 'webhook')"
 INGEST_STATUS = "status IN ('in_progress', 'success', 'error', 'cancelled')"
+OPEN_INGEST = "status = 'in_progress'"
 MEMBER = "(user_id IS NULL) <> (post_id IS NULL)"
+OF_USERS, OF_POSTS = "user_id IS NOT NULL", "post_id IS NOT NULL"
 
 ingest_events = Table(
     "ingest_events",
@@ -51,6 +53,13 @@ ingest_events = Table(
     CheckConstraint("(finished_at IS NULL) = (status = 'in_progress')", name="finished_ones_say_when"),
     Index("ingest_events_subject", "platform", "kind", "subject_id", "id"),
     Index("ingest_events_started_at", "started_at"),
+    Index(
+        "ingest_events_open",
+        "job_id",
+        unique=True,
+        sqlite_where=text(OPEN_INGEST),
+        postgresql_where=text(OPEN_INGEST),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -162,8 +171,25 @@ segment_members = Table(
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="segment_members_user_fkey"),
     ForeignKeyConstraint(["platform", "post_id"], ["posts.platform", "posts.id"], name="segment_members_post_fkey"),
     CheckConstraint(MEMBER, name="a_user_or_a_post"),
-    Index("segment_members_user", "segment_id", "platform", "user_id", unique=True),
-    Index("segment_members_post", "segment_id", "platform", "post_id", unique=True),
+    Index("segment_members_order", "segment_id", "id"),
+    Index(
+        "segment_members_user",
+        "segment_id",
+        "platform",
+        "user_id",
+        unique=True,
+        postgresql_where=text(OF_USERS),
+        sqlite_where=text(OF_USERS),
+    ),
+    Index(
+        "segment_members_post",
+        "segment_id",
+        "platform",
+        "post_id",
+        unique=True,
+        postgresql_where=text(OF_POSTS),
+        sqlite_where=text(OF_POSTS),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -185,6 +211,23 @@ segment_events = Table(
     CheckConstraint(MEMBER, name="a_user_or_a_post"),
     CheckConstraint("kind IN ('entered', 'left')", name="kind_is_known"),
     Index("segment_events_segment", "segment_id", "id"),
-    Index("segment_events_user", "segment_id", "platform", "user_id", "id"),
+    Index(
+        "segment_events_user",
+        "segment_id",
+        "platform",
+        "user_id",
+        "id",
+        postgresql_where=text(OF_USERS),
+        sqlite_where=text(OF_USERS),
+    ),
+    Index(
+        "segment_events_post",
+        "segment_id",
+        "platform",
+        "post_id",
+        "id",
+        postgresql_where=text(OF_POSTS),
+        sqlite_where=text(OF_POSTS),
+    ),
     sqlite_autoincrement=True,
 )

@@ -57,6 +57,15 @@ def _ingest_events() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("ingest_events_pkey")),
         sqlite_autoincrement=True,
     )
+    still_open = sa.text("status = 'in_progress'")
+    op.create_index(
+        "ingest_events_open",
+        "ingest_events",
+        ["job_id"],
+        unique=True,
+        sqlite_where=still_open,
+        postgresql_where=still_open,
+    )
     op.create_index("ingest_events_started_at", "ingest_events", ["started_at"])
     op.create_index("ingest_events_subject", "ingest_events", ["platform", "kind", "subject_id", "id"])
 
@@ -203,8 +212,23 @@ def _segment_members() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("segment_members_pkey")),
         sqlite_autoincrement=True,
     )
-    op.create_index("segment_members_post", "segment_members", ["segment_id", "platform", "post_id"], unique=True)
-    op.create_index("segment_members_user", "segment_members", ["segment_id", "platform", "user_id"], unique=True)
+    op.create_index("segment_members_order", "segment_members", ["segment_id", "id"])
+    op.create_index(
+        "segment_members_post",
+        "segment_members",
+        ["segment_id", "platform", "post_id"],
+        unique=True,
+        postgresql_where=sa.text("post_id IS NOT NULL"),
+        sqlite_where=sa.text("post_id IS NOT NULL"),
+    )
+    op.create_index(
+        "segment_members_user",
+        "segment_members",
+        ["segment_id", "platform", "user_id"],
+        unique=True,
+        postgresql_where=sa.text("user_id IS NOT NULL"),
+        sqlite_where=sa.text("user_id IS NOT NULL"),
+    )
 
 
 def _segment_events() -> None:
@@ -234,4 +258,17 @@ def _segment_events() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("segment_events_segment", "segment_events", ["segment_id", "id"])
-    op.create_index("segment_events_user", "segment_events", ["segment_id", "platform", "user_id", "id"])
+    op.create_index(
+        "segment_events_post",
+        "segment_events",
+        ["segment_id", "platform", "post_id", "id"],
+        postgresql_where=sa.text("post_id IS NOT NULL"),
+        sqlite_where=sa.text("post_id IS NOT NULL"),
+    )
+    op.create_index(
+        "segment_events_user",
+        "segment_events",
+        ["segment_id", "platform", "user_id", "id"],
+        postgresql_where=sa.text("user_id IS NOT NULL"),
+        sqlite_where=sa.text("user_id IS NOT NULL"),
+    )
