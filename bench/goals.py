@@ -80,6 +80,11 @@ def collecting(database: str) -> tuple[Goal, Goal]:
     )
 
 
+def syncing(database: str) -> Goal:
+    name = f"follow sync, {database}"
+    return Goal(name=f"{name} / bare loop", wanted=0.5, ours=row(name, OURS), other=row(name, BARE_LOOP))
+
+
 GOALS: tuple[Goal | Ceiling, ...] = (
     Goal(
         name="single jobs / pgqueuer's best worker",
@@ -133,6 +138,17 @@ GOALS: tuple[Goal | Ceiling, ...] = (
         name="the API's p99 / /healthz's, while a worker writes",
         allowed=10,
         of=pages("pages, p99", of="/api", busy=True),
+    ),
+    syncing("SQLite"),
+    syncing("PostgreSQL"),
+    Ceiling(
+        name="peak memory of a sync / of one a tenth as long",
+        allowed=1.15,
+        of=row("peak memory of a sync / of one a tenth as long", OURS),
+    ),
+    Ceiling(name="materializing mutuals / the plain join", allowed=3, of=row("materializing / the plain join", OURS)),
+    Ceiling(
+        name="credits of a sync / least possible", allowed=1.05, of=row("credits of a sync / least possible", OURS)
     ),
     Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
     Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),

@@ -15,6 +15,7 @@ TOPICS = (
     "floors",
     "rhythm",
     "pages",
+    "graph",
 )
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
@@ -59,7 +60,7 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
     queue = [*_throughput(1), *_throughput(2), *_latency(), *_enqueue(), *_depth(), *_sqlite()]
     wanted = [
         replace(measurement, jobs=max(measurement.jobs // 10, 40)) if quick else measurement
-        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors(), *_rhythm(), *_pages()]
+        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors(), *_rhythm(), *_pages(), *_graph()]
         if measurement.topic in topics and find_spec(measurement.module) and not (quick and measurement.slow)
     ]
     again = [measurement for measurement in wanted if not measurement.once]
@@ -197,6 +198,24 @@ def _pages() -> list[Measurement]:
             patience_s=1800,
         )
         for form in ("single", "busy")
+    ]
+
+
+def _graph() -> list[Measurement]:
+    """`jobs` is how many followers an account has, or how many edges each of two subjects."""
+    return [
+        Measurement(
+            topic="graph",
+            side=side,
+            command=command,
+            jobs=1_000_000,
+            package="graph",
+            database=database,
+            once=True,
+            patience_s=3600,
+        )
+        for database in (SQLITE, POSTGRESQL)
+        for side, command in (("bare_side", "sync"), ("mistnet_side", "sync"), ("mistnet_side", "mutuals"))
     ]
 
 

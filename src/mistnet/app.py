@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mistnet import __version__, outgoing
+from mistnet import __version__, outgoing, segmenting
 from mistnet.domain.errors import BadPlugin
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
@@ -26,14 +26,17 @@ from mistnet.engine.policy import Policy
 from mistnet.engine.traces import untraced
 from mistnet.engine.worker import Tools, Worker
 from mistnet.harvest import WRITERS, Harvest
+from mistnet.hydration import hydration_of
 from mistnet.jobs.args import relook
 from mistnet.outgoing import Outgoing
 from mistnet.schedule import Scheduler
+from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.accounts import accounts_to_look_at
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
+from mistnet.store.ingests import Ingests
 from mistnet.store.inspect import Inspector
 from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
@@ -44,6 +47,9 @@ from mistnet.store.writes import Writer, Writers
 from mistnet.tracing import Tracing, tracing_to
 from mistnet.upstream.transport import Transport
 from mistnet.watch import Watch
+
+INGEST_GIVEN_UP = timedelta(hours=1)
+"""Nothing that is asked for at once takes longer: its process is gone."""
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +82,14 @@ class App:
             metrics=SourceMetrics(self.metrics.registry),
             on_call=self._called,
         )
+        self.hydration = hydration_of(settings, self.database, self.harvest.x)
+        self.ingests = Ingests(self.database)
         self.outgoing = Outgoing(settings, self.database)
+        self.segments = Segmenting(settings, self.database, harvest=self.harvest, hydration=self.hydration)
         brought = [
             Plugin(kinds=self.harvest.kinds, writers=WRITERS),
             Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
+            Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
             *(load_plugin(name) for name in settings.plugins),
         ]
@@ -140,7 +150,12 @@ class App:
 
     def scheduler(self) -> Scheduler:
         """Looks for new posts at their times and does the duties of one process for all, while it leads."""
-        return Scheduler(self.settings, self.database, self.job_writer, duties=self.watch.duties)
+        return Scheduler(
+            self.settings,
+            self.database,
+            self.job_writer,
+            duties=[*self.watch.duties, *self.segments.duties(self.job_writer)],
+        )
 
     @asynccontextmanager
     async def _traced(self, worker: WorkerName) -> AsyncIterator[None]:
@@ -173,7 +188,7 @@ class App:
             kinds=self.kinds,
             metrics=self.metrics,
             halted=self.halted,
-            chores=[self.look_again, self.look_after_runs],
+            chores=[self.look_again, self.look_after_runs, self.look_after_ingests],
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )
@@ -191,6 +206,12 @@ class App:
         now = self.database.clock.now()
         await self.runs.prune(now - timedelta(hours=self.settings.run_hours))
         return await self.runs.settle(now)
+
+    async def look_after_ingests(self) -> int:
+        """Ends ingests whose job or process ended without telling, and forgets old ones; returns how many ended."""
+        now = self.database.clock.now()
+        await self.ingests.prune(now - timedelta(days=self.settings.history_days))
+        return await self.ingests.settle(now, lost_before=now - INGEST_GIVEN_UP)
 
     async def halted(self) -> Collection[str]:
         """Lanes whose source will not serve us until somebody acts or the day is over, or whose receiver is away."""

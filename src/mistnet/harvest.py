@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,8 @@ from mistnet.domain.accounts import (
 )
 from mistnet.domain.events import NewEvent
 from mistnet.domain.fetching import Fetched
+from mistnet.domain.follows import FollowsEnded, FollowsSeen, SyncEnded
+from mistnet.domain.ingests import IngestAdvanced, IngestBegun, IngestEnded
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.ports import Clock
 from mistnet.domain.runs import SCRAPE, RunStep, ScrapeArgs
@@ -29,7 +32,10 @@ from mistnet.engine.kinds import Kind, batched, single
 from mistnet.engine.metrics import SourceMetrics
 from mistnet.jobs import args
 from mistnet.jobs.args import Rules
-from mistnet.jobs.profiles import FULL_BATCH, Profiler
+from mistnet.jobs.follow_sync import FOLLOW_SYNC, FollowSyncArgs, FollowSyncer
+from mistnet.jobs.ingesting import recorded
+from mistnet.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs, begun
+from mistnet.jobs.profiles import Profiler
 from mistnet.jobs.scrape import Scraper
 from mistnet.jobs.sweeps import Sweeper
 from mistnet.jobs.threads import Threads
@@ -44,6 +50,9 @@ from mistnet.store.accounts import (
 from mistnet.store.database import Database
 from mistnet.store.events import write_events
 from mistnet.store.fetching import write_fetched
+from mistnet.store.follow_look import StoreFollowLook
+from mistnet.store.follows import write_follows_ended, write_follows_seen, write_syncs_ended
+from mistnet.store.ingest_steps import write_advanced, write_begun, write_ended
 from mistnet.store.run_steps import write_run_steps
 from mistnet.store.social import write_missing, write_posts, write_quarantine, write_users
 from mistnet.store.sources import StoreBook
@@ -82,13 +91,31 @@ class Harvest:
             on_call=on_call,
         )
         self._transport = _Later(settings, transport)
+        self._door = asyncio.Lock()
+        self._guests = 0
+        self._parts = AsyncExitStack()
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
-        self.kinds = kinds(self.look, self.x, database.clock, self.rules)
+        syncer = FollowSyncer(look=StoreFollowLook(database), x=self.x, clock=database.clock, rules=self.rules)
+        self.kinds = [
+            *kinds(self.look, self.x, database.clock, self.rules),
+            single(FOLLOW_SYNC, syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=LANES),
+        ]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        async with self._transport.opened(), self.governor.opened():
+        """A worker and any number of requests may have it open at once; the last one closes it."""
+        async with self._door:
+            if not self._guests:
+                await self._parts.enter_async_context(self._transport.opened())
+                await self._parts.enter_async_context(self.governor.opened())
+            self._guests += 1
+        try:
             yield
+        finally:
+            async with self._door:
+                self._guests -= 1
+                if not self._guests:
+                    await self._parts.aclose()
 
     async def look_at_the_budget(self, now: datetime) -> None:
         """A cap may have been raised since work was told to wait for another day."""
@@ -148,7 +175,7 @@ def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[K
             args.HYDRATE_USER,
             profiler.hydrate,
             args.HydrateUserArgs,
-            batch=FULL_BATCH,
+            batch=rules.users_per_call,
             job_class=JobClass.HYDRATION,
             lanes=LANES,
         ),
@@ -156,8 +183,15 @@ def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[K
             args.HYDRATE_POST,
             threads.hydrate,
             args.HydratePostArgs,
-            batch=POSTS_PER_CALL,
+            batch=rules.posts_per_call,
             job_class=JobClass.HYDRATION,
+            lanes=LANES,
+        ),
+        single(
+            POSTS_SYNC,
+            recorded(PostsSync(sweeper=sweeper, targets=look).sync, begun),
+            PostsSyncArgs,
+            job_class=JobClass.SWEEP,
             lanes=LANES,
         ),
         single(args.RELOOK, profiler.relook, args.RelookArgs, job_class=JobClass.HYDRATION, lanes=LANES),
@@ -166,17 +200,23 @@ def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[K
 
 
 WRITERS: Sequence[Writer[Any]] = (
+    Writer(IngestBegun, write_begun),  # before all that refers to an ingest
     Writer(User, write_users),
     Writer(TrackedAccount, write_tracked),
     Writer(AccountStateChange, write_state_changes),
     Writer(RunStep, write_run_steps),  # before the posts: what is not there yet is new
     Writer(Post, write_posts),
+    Writer(FollowsSeen, write_follows_seen),
+    Writer(FollowsEnded, write_follows_ended),
+    Writer(SyncEnded, write_syncs_ended),
     Writer(NewEvent, write_events),
     Writer(Swept, write_swept),
     Writer(Fetched, write_fetched),
     Writer(Missing, write_missing),
     Writer(Unreadable, write_quarantine),
     Writer(SuggestionClosed, write_closed_suggestions),
+    Writer(IngestAdvanced, write_advanced),
+    Writer(IngestEnded, write_ended),
 )
 """In the order their tables depend on each other."""
 
@@ -189,6 +229,8 @@ def rules_of(settings: Settings) -> Rules:
         reposts=settings.x_reposts,
         round_pause=timedelta(seconds=settings.round_pause_seconds),
         summarize=settings.auto_summarization_enabled,
+        users_per_call=settings.batch_users_by_ids_max,
+        posts_per_call=settings.batch_posts_by_ids_max,
     )
 
 

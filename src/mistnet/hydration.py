@@ -11,12 +11,15 @@ import msgspec
 
 from mistnet.domain.accounts import XSource
 from mistnet.domain.errors import BudgetSpent, DatabaseBusy, NotNow, NotReturned, SourcePaused, SourceRefused
+from mistnet.domain.ingests import IngestId, IngestKind, IngestStatus
 from mistnet.domain.social import Gathered, Platform, PostId, UserId
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.harvest import POSTS_PER_CALL, WRITERS
 from mistnet.jobs.profiles import FULL_BATCH
+from mistnet.settings import Settings
 from mistnet.store.database import Database
 from mistnet.store.holdings import stored_posts, stored_users
+from mistnet.store.ingests import Ingests, Tab
 from mistnet.store.writes import Writers
 
 What: TypeAlias = Literal["users", "posts"]
@@ -25,27 +28,48 @@ PATIENCE: Final = timedelta(seconds=30)
 _NOBODY: Final = Errand()
 _TRIES: Final = 5
 _PAUSE_SECONDS: Final = 0.2
+_KINDS: Final = {"users": IngestKind.USERS_BY_IDS, "posts": IngestKind.POSTS_BY_IDS}
+
+
+class Batches(msgspec.Struct, frozen=True, kw_only=True):
+    """How many are asked for in one call, at most."""
+
+    users: int = FULL_BATCH
+    posts: int = POSTS_PER_CALL
 
 
 class Hydrated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it: ids that were there already, ids that were fetched, and in how many calls."""
+    """What came of it: ids that were there already, ids that were fetched, in how many calls, and its ingest event.
+
+    Where nothing was missing nothing was asked, and there is no event.
+    """
 
     what: What
     present: Sequence[int]
     fetched: Sequence[int]
     calls: int
+    ingest_id: IngestId | None = None
 
 
 class Hydration:
     """Asks for what is missing, in full batches, and writes everything in one transaction or nothing at all."""
 
     def __init__(
-        self, database: Database, x: XSource, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        database: Database,
+        x: XSource,
+        *,
+        batches: Batches = Batches(),  # noqa: B008 (frozen)
+        secrets: Sequence[str] = (),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
         self._x = x
+        self._batches = batches
+        self._secrets = secrets
         self._sleep = sleep
         self._writers = Writers(WRITERS)
+        self._ingests = Ingests(database)
 
     async def present(self, what: What, ids: Sequence[int]) -> set[int]:
         """Those of these that are stored already."""
@@ -53,23 +77,37 @@ class Hydration:
             return set(await stored_users(self._database, Platform.X, [UserId(each) for each in ids]))
         return set(await stored_posts(self._database, Platform.X, [PostId(each) for each in ids]))
 
-    async def hydrate(self, what: What, ids: Sequence[int], *, force: bool = False) -> Hydrated:
+    async def hydrate(
+        self, what: What, ids: Sequence[int], *, force: bool = False, asked_by: str = "operator"
+    ) -> Hydrated:
         """Raises NotReturned if upstream lacks one of them. With `force` those that are stored are asked for too."""
         asked = sorted(set(ids))
         present = set() if force else await self.present(what, asked)
         wanted = [each for each in asked if each not in present]
-        answers = await self._fetch(what, wanted)
-        _require_all(what, wanted, answers)
-        await self._write(answers)
-        return Hydrated(what=what, present=sorted(present), fetched=wanted, calls=len(answers))
+        done = Hydrated(what=what, present=sorted(present), fetched=wanted, calls=0)
+        if not wanted:
+            return done
+        ingest_id = await self._ingests.begin(
+            _KINDS[what], ids=wanted, mode="force" if force else "missing", asked_by=asked_by
+        )
+        calls = await self._ingest(ingest_id, what, wanted)
+        return msgspec.structs.replace(done, calls=calls, ingest_id=ingest_id)
 
-    async def _fetch(self, what: What, wanted: Sequence[int]) -> list[Gathered]:
-        size = FULL_BATCH if what == "users" else POSTS_PER_CALL
+    async def _ingest(self, ingest_id: IngestId, what: What, wanted: Sequence[int]) -> int:
+        """However it ends, its event says how."""
         answers: list[Gathered] = []
+        async with self._ingests.ending(ingest_id, secrets=self._secrets) as tab:
+            await self._fetch(what, wanted, answers, tab)
+            _require_all(what, wanted, answers)
+            await self._patiently(lambda: self._write(ingest_id, answers, items=len(wanted)))
+        return len(answers)
+
+    async def _fetch(self, what: What, wanted: Sequence[int], answers: list[Gathered], tab: Tab) -> None:
+        size = self._batches.users if what == "users" else self._batches.posts
         for start in range(0, len(wanted), size):
             patience = PATIENCE if answers else timedelta()  # what was paid for is not thrown away for a short wait
             answers.append(await self._ask(what, wanted[start : start + size], patience))
-        return answers
+            tab.calls += 1
 
     async def _ask(self, what: What, ids: Sequence[int], patience: timedelta) -> Gathered:
         while True:
@@ -86,10 +124,10 @@ class Hydration:
                     raise
                 await self._sleep(wait.total_seconds())
 
-    async def _write(self, answers: Sequence[Gathered]) -> None:
+    async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
         for tries_left in reversed(range(_TRIES)):
             try:
-                await self._write_once(answers)
+                await write()
             except DatabaseBusy:
                 if not tries_left:
                     raise
@@ -97,13 +135,19 @@ class Hydration:
             else:
                 return
 
-    async def _write_once(self, answers: Sequence[Gathered]) -> None:
+    async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
         """One answer after the other, so that no statement has more values than a database takes."""
-        if not answers:
-            return
         async with self._database.write() as connection:
             for answer in answers:
                 await self._writers.write(connection, answer.writes, self._database.clock.now())
+            await self._ingests.end(
+                ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=items, connection=connection
+            )
+
+
+def hydration_of(settings: Settings, database: Database, x: XSource) -> Hydration:
+    batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
+    return Hydration(database, x, batches=batches, secrets=settings.secrets)
 
 
 def _require_all(what: What, wanted: Sequence[int], answers: Sequence[Gathered]) -> None:

@@ -178,6 +178,18 @@ class Settings(BaseSettings):
     relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
         7.0, description="How often accounts that cannot be collected are looked at again."
     )
+    batch_users_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
+        100, description="How many users are asked for by id in one call, at most."
+    )
+    batch_posts_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
+        50, description="How many posts are asked for by id in one call, at most."
+    )
+    ifttt_secret: SecretStr | None = Field(
+        None, min_length=16, description="What IFTTT sends along with new followers. Unset: it is not listened to."
+    )
+    ifttt_target_id: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="The user id of the account whose new followers IFTTT tells of."
+    )
     host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
     admin_token: SecretStr | None = Field(
@@ -263,7 +275,8 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> list[str]:
         """What must never be shown: keys, tokens, and the database's password, as written and as meant."""
-        given = [*self.x_api_key, *self.alert_urls, *([self.admin_token] if self.admin_token else [])]
+        own = [each for each in (self.admin_token, self.ifttt_secret) if each]
+        given = [*self.x_api_key, *self.alert_urls, *own]
         given += [each for hook in self.webhooks.values() for each in (hook.url, hook.secret)]
         try:
             password = urlsplit(self.database_url.get_secret_value()).password or ""

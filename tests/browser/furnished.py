@@ -1,4 +1,4 @@
-"""A database with something on every page: long and hostile words, a deep thread, a gap, a run, an alert."""
+"""A database with something on every page: long and hostile words, a deep thread, a gap, a run, an alert, a segment."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,20 +15,23 @@ from mistnet.domain.social import Platform, Post, PostId, UserId
 from mistnet.domain.sources import X_SOURCE
 from mistnet.jobs import args
 from mistnet.store.runs import RunDesk
-from mistnet.store.tables import alerts
+from mistnet.store.tables import alerts, segment_members
+from tests.graphs import follow, follow_event, segment, synced, turn
 from tests.harvests import change, end_badly, id_at, rows, tell, user
 
 ANN: Final = UserId(1_234_567_890_123_456_789)
 HOSTILE: Final = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
 LONG: Final = "extraordinarily" * 40
 DEEP: Final = 40
+CROWD: Final = 60
 
 
 class Furnished:
     """What was put where."""
 
-    def __init__(self, dead: JobId, run: RunId, thread: PostId) -> None:
+    def __init__(self, dead: JobId, run: RunId, thread: PostId, segment: int, posts: int) -> None:
         self.dead, self.run, self.thread = dead, run, thread
+        self.segment, self.posts = segment, posts
 
     @property
     def paths(self) -> Sequence[str]:
@@ -38,6 +41,9 @@ class Furnished:
             "/accounts",
             f"/accounts/{ANN}",
             f"/conversations/{self.thread}",
+            "/segments",
+            f"/segments/{self.segment}",
+            f"/segments/{self.posts}",
             "/jobs",
             "/jobs?state=gaps",
             f"/jobs/{self.dead}",
@@ -73,7 +79,37 @@ async def furnish(app: App) -> Furnished:
     run = await RunDesk(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
     await change(app, "UPDATE run_accounts SET reason = :reason", reason=f"{HOSTILE} {LONG}")
     await _alert(app, f"{HOSTILE} {LONG}")
-    return Furnished(JobId(dead), run.id, thread[0])
+    return Furnished(JobId(dead), run.id, thread[0], await _segment(app), await _posts_segment(app, thread[:3]))
+
+
+async def _segment(app: App) -> int:
+    """Of Ann and some people around her, worked out three times; one of them came and went."""
+    now, database = app.database.clock.now(), app.database
+    crowd = [UserId(each) for each in range(900, 900 + CROWD)]
+    told = [user(each, f"crowd_{each}", name=HOSTILE if each % 5 else LONG) for each in crowd]
+    await tell(app, *told)
+    ring = [(one, other) for one, other in zip(crowd, [*crowd[1:], crowd[0]], strict=True)]
+    await follow(database, *ring, *((each, ANN) for each in crowd), *((ANN, each) for each in crowd[:5]))
+    rule, begun = {"kind": "followers", "subject": str(ANN)}, now - timedelta(days=3)
+    own = await segment(database, f"segment-{'x' * 56}", [ANN, *crowd[:-1]], rule=rule, at=begun)
+    days = [now - timedelta(days=each) for each in (2, 1)]
+    await turn(database, own, entered=[crowd[-1]], left=[crowd[1]], members=CROWD, at=days[0])
+    await turn(database, own, entered=[crowd[1]], left=[], members=CROWD + 1, at=days[1])
+    for each, cause in ((crowd[0], "suspended"), (crowd[1], "vanished"), (crowd[2], "unfollowed")):
+        await follow_event(database, each, ANN, "followed", "seen", at=days[0])
+        await follow_event(database, each, ANN, "unfollowed", cause, at=days[1])
+    await follow_event(database, ANN, crowd[3], "followed", "pushed", at=days[1])
+    for side, counts in (("followers", (1_000, 1_020)), ("followings", (40, 38))):
+        await synced(database, ANN, side, dict(zip(days, counts, strict=True)))
+    return own
+
+
+async def _posts_segment(app: App, ids: Sequence[PostId]) -> int:
+    own = await segment(app.database, "posts", what="posts", rule={"kind": "posts", "query": HOSTILE})
+    row = {"segment_id": own, "platform": "x", "since": app.database.clock.now()}
+    async with app.database.write() as connection:
+        await connection.execute(insert(segment_members), [{**row, "post_id": each} for each in ids])
+    return own
 
 
 def _thread(ids: Sequence[PostId]) -> list[Post]:

@@ -45,6 +45,8 @@ async def test_html_in_names_posts_reasons_and_errors_is_shown_as_text(sqlite_ur
                 "/accounts": "in a name",
                 f"/accounts/{ANN}": "in a bio and posts",
                 f"/conversations/{there.thread}": "in posts",
+                f"/segments/{there.segment}": "in the names of members",
+                f"/segments/{there.posts}": "in a rule and posts",
                 f"/jobs/{there.dead}": "in an error",
                 "/sources": "in the reason of a pause",
                 f"/runs/{there.run}": "in a reason",
@@ -73,7 +75,7 @@ async def test_what_is_not_there_is_told_on_a_page_of_its_own(sqlite_url: str) -
         dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(404,)) as visit,
     ):
-        for path in ("/nothing", "/jobs/999", "/accounts/5", "/conversations/5", "/runs/none"):
+        for path in ("/nothing", "/jobs/999", "/accounts/5", "/conversations/5", "/segments/5", "/runs/none"):
             await visit.go(path)
             await expect(visit.page.get_by_role("heading", name="Nothing here")).to_be_visible()
             await expect(visit.page.get_by_role("link", name="Back to the overview")).to_be_visible()

@@ -24,7 +24,7 @@ from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, open_api
 ADMIN_TOKEN = "an-admin-token-of-the-settings"
 SECRETS: dict[str, Any] = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
 OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}
-PUSHED = {("POST", "/webhooks/twitterapi-io")}
+PUSHED = {("POST", "/webhooks/twitterapi-io"), ("POST", "/webhooks/ifttt/new-x-follower")}
 FILLED = {
     "who": "ann",
     "user_id": "11",
@@ -37,8 +37,10 @@ BODIES: dict[str, Any] = {
     "/api/admin/scrape": {"usernames": "ann"},
     "/api/accounts": {"handles": ["ann"]},
     "/api/suggestions": {"handles": ["ann"]},
+    "/api/users/{who}/follow-sync": {},
     "/api/jobs/requeue": {},
     "/api/sources/{name}": {"rate": 60},
+    "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
 }
 
 

@@ -1,5 +1,6 @@
 """Strict hydration: everything that was asked for is written at once, or nothing is."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,15 +18,18 @@ from mistnet.domain.errors import (
     RateLimited,
     SourceDown,
     SourceRefused,
+    WorkError,
     WriteRefused,
 )
+from mistnet.domain.ingests import Ingest, IngestKind, IngestStatus
 from mistnet.domain.social import PostId, UserId
-from mistnet.hydration import PATIENCE, Hydration
+from mistnet.hydration import PATIENCE, Batches, Hydration, What
+from mistnet.jobs import args
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.upstream.transport import Answer, Request, Transport
+from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -53,13 +57,14 @@ class Line:
 class Lab:
     """Strict hydration on a real database, against a world."""
 
-    def __init__(self, url: str, world: World) -> None:
+    def __init__(self, url: str, world: World, **about: Any) -> None:
         self.clock = TurnedClock(WORLD_START_AT)
         self.line = Line(WorldTransport(service_of(world)))
-        settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
+        settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000, **about)
         self.app = App(settings, clock=self.clock, transport=self.line)
         self.slept: list[float] = []
-        self.hydration = Hydration(self.app.database, self.app.harvest.x, sleep=self.sleep)
+        batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
+        self.hydration = Hydration(self.app.database, self.app.harvest.x, batches=batches, sleep=self.sleep)
         self.hydrate = self.hydration.hydrate
 
     async def sleep(self, seconds: float) -> None:
@@ -73,6 +78,11 @@ class Lab:
                 for table in TABLES
             }
         return {table: count for table, count in counts.items() if count}
+
+    async def event(self) -> Ingest:
+        """The only ingest there is."""
+        (found,) = await self.app.ingests.list()
+        return found
 
     async def ids(self, table: str) -> set[int]:
         async with self.app.database.read() as connection:
@@ -99,8 +109,8 @@ def words(world: World) -> Sequence[PostId]:
 
 
 @asynccontextmanager
-async def open_lab(url: str, world: World) -> AsyncIterator[Lab]:
-    lab = Lab(url, world)
+async def open_lab(url: str, world: World, **about: Any) -> AsyncIterator[Lab]:
+    lab = Lab(url, world, **about)
     try:
         async with lab.app.harvest.opened():
             yield lab
@@ -290,4 +300,171 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_written(
         lab.line.spoil[1] = with_one_illegible
         with pytest.raises(NotReturned, match=r"1 of 3 users: \d+ \(some of the answer could not be read: "):
             await lab.hydrate("users", people[:3])
+        assert await lab.rows() == {}
+
+
+async def test_a_hydration_is_on_record_with_what_it_asked_for(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:2])
+        lab.clock.turn(minutes=1)
+        done = await lab.hydrate("users", people[:130], asked_by="a test")
+        event = (await lab.app.ingests.list())[0]
+        assert done.ingest_id == event.id
+        assert (event.kind, event.status, event.mode, event.asked_by) == (
+            "users_by_ids",
+            "success",
+            "missing",
+            "a test",
+        )
+        assert (event.calls, event.items, event.problem, event.exchange) == (2, 128, None, None)
+        assert (event.started_at, event.finished_at) == (lab.clock.now(), lab.clock.now())
+        assert await lab.app.ingests.ids(event.id) == list(people[2:130])
+
+
+async def test_a_hydration_that_finds_nothing_missing_is_not_on_record(
+    url: str, world: World, people: Sequence[UserId], words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        await lab.hydrate("users", people[:3])
+        await lab.hydrate("posts", words[:3])
+        before = [each.id for each in await lab.app.ingests.list()]
+        again = await lab.hydrate("users", people[:3]), await lab.hydrate("posts", words[:3])
+        assert [done.ingest_id for done in again] == [None, None]
+        assert [each.id for each in await lab.app.ingests.list()] == before
+        assert len(lab.line.asked) == 2
+
+
+@pytest.mark.parametrize("what", ["users", "posts"])
+async def test_a_missing_id_is_on_record_and_nothing_else_is(
+    url: str, world: World, people: Sequence[UserId], words: Sequence[PostId], what: What
+) -> None:
+    async with open_lab(url, world) as lab:
+        wanted: list[int] = [*(people if what == "users" else words)[:3], NOBODY]
+        with pytest.raises(NotReturned) as told:
+            await lab.hydrate(what, wanted)
+        event = await lab.event()
+        assert told.value.ingest_id == event.id
+        assert (event.kind, event.status, event.calls, event.items) == (f"{what}_by_ids", "error", 1, 0)
+        assert "99" in str(event.problem)
+        assert await lab.app.ingests.ids(event.id) == sorted(wanted)
+        assert await lab.rows() == {}
+
+
+@pytest.mark.parametrize(
+    ("turn", "status"), [(broken, 200), (refusing(503, server="away"), 503), (refusing(400), 400), (refusing(402), 402)]
+)
+async def test_a_failed_hydration_keeps_the_exchange_and_no_row(
+    url: str, world: World, people: Sequence[UserId], turn: Turn, status: int
+) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[2] = turn
+        with pytest.raises(WorkError) as told:
+            await lab.hydrate("users", people)
+        event = await lab.event()
+        assert (event.status, event.calls, event.http_status) == ("error", 2, status)
+        assert event.exchange is not None
+        assert (event.exchange.endpoint, event.endpoint) == ("user/batch_info_by_ids", "user/batch_info_by_ids")
+        assert event.exchange.body == ("{" if status == 200 else '{"message": "no"}')
+        assert event.exchange.headers == ({"server": "away"} if status == 503 else {})
+        assert told.value.ingest_id == event.id
+        assert await lab.rows() == {}
+
+
+async def test_no_secret_is_kept_with_a_failure(url: str, world: World, people: Sequence[UserId]) -> None:
+    def chatty(_answer: Answer) -> Answer:
+        headers = {"X-API-Key": KEY, "Set-Cookie": f"k={KEY}", "Via": f"proxy {KEY}"}
+        return Answer(status=500, headers=headers, body=f"your key {KEY} is fine".encode())
+
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[1] = chatty
+        with pytest.raises(SourceDown):
+            await lab.hydrate("users", people)
+        async with lab.app.database.read() as connection:
+            asked = "SELECT CAST(exchange AS text) AS exchange, problem FROM ingest_events"
+            (row,) = (await connection.execute(text(asked))).all()
+        assert KEY not in f"{row.exchange} {row.problem}"
+        assert "your key *** is fine" in row.exchange
+
+
+async def test_a_source_that_does_not_answer_is_on_record_without_a_status(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    def silent(_answer: Answer) -> Answer:
+        raise Unanswered("no answer in time")
+
+    async with open_lab(url, world) as lab:
+        lab.line.spoil = {1: silent, 2: silent}
+        with pytest.raises(SourceDown):
+            await lab.hydrate("users", people)
+        event = await lab.event()
+        assert (event.status, event.http_status, event.endpoint) == ("error", None, "user/batch_info_by_ids")
+        assert event.exchange is not None
+        assert event.exchange.body == "no answer in time"
+
+
+async def test_calls_are_as_large_as_the_settings_say(
+    url: str, world: World, people: Sequence[UserId], words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world, batch_users_by_ids_max=7, batch_posts_by_ids_max=3) as lab:
+        await lab.hydrate("users", people[:15])
+        await lab.app.hydration.hydrate("posts", words[:7])
+        assert lab.line.asked == [7, 7, 1, 3, 3, 1]
+        assert lab.app.kinds[args.HYDRATE_USER].rules.batch == 7
+        assert lab.app.kinds[args.HYDRATE_POST].rules.batch == 3
+
+
+async def test_an_interrupted_hydration_is_cancelled_and_leaves_nothing(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        reached = asyncio.Event()
+
+        async def wait(_seconds: float) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        hydration = Hydration(lab.app.database, lab.app.harvest.x, sleep=wait)
+        lab.line.spoil[2] = refusing(429, **{"Retry-After": "5"})
+        task = asyncio.create_task(hydration.hydrate("users", people))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        event = await lab.event()
+        assert (event.status, event.calls) == (IngestStatus.CANCELLED, 1)
+        assert await lab.rows() == {}
+
+
+async def test_background_hydrations_are_on_record_one_event_per_call(
+    url: str, world: World, people: Sequence[UserId], words: Sequence[PostId]
+) -> None:
+    async with open_lab(url, world, second_look_seconds=0) as lab:
+        now = lab.clock.now()
+        jobs = [args.hydrate_user(each, now=now, fill=timedelta()) for each in (*people[:4], UserId(NOBODY))]
+        await lab.app.enqueue([*jobs, *(args.hydrate_post(each) for each in words[:2])])
+        async with lab.app.worker(until_idle=True) as worker:
+            await worker.run()
+        events = {each.kind: each for each in await lab.app.ingests.list()}
+        assert len(events) == len(lab.line.asked) == 2
+        users, posts = events[IngestKind.USERS_BY_IDS], events[IngestKind.POSTS_BY_IDS]
+        assert (users.status, users.mode, users.items) == ("success", "background", 4)
+        assert users.problem == "upstream does not return 1 of 5"
+        assert await lab.app.ingests.ids(users.id) == sorted([NOBODY, *people[:4]])
+        assert (posts.status, posts.items, posts.problem) == ("success", 2, None)
+        assert users.job_id is not None
+        assert {*people[:4]} <= await lab.ids("users")
+
+
+async def test_a_failed_call_in_the_background_is_on_record_and_leaves_no_row(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
+    async with open_lab(url, world) as lab:
+        lab.line.spoil[1] = refusing(400)
+        await lab.app.enqueue([args.hydrate_user(each, now=lab.clock.now(), fill=timedelta()) for each in people[:4]])
+        async with lab.app.worker(until_idle=True) as worker:
+            await worker.run()
+        event = await lab.event()
+        assert (event.status, event.http_status, event.calls) == ("error", 400, 1)
         assert await lab.rows() == {}

@@ -27,7 +27,7 @@ async def test_a_done_job_moves_to_the_history_with_its_writes(url: str) -> None
         Done([Effect(job_id=1)]),
         Continue([Effect(job_id=1)], args=Number(n=9)),
         Snooze(START + timedelta(days=1), "no"),
-        Retry("no"),
+        Retry("no", writes=[Effect(job_id=1)]),
         Fail("no"),
     ],
     ids=lambda outcome: type(outcome).__name__,
@@ -77,6 +77,17 @@ async def test_continue_sends_the_job_to_the_back_with_new_args_and_fresh_attemp
         await shop.settle(lease, Continue(args=Number(n=41)))
         first, second = [*await shop.claim(), *await shop.claim()]
         assert (first.key, second.key, second.args, second.attempts) == ("b", "a", '{"n":41}', 0)
+
+
+async def test_the_record_of_a_fault_lands_with_the_failed_attempt_the_last_one_too(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new(key="a"))
+        for attempt in range(1, 6):
+            (lease,) = await shop.claim()
+            await shop.settle(lease, Retry("no", writes=[Effect(job_id=attempt)]))
+            shop.clock.turn(days=2)
+        assert await shop.effects() == [1, 2, 3, 4, 5]
+        assert await shop.one("SELECT state FROM jobs") == "dead"
 
 
 async def test_one_group_settles_winners_and_leaves_losers_alone(url: str) -> None:

@@ -161,6 +161,10 @@ def test_hydration_is_all_or_nothing(collector: CommandLine, sim: Sim) -> None:
     told = collector.ok("hydrate", "posts", "--file", "posts", "--json").json
     assert sorted(told["fetched"]) == sorted(truths[0]["search"][:3])
     assert collector.ok("hydrate", "users", *ids, "--force", "--json").json["fetched"] == sorted(ids, key=int)
+    event = collector.ok("hydrate", "event", told["ingest_id"], "--json").json
+    assert (event["kind"], event["status"], len(event["ids"])) == ("posts_by_ids", "success", 3)
+    failed = collector.ok("hydrate", "events", "--status", "error", "--json").json["ingests"]
+    assert [each["kind"] for each in failed] == ["users_by_ids"] * 2
 
 
 def test_hydration_in_the_background_is_left_to_the_workers(small_collector: CommandLine, sim: Sim) -> None:

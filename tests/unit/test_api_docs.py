@@ -6,6 +6,10 @@ from mistnet.api.errors import _CODES
 from mistnet.api.openapi import describe, operations
 from tests.contract.test_api_security import SCOPES, described_service
 
+PUSHED = {
+    "/webhooks/twitterapi-io": "the key of X",
+    "/webhooks/ifttt/new-x-follower": "the secret of IFTTT",
+}
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
 
@@ -22,7 +26,7 @@ def test_every_described_route_is_on_the_page_with_its_scope() -> None:
     scopes = {f"{method} {path.replace(':int', '')}": scope for (method, path), scope in SCOPES.items()}
     for route, said in listed().items():
         scope = scopes[route]
-        assert said == (scope.word if scope else {"/webhooks/twitterapi-io": "the key of X"}.get(route[5:], "none"))
+        assert said == (scope.word if scope else PUSHED.get(route[5:], "none"))
 
 
 def test_every_code_of_a_refusal_is_on_the_page() -> None:

@@ -58,6 +58,7 @@ ENVELOPES = {
     "/twitter/user/followers": {"status", "code", "msg", "followers"} | PAGED,
     "/twitter/user/followings": {"status", "code", "msg", "followings"} | PAGED,
     "/twitter/user/followers_ids": {"status", "code", "msg", "ids"} | PAGED,
+    "/twitter/user/check_follow_relationship": {"status", "message", "data"},
     "/twitter/tweets": {"status", "code", "msg", "tweets"},
     "/twitter/tweet/replies": {"status", "msg", "tweets"} | PAGED,
     "/twitter/tweet/replies/v1": {"status", "msg", "tweets"} | PAGED,
@@ -112,10 +113,11 @@ async def test_each_envelope_has_the_keys_of_its_endpoint(path: str, service: XS
     star, root = service.world.stars[0], service.world.stories.wide_root
     handle = star.handle_at(0)
     params: dict[str, object] = {"userIds": star.id, "tweet_ids": root, "tweetId": root, "query": f"from:{handle}"}
+    params |= {"source_user_name": handle, "target_user_name": handle}
     page = await visitor.get(path.replace("{handle}", handle), userName=handle, userId=star.id, **params)
     assert set(page) == ENVELOPES[path]
     if "status" in page:
-        assert (page["status"], page["msg"]) == ("success", "success")
+        assert (page["status"], page.get("msg", page.get("message"))) == ("success", "success")
     if "code" in page:
         assert page["code"] == 0
     if "next_cursor" in page and "data" in page:

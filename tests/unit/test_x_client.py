@@ -136,3 +136,24 @@ async def test_a_list_that_is_missing_is_a_failure_not_an_empty_graph() -> None:
     for question in (asking.followers("ann"), asking.follower_ids(UserId(1)), asking.users([UserId(1)])):
         with pytest.raises(BrokenAnswer, match="no '"):
             await question
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"status": "success", "message": "success"},
+        {"status": "success", "message": "success", "data": None},
+        {"status": "success", "message": "success", "data": {"following": True}},
+        {"status": "success", "message": "success", "data": {"following": "false", "followed_by": False}},
+        {"status": "error", "message": "try later"},
+    ],
+)
+async def test_whether_one_follows_another_is_never_guessed(body: object) -> None:
+    with pytest.raises(BrokenAnswer):
+        await client(Canned(200, body)).relation("ann", "bea")
+
+
+async def test_one_who_is_nobody_follows_nobody() -> None:
+    canned = Canned(200, {"status": "error", "msg": "user not found", "data": None})
+    assert await client(canned).relation("ann", "bea") is None
+    assert canned.asked[0].query == {"source_user_name": "ann", "target_user_name": "bea"}

@@ -38,6 +38,7 @@ class Doorman:
         self.tokens = Tokens(app.database)
         self.sessions = Sessions(app.database, self._admin_token)
         self.throttle = Throttle()
+        self.push_throttle = Throttle()
 
     async def admit(self, request: Request, scope: Scope) -> Visitor:
         """The visitor, if he may; a change must come from where he thinks it does."""

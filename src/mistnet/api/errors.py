@@ -28,17 +28,25 @@ _CODES: Final = {
     409: "conflict",
     413: "too_large",
     415: "unsupported_media_type",
+    422: "not_returned",
     429: "too_many_requests",
     500: "internal_error",
+    502: "source_at_fault",
     503: "unavailable",
 }
 _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
     errors.JobNotFound: 404,
     errors.NotTracked: 404,
+    errors.UserNotFound: 404,
     errors.RunNotFound: 404,
+    errors.SegmentNotFound: 404,
     errors.JobNotAllowed: 409,
     errors.RunInProgress: 409,
+    errors.SegmentDisabled: 409,
     errors.UsageError: 400,
+    errors.NotReturned: 422,
+    errors.NotNow: 503,
+    errors.WorkError: 502,
     errors.DatabaseError: 503,
 }
 
@@ -184,6 +192,8 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:
             return [FieldProblem(field="usernames", problem=str(each)) for each in problems]
         case errors.BadRun(field=field, problem=problem):
             return [FieldProblem(field=field, problem=problem)]
+        case errors.BadSegment(problem=problem):
+            return [FieldProblem(field="rule", problem=problem)]
         case errors.BadSearch(problem=problem):
             return [FieldProblem(field="q", problem=problem)]
         case _:

@@ -1,33 +1,64 @@
-"""The export command: a table's rows as a stream or a file, in a format other programs read."""
+"""The export command: a table's rows, or a graph, as a stream or files in a format other programs read."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mistnet.app import open_app
+from mistnet.cli.export_graph import GraphAsked, export_graph
 from mistnet.cli.joblines import storable
 from mistnet.cli.output import document
 from mistnet.cli.search import Author, Since, Until
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.store.circles import GRAPH
 from mistnet.store.export import Exported, Exporter, Format, Selection, whole_file
+from mistnet.store.graph_export import Edges
 
-_FILES_ONLY = (Format.PARQUET, Format.SQLITE)
+_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+
+
+class Wanted(StrEnum):
+    """All tables, and a graph."""
+
+    POSTS = "posts"
+    USERS = "users"
+    ACCOUNTS = "accounts"
+    USER_VERSIONS = "user_versions"
+    SUGGESTIONS = "suggestions"
+    MISSING = "missing"
+    CALLS = "calls"
+    GRAPH = "graph"
+
+
+class Form(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    SQLITE = "sqlite"
+    GEXF = "gexf"
 
 
 @shared_options
-async def export(
+async def export(  # noqa: PLR0913 (one option each: tables and graphs share the command)
     invocation: Invocation,
-    what: Annotated[Exported, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Exported)}.")],
+    what: Annotated[Wanted, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Wanted)}.")],
     *,
-    format_: Annotated[
-        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
-    ] = Format.JSONL,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(Form),
+            help="Tables: any but gexf, by default jsonl; parquet and sqlite need --output. "
+            "A graph: gexf, by default, csv or parquet, always with --output.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
     ] = None,
@@ -35,15 +66,49 @@ async def export(
     since: Since = None,
     until: Until = None,
     raw: Annotated[bool, typer.Option("--raw", help="With the payloads as they came.")] = False,
+    segment: Annotated[
+        str | None, typer.Option("--segment", metavar="NAME", help="A graph: of the members of this segment.")
+    ] = None,
+    around: Annotated[
+        str | None,
+        typer.Option(
+            "--around", metavar="HANDLE", help="A graph: of this user, all who follow him and all whom he follows."
+        ),
+    ] = None,
+    edges: Annotated[
+        Edges | None,
+        typer.Option("--edges", metavar="|".join(Edges), help="A graph: who follows whom, or who answers whom."),
+    ] = None,
+    ended: Annotated[
+        bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
 ) -> None:
-    """Write out all rows of a table, or those of one author or span of time."""
-    storable("--author", author)
+    """Write out all rows of a table, those of one author or span of time, or a graph of people."""
+    for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
+        storable(name, given)
+    graph = GraphAsked(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
+    if what is Wanted.GRAPH:
+        if author is not None or raw:
+            raise typer.BadParameter("a graph knows no --author and no --raw; --around HANDLE is one user's graph")
+        await export_graph(invocation, graph, form and str(form), output, force=force)
+        return
+    if graph.is_meant:
+        raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
+    if form is Form.GEXF:
+        raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
+    selection = Selection(what=Exported(what), author=author, since=since, until=until, raw=raw)
+    await _export_table(invocation, selection, Format(form or Format.JSONL), output, force=force)
+
+
+async def _export_table(
+    invocation: Invocation, selection: Selection, format_: Format, output: Path | None, *, force: bool
+) -> None:
+    what = selection.what
     if output is None and format_ in _FILES_ONLY:
         raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
     if output is None and invocation.out.as_json:
         raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
-    selection = Selection(what=what, author=author, since=since, until=until, raw=raw)
     async with open_app(invocation.settings) as app:
         exporter = Exporter(app.database)
         with _progress(await exporter.count(selection) if _watched(output) else None) as told:

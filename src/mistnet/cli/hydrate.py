@@ -7,21 +7,38 @@ from typing import Annotated
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli import ingests
 from mistnet.cli.output import document
+from mistnet.cli.placeholders import hydrate_placeholders
 from mistnet.cli.rows import FileOption, read_id, sort_rows
 from mistnet.cli.shared import Invocation, complain, shared_options
-from mistnet.domain.errors import NoKey, NotReturned, WorkError
+from mistnet.domain.errors import MistnetError, NoKey, NotReturned, WorkError
+from mistnet.domain.ingests import IngestId
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import PostId, UserId
-from mistnet.hydration import Hydrated, Hydration, What
+from mistnet.hydration import Hydrated, What
 from mistnet.jobs import args
 
-commands = typer.Typer(help="Fetch users or posts by their ids.")
+commands = typer.Typer(help="Fetch users or posts by their ids, and look at what such ingests came to.")
+commands.command("posts-of")(ingests.posts_of)
+commands.command("events")(ingests.events)
+commands.command("event")(ingests.event)
 
 INCOMPLETE = 3
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids.")]
 Force = Annotated[bool, typer.Option("--force", help="Ask for those that are stored already, too.")]
 Background = Annotated[bool, typer.Option("--background", help="Leave it to the workers, who settle each id alone.")]
+OldOnes = Annotated[
+    bool,
+    typer.Option("--placeholders", help="All users of an old database who were never fetched; give no ids then."),
+]
+Settle = Annotated[
+    bool,
+    typer.Option(
+        "--settle",
+        help="Of placeholders upstream does not return: forget those nothing refers to, mark the others unavailable.",
+    ),
+]
 
 
 @commands.command("users")
@@ -33,11 +50,20 @@ async def users(
     force: Force = False,
     background: Background = False,
     source: FileOption = None,
+    placeholders: OldOnes = False,
+    settle: Settle = False,
 ) -> int:
     """Fetch users by id, a hundred per call. All of them are written, or none.
 
     Exit code 3 if one is not to be had: nothing is written then, and the missing ids are named.
+    With --placeholders, a batch at a time: what came stays.
     """
+    if placeholders:
+        if ids or source or background:
+            raise typer.BadParameter("--placeholders finds its users by itself: give no ids, --file or --background")
+        return await hydrate_placeholders(invocation, settle=settle)
+    if settle:
+        raise typer.BadParameter("--settle goes with --placeholders")
     return await _hydrate(invocation, "users", _ids(ids, source), force=force, background=background)
 
 
@@ -70,28 +96,36 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
     if force and background:
         raise typer.BadParameter("--force is for hydration at once; leave out --background")
     async with open_app(invocation.settings) as app:
-        hydration = Hydration(app.database, app.harvest.x)
         if background:
-            return await _enqueue(invocation, app, hydration, what, ids)
-        if not app.settings.x_api_key and (force or set(ids) - await hydration.present(what, ids)):
+            return await _enqueue(invocation, app, what, ids)
+        if not app.settings.x_api_key and (force or set(ids) - await app.hydration.present(what, ids)):
             raise NoKey
         try:
             async with app.harvest.opened():
-                done = await hydration.hydrate(what, ids, force=force)
+                done = await app.hydration.hydrate(what, ids, force=force, asked_by="cli")
         except NotReturned as error:
             if invocation.out.as_json:
-                invocation.out.show(document(what=what, present=[], fetched=[], calls=0, missing=_texts(error.missing)))
-            complain(str(error), app.secrets)
+                invocation.out.show(_failed(what, error))
+            complain(f"{error}{_told_by(error)}", app.secrets)
             return INCOMPLETE
         except WorkError as error:
-            complain(f"{error}; nothing was written", app.secrets)
+            complain(f"{error}{_told_by(error)}; nothing was written", app.secrets)
             return 1
     invocation.out.show(_document(done), _said(done))
     return 0
 
 
-async def _enqueue(invocation: Invocation, app: App, hydration: Hydration, what: What, ids: Sequence[int]) -> int:
-    present = await hydration.present(what, ids)
+def _failed(what: What, error: NotReturned) -> object:
+    facts = {"present": [], "fetched": [], "calls": 0, "missing": _texts(error.missing)}
+    return document(what=what, ingest_id=_text(error.ingest_id), **facts)
+
+
+def _told_by(error: MistnetError) -> str:
+    return f" (`mistnet hydrate event {error.ingest_id}` tells more)" if error.ingest_id else ""
+
+
+async def _enqueue(invocation: Invocation, app: App, what: What, ids: Sequence[int]) -> int:
+    present = await app.hydration.present(what, ids)
     wanted = [each for each in ids if each not in present]
     now, fill = app.database.clock.now(), app.harvest.rules.batch_fill
     jobs: list[NewJob] = (
@@ -110,7 +144,7 @@ async def _enqueue(invocation: Invocation, app: App, hydration: Hydration, what:
 
 def _document(done: Hydrated) -> object:
     ids = {"present": _texts(done.present), "fetched": _texts(done.fetched), "missing": []}
-    return document(what=done.what, calls=done.calls, **ids)
+    return document(what=done.what, ingest_id=_text(done.ingest_id), calls=done.calls, **ids)
 
 
 def _said(done: Hydrated) -> str:
@@ -119,6 +153,10 @@ def _said(done: Hydrated) -> str:
     calls = "1 call" if done.calls == 1 else f"{done.calls} calls"
     already = f"; {len(done.present)} were stored already" if done.present else ""
     return f"{len(done.fetched)} {done.what} fetched and written in {calls}{already}"
+
+
+def _text(ingest_id: IngestId | None) -> str | None:
+    return None if ingest_id is None else str(ingest_id)
 
 
 def _texts(ids: Sequence[int]) -> list[str]:

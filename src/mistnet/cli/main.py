@@ -14,10 +14,13 @@ from mistnet.cli import (
     demo,
     doctor,
     export,
+    follows,
     hydrate,
     jobs,
     runs,
     search,
+    segment_members,
+    segments,
     serve,
     sim,
     sources,
@@ -72,6 +75,9 @@ app.command("coverage")(coverage.coverage)
 app.command("spend")(spend.spend)
 app.add_typer(sources.commands, name="sources")
 app.add_typer(hydrate.commands, name="hydrate")
+app.add_typer(follows.commands, name="follows")
+app.add_typer(segments.commands, name="segments")
+segments.commands.add_typer(segment_members.inputs, name="inputs")
 app.add_typer(job_commands, name="jobs")
 app.add_typer(runs.commands, name="runs")
 app.add_typer(db.commands, name="db")
@@ -88,6 +94,12 @@ for name, command in (
     ("resume", changes.resume),
 ):
     job_commands.command(name)(command)
+for name, command in (
+    ("members", segment_members.members),
+    ("events", segment_members.events),
+    ("export", segment_members.export),
+):
+    segments.commands.command(name)(command)
 
 
 def main() -> None:

@@ -101,6 +101,13 @@ class Frontier(msgspec.Struct, frozen=True):
     user_id: UserId | None = None
 
 
+class StoredProfile(msgspec.Struct, frozen=True):
+    """What a search needs to know of a stored user: a handle, and how old that knowledge is."""
+
+    handle: str | None
+    profiled_at: datetime | None
+
+
 class Look(Protocol):
     """What handlers may ask the store. Nothing is locked, nothing stays open."""
 

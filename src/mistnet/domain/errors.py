@@ -13,11 +13,17 @@ MistnetError
 │   ├── RunInProgress
 │   ├── RunNotFound
 │   ├── NotTracked
+│   ├── UserNotFound
 │   ├── BadArgs
 │   ├── JobNotFound
+│   ├── IngestNotFound
 │   ├── JobNotAllowed
 │   ├── BadPlugin
 │   ├── BadSearch
+│   ├── BadSegment
+│   │   └── SegmentCycle
+│   ├── SegmentNotFound
+│   ├── SegmentDisabled
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1
@@ -26,6 +32,7 @@ MistnetError
 │   ├── DatabaseNotMigrated
 │   ├── DatabaseTooNew
 │   ├── DatabaseForeign
+│   ├── PlaceholdersLeft
 │   └── WriteRefused
 └── WorkError                  raised by handlers; the executor turns each into an outcome
     ├── Temporary              -> Retry
@@ -48,6 +55,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
+from mistnet.domain.ingests import Exchange, IngestId
 from mistnet.domain.jobs import JobId, JobState
 
 _LISTED = 100
@@ -64,7 +72,9 @@ def _and_more(count: int) -> str:
 
 
 class MistnetError(Exception):
-    """The root: whatever mistnet says about a fault it foresaw."""
+    """The root: whatever mistnet says about a fault it foresaw. If it ended an ingest, it knows which."""
+
+    ingest_id: IngestId | None = None
 
 
 class UsageError(MistnetError):
@@ -173,6 +183,16 @@ class NotTracked(UsageError):
         self.given = given
 
 
+class UserNotFound(UsageError):
+    """Nothing that was collected tells of this user."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"nothing that was collected tells of {given[:80]}; `mistnet follows sync {given[:80]}` asks for it"
+        )
+        self.given = given
+
+
 class BadArgs(UsageError):
     """A job's args do not fit its kind."""
 
@@ -187,6 +207,14 @@ class JobNotFound(UsageError):
     def __init__(self, job_id: int) -> None:
         super().__init__(f"there is no job {job_id}; `mistnet jobs list` shows the live ones")
         self.job_id = JobId(job_id)
+
+
+class IngestNotFound(UsageError):
+    """No ingest event has this id."""
+
+    def __init__(self, ingest_id: IngestId) -> None:
+        super().__init__(f"there is no ingest {ingest_id}; `mistnet hydrate events` shows the latest")
+        self.ingest_id = ingest_id
 
 
 class JobNotAllowed(UsageError):
@@ -211,6 +239,40 @@ class BadSearch(UsageError):
     def __init__(self, query: str, problem: str) -> None:
         super().__init__(f"cannot search for {query[:80]!r}: {problem}")
         self.query, self.problem = query, problem
+
+
+class BadSegment(UsageError):
+    """A segment that cannot be as somebody wants it."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"segment {name[:80]!r}: {problem}")
+        self.name, self.problem = name, problem
+
+
+class SegmentCycle(BadSegment):
+    """Segments that build on each other in a circle, so that none of them could be worked out first."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        super().__init__(path[0], f"it would build on itself: {' -> '.join(path)}; leave one of these out")
+        self.path = tuple(path)
+
+
+class SegmentNotFound(UsageError):
+    """There is no segment of that name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(
+            f"there is no segment {name[:80]!r}.{did_you_mean(name[:80], known)} `mistnet segments list` shows them all"
+        )
+        self.name = name
+
+
+class SegmentDisabled(UsageError):
+    """The segment keeps the members it has until somebody enables it again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the segment {name!r} is disabled; `mistnet segments enable {name}` changes that")
+        self.name = name
 
 
 class BadExport(UsageError):
@@ -288,6 +350,17 @@ class DatabaseForeign(DatabaseError):
         self.url, self.problem = url, problem
 
 
+class PlaceholdersLeft(DatabaseError):
+    """Some users stand in an old database by their id alone: nobody ever asked upstream for them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"{count} users were never fetched (they have no last_updated_at), and this version keeps none of that "
+            f"kind: run `mistnet hydrate users --placeholders`, then `mistnet db migrate` again; nothing was lost"
+        )
+        self.count = count
+
+
 class WriteRefused(DatabaseError):
     """The database refused what a job wanted to write."""
 
@@ -297,7 +370,9 @@ class WriteRefused(DatabaseError):
 
 
 class WorkError(MistnetError):
-    """Raised inside a handler; the executor turns it into an outcome."""
+    """Raised inside a handler; the executor turns it into an outcome. If a source's answer is at fault, it is kept."""
+
+    exchange: Exchange | None = None
 
 
 class Temporary(WorkError):

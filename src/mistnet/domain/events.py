@@ -29,6 +29,8 @@ class EventKind(StrEnum):
     ACCOUNT_STATE_CHANGED = "account.state_changed"
     RUN_FINISHED = "run.finished"
     SUMMARIZE_REQUESTED = "summarize.requested"
+    SEGMENT_ENTERED = "segment.entered"
+    SEGMENT_LEFT = "segment.left"
     SOURCE_PAUSED = "source.paused"
     ALERT_OPENED = "alert.opened"
     ALERT_CLOSED = "alert.closed"

@@ -139,12 +139,13 @@ class Retry(msgspec.Struct, frozen=True):
     """A transient fault: an attempt is spent, and the job waits longer each time.
 
     `alone` keeps the job out of batches from now on, so that it cannot spoil them. `within` is the longest wait that
-    makes sense, however often it failed.
+    makes sense, however often it failed. `writes` are records of the fault itself.
     """
 
     error: str
     alone: bool = False
     within: timedelta | None = None
+    writes: Sequence[Write] = ()
 
 
 class Fail(msgspec.Struct, frozen=True):

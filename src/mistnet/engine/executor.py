@@ -96,8 +96,8 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
 
     def _cleaned(self, outcome: Outcome) -> Outcome:
         match outcome:
-            case Retry(error, alone, within):
-                return Retry(self._clean(error), alone=alone, within=within)
+            case Retry(error, alone, within, writes):
+                return Retry(self._clean(error), alone=alone, within=within, writes=writes)
             case Fail(error, writes):
                 return Fail(self._clean(error), writes)
             case Snooze(until, reason):

@@ -36,9 +36,10 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
             )
         case Snooze(until, reason):
             return Settlement(lease=lease, state=JobState.PENDING, run_at=until, attempts=lease.attempts, reason=reason)
-        case Retry(error, alone, within):
+        case Retry(error, alone, within, writes):
             wait = backoff(lease.attempts, policy, chance)
-            return _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))
+            retried = _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))
+            return msgspec.structs.replace(retried, writes=writes) if writes else retried
         case Fail(error, writes):
             return Settlement(
                 lease=lease,

@@ -37,6 +37,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     round_pause: timedelta = timedelta(seconds=60)
     fetching: FetchRules = FetchRules()
     summarize: bool = False
+    users_per_call: int = 100
+    posts_per_call: int = 50
 
 
 class SuggestionArgs(Args, frozen=True):

@@ -18,13 +18,15 @@ from mistnet.domain.accounts import (
     TrackedAccount,
     XSource,
 )
-from mistnet.domain.errors import BrokenAnswer
+from mistnet.domain.errors import BrokenAnswer, Permanent, Temporary
+from mistnet.domain.ingests import IngestKind
 from mistnet.domain.jobs import Done, Fail, Job, NewJob, Outcome, Retry, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Platform, User, UserId
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.jobs import args
 from mistnet.jobs.args import HydrateUserArgs, RelookArgs, Rules, SuggestionArgs
+from mistnet.jobs.ingesting import failed_call, one_call, with_event
 
 FULL_BATCH: Final = 100
 NEVER_RETURNED: Final = "upstream does not return this user"
@@ -116,8 +118,11 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
         if not unknown:
             return [Done() for _ in jobs]
-        extra = await self._filling(unknown)
-        gathered = await self.x.users([*unknown, *extra], errand=Errand(jobs[0].id))
+        asked = [*unknown, *(extra := await self._filling(unknown))]
+        try:
+            gathered = await self.x.users(asked, errand=Errand(jobs[0].id))
+        except (Temporary, Permanent) as error:
+            return failed_call(IngestKind.USERS_BY_IDS, jobs, asked, error)
         along: list[Write] = [gathered.users[each] for each in extra if each in gathered.users]
         along += gathered.unreadable
         outcomes: list[Outcome] = []
@@ -133,11 +138,11 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 outcomes.append(Fail(NEVER_RETURNED, [*along, never_returned(job.args.user_id)]))
             along = []
-        return outcomes
+        return with_event(outcomes, one_call(IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
 
     async def _filling(self, unknown: Sequence[UserId]) -> Sequence[UserId]:
         room = FULL_BATCH - len(unknown)
-        if len(unknown) < self.fills_up or room <= 0:
+        if len(unknown) < self.fills_up or room <= 0 or self.rules.users_per_call < FULL_BATCH:
             return ()
         extra = await self.look.stalest_users(Platform.X, room, unknown)
         return extra if len(extra) == room else ()

@@ -9,12 +9,15 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.accounts import Frontier, Look, Missing, XSource
+from mistnet.domain.errors import Permanent, Temporary
+from mistnet.domain.ingests import IngestKind
 from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Retry, Snooze, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Gathered, Platform, Post, PostId, UserId
 from mistnet.domain.sources import Errand
 from mistnet.jobs import args
 from mistnet.jobs.args import HydratePostArgs, Rules, WalkArgs
+from mistnet.jobs.ingesting import failed_call, one_call, with_event
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
 LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
@@ -136,7 +139,11 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
         """Posts by id with their authors, each settled alone."""
-        gathered = await self.x.posts([job.args.post_id for job in jobs], errand=Errand(jobs[0].id))
+        asked = [job.args.post_id for job in jobs]
+        try:
+            gathered = await self.x.posts(asked, errand=Errand(jobs[0].id))
+        except (Temporary, Permanent) as error:
+            return failed_call(IngestKind.POSTS_BY_IDS, jobs, asked, error)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -149,7 +156,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 outcomes.append(Fail(NOT_RETURNED, [*along, gone(job.args.post_id)]))
             along = []
-        return outcomes
+        return with_event(outcomes, one_call(IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
         """A reply that its sweep could not read still has its way up to be walked."""

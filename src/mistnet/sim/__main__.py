@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         latency_seconds=(asked.latency[0], asked.latency[1]),
         speed=asked.speed,
         key=Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits),
+        restless=asked.restless,
     )
     try:
         with suppress(KeyboardInterrupt):
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--key", default="sim-key", help="the API key that is accepted")
     parser.add_argument("--credits", type=int, default=100_000_000)
     parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
+    parser.add_argument("--restless", action="store_true", help="many are suspended, go or change their name in time")
     return parser
 
 

@@ -37,8 +37,10 @@ def pack(
     latency_seconds: tuple[float, float] = (0.0, 0.0),
     speed: float = 0.0,
     key: Key = DEFAULT_KEY,
+    restless: bool = False,
 ) -> Box:
     """The world and its faults follow from the seed; `speed` is simulated seconds per real second."""
     clock = SimClock(speed=speed)
     trouble = Faults(seed, PRESETS[faults], latency_seconds=latency_seconds)
-    return Box(clock=clock, service=XService(World(seed, size), clock.now, keys=[key], faults=trouble))
+    world = World(seed, size, restless=restless)
+    return Box(clock=clock, service=XService(world, clock.now, keys=[key], faults=trouble))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mistnet.sim.drafts import KIND, Kind
-from mistnet.sim.ledger import MINIMUM, PROFILE, profiles_price
+from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
 from mistnet.sim.numbers import Draw, first_id_at, mix
 from mistnet.sim.pages import (
     FOLLOWER_IDS,
@@ -27,6 +27,7 @@ from mistnet.sim.people import Person, Silence, Standing
 from mistnet.sim.query import parse
 from mistnet.sim.render import Place, Renderer
 from mistnet.sim.search import Found, Search
+from mistnet.sim.users import dump
 from mistnet.sim.world import Fate, World
 
 PAGE = 20
@@ -73,6 +74,7 @@ class Endpoints:
             "/twitter/user/followers": self.followers,
             "/twitter/user/followings": self.followings,
             "/twitter/user/followers_ids": self.followers_ids,
+            "/twitter/user/check_follow_relationship": self.relation,
             "/twitter/tweets": self.tweets,
             "/twitter/tweet/replies": lambda params, now_ms: self.replies(params, now_ms, PAGE),
             "/twitter/tweet/replies/v1": lambda params, now_ms: self.replies(params, now_ms, 0),
@@ -144,6 +146,20 @@ class Endpoints:
             cursor=str(left - count) if left > count else "0",
             here=str(left),
         )
+
+    def relation(self, params: Params, now_ms: int) -> Reply:
+        """Whether the first follows the second, and the other way round."""
+        names = (required(params, "source_user_name"), required(params, "target_user_name"))
+        source, target = (self._world.holder(name, now_ms) for name in names)
+        if source is None or target is None or not source.shown_at(now_ms) or not target.shown_at(now_ms):
+            return Single(body=USER_NOT_FOUND, credits_due=RELATION)
+        follows = self._world.follows
+        told = {
+            "following": follows.follows(source.index, target.index, now_ms),
+            "followed_by": follows.follows(target.index, source.index, now_ms),
+        }
+        body = {"status": "success", "message": "success", "data": told}
+        return Single(body=dump(body).encode(), credits_due=RELATION)
 
     def tweets(self, params: Params, now_ms: int) -> Reply:
         asked = _ids(required(params, "tweet_ids"))
@@ -273,6 +289,8 @@ class Endpoints:
             more=left > size,
             cursor=cursor_to(CursorKind.FOLLOWS, left - size) if left > size else "",
             here=cursor_to(CursorKind.FOLLOWS, left),
+            whole=len(everyone),
+            after=max(left - size, 0),
         )
 
 

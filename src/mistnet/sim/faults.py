@@ -31,6 +31,9 @@ class Fault(StrEnum):
     MISSING_RECORDS = "missing_records"
     NULL_DATA = "null_data"
     MALFORMED_POST = "malformed_post"
+    LIST_CUT_SHORT = "list_cut_short"
+    LIST_CUT_OPEN = "list_cut_open"
+    LIST_HIDES_SOME = "list_hides_some"
 
 
 REFUSALS = frozenset(
@@ -56,6 +59,10 @@ UNBELIEVABLE = (
         Fault.NULL_DATA,
     }
 )
+
+LIST_FAULTS = frozenset({Fault.LIST_CUT_SHORT, Fault.LIST_CUT_OPEN, Fault.LIST_HIDES_SOME})
+MOST_CUT = 0.3
+"""How much of a follow list goes missing at most: its end, or a stretch of a page."""
 
 NO_FAULTS: Mapping[Fault, float] = {}
 ALL_FAULTS: Mapping[Fault, float] = {
@@ -101,9 +108,11 @@ class Faults:
         self._asked[question] += 1
         asked, number = self._asked[question], number_of(question)
         low, high = self.latency_seconds
+        fault = next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None)
+        times = 0 if fault is Fault.LIST_HIDES_SOME else asked  # the same ones, however often one asks
         return Decision(
-            fault=next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None),
-            luck=mix(self.seed, Draw.VARIANT, number, asked),
+            fault=fault,
+            luck=mix(self.seed, Draw.VARIANT, number, times),
             latency_seconds=low + (high - low) * unit(self.seed, Draw.LATENCY, number, asked),
         )
 
@@ -146,8 +155,31 @@ def spoil(page: Listing, fault: Fault, luck: int) -> bool:
             page.written, page.price = Records.NULL, MINIMUM
         case Fault.MALFORMED_POST if page.shape.holds_posts and page.records:
             _malform(page, luck)
+        case Fault.LIST_CUT_SHORT | Fault.LIST_CUT_OPEN | Fault.LIST_HIDES_SOME if page.whole:
+            return (_cut_short if fault is Fault.LIST_CUT_SHORT else _cut_open)(page, luck)
         case _:
             return False
+    return True
+
+
+def _cut_short(page: Listing, luck: int) -> bool:
+    """The list claims to end here, before the last of it."""
+    room = int(page.whole * MOST_CUT) - page.after
+    if room <= 0 or not page.records:
+        return False
+    kept = max(len(page.records) - 1 - luck % room, 0)
+    page.records, page.more, page.cursor = page.records[:kept], False, ""
+    return True
+
+
+def _cut_open(page: Listing, luck: int) -> bool:
+    """Some in a row are left out, and nothing shows it."""
+    room = int(len(page.records) * MOST_CUT)
+    if room <= 0:
+        return False
+    gone = 1 + luck % room
+    place = (luck >> 16) % (len(page.records) - gone + 1)
+    page.records = [*page.records[:place], *page.records[place + gone :]]
     return True
 
 

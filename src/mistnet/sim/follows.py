@@ -49,6 +49,12 @@ class Follows:
     def followings(self, of: int, now_ms: int) -> list[int]:
         return self._edges_from(of).at(now_ms)
 
+    def follows(self, who: int, whom: int, now_ms: int) -> bool:
+        """Whether one follows the other at that time."""
+        near = min((who - whom) % len(self._people), (whom - who) % len(self._people)) <= NEAR
+        asked = [(who, whom, whom)] if whom < self._stars or near else []
+        return any(since_ms <= now_ms < until_ms for since_ms, until_ms, _ in self._found(asked))
+
     def counts(self, of: int, now_ms: int) -> tuple[int, int]:
         """How many followers and followings."""
         return self._edges_to(of).count_at(now_ms), self._edges_from(of).count_at(now_ms)

@@ -10,6 +10,7 @@ from mistnet.sim.numbers import Draw, mix
 MINIMUM = 15
 POST = 15
 PROFILE = 18
+RELATION = 100
 FREE_SPACING_MS = 5_000
 PAID_PER_SECOND = 20
 LAG_MS = (20_000, 60_000)

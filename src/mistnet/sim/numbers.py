@@ -38,6 +38,7 @@ class Draw(IntEnum):
     VARIANT = 17
     LAG = 18
     PAGE = 19
+    UNREST = 20
 
 
 def mix(*parts: int) -> int:

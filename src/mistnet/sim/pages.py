@@ -46,7 +46,10 @@ class Records(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Listing:
-    """One page. `here` leads to this same page again; `above` gives the last posts of the page before it."""
+    """One page. `here` leads to this same page again; `above` gives the last posts of the page before it.
+
+    Of a follow list, `whole` is how many are on it, and `after` how many of them come after this page.
+    """
 
     shape: Shape
     records: list[bytes]
@@ -54,6 +57,8 @@ class Listing:
     cursor: str = ""
     here: str = ""
     above: Callable[[int], list[bytes]] | None = None
+    whole: int = 0
+    after: int = 0
     written: Records = Records.KEPT
     price: int | None = None
     spoiled: list[str] = field(default_factory=list)

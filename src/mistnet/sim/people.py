@@ -89,8 +89,10 @@ class Person:
         return self.standing is Standing.ACTIVE and self.searchable
 
 
-def populate(seed: int, size: Size, start_ms: int) -> list[Person]:
+def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False) -> list[Person]:
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
+    if restless:
+        people = [_restless(seed, person, start_ms) for person in people]
     people = list(_with_unique_ids(people))
     for index, role in enumerate(_star_roles(people, start_ms)):
         people[index] = role
@@ -154,6 +156,24 @@ def _fated(person: Person, luck: int, start_ms: int) -> Person:
         case 9 | 10 | 11:
             renamed_ms = start_ms + (luck // 100 % 900 - 870) * DAY_MS
             return replace(person, handles=(*person.handles, (renamed_ms, f"{person.handles[0][1]}_x")))
+        case _:
+            return person
+
+
+def _restless(seed: int, person: Person, start_ms: int) -> Person:
+    """Of ten plain people, two will be suspended, one gone and one renamed within two months."""
+    if person.star or person.standing is not Standing.ACTIVE or len(person.handles) > 1:
+        return person
+    luck = mix(seed, Draw.UNREST, person.index)
+    turns_ms = start_ms + DAY_MS + (luck >> 16) % (60 * DAY_MS)
+    silence = list(Silence)[(luck >> 8) % 3]
+    match luck % 10:
+        case 0 | 1:
+            return replace(person, standing=Standing.SUSPENDED, standing_from_ms=turns_ms, silence=silence)
+        case 2:
+            return replace(person, standing=Standing.GONE, standing_from_ms=turns_ms, silence=silence)
+        case 3:
+            return replace(person, handles=(*person.handles, (turns_ms, f"{person.handles[0][1]}_y")))
         case _:
             return person
 

@@ -57,12 +57,21 @@ class Post:
 
 
 class World:
-    def __init__(self, seed: int = 7, size: Size | str = "tiny", start_at: datetime = WORLD_START_AT) -> None:
+    """Everybody and everything. In a restless one many are suspended, go or take another name as time goes on."""
+
+    def __init__(
+        self,
+        seed: int = 7,
+        size: Size | str = "tiny",
+        start_at: datetime = WORLD_START_AT,
+        *,
+        restless: bool = False,
+    ) -> None:
         self.seed = seed
         self.size = SIZES[size] if isinstance(size, str) else size
         self.start_at = start_at
         start_ms = to_ms(start_at)
-        self.people: list[Person] = populate(seed, self.size, start_ms)
+        self.people: list[Person] = populate(seed, self.size, start_ms, restless=restless)
         self.ids = PostIds(seed)
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)
         self.references = References(seed, self.ids, self.people, self._drafts)

@@ -15,6 +15,7 @@ from mistnet.domain.accounts import (
     AccountState,
     AccountStateChange,
     Frontier,
+    StoredProfile,
     SuggestionClosed,
     Swept,
     TrackedAccount,
@@ -196,6 +197,15 @@ class StoreLook:
         binds = {"platform": platform, "ids": sorted(ids)}
         rows = await self._database.ask(statement("known_users", self._database.dialect), binds)
         return {row.id for row in rows}
+
+    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
+        """Those of these that are stored, with what a search needs to know of them."""
+        asked = select(users.c.id, users.c.handle, users.c.profiled_at).where(
+            users.c.platform == platform, users.c.id.in_(sorted(ids))
+        )
+        async with self._database.peek() as connection:
+            rows = await connection.execute(asked)
+            return {UserId(row.id): StoredProfile(row.handle, row.profiled_at) for row in rows}
 
     async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
         if not user_ids:

@@ -44,7 +44,7 @@ _CONNECTIONS: Final = 10
 
 # The queue's tables go from empty to millions of rows and back faster than statistics follow.
 # Its statements are all made for their indexes, so the planner is told to stay with those.
-_STEADY_PLANS: Final = {
+STEADY_PLANS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -69,7 +69,7 @@ class Database:
         self.shown_url = make_url(url).render_as_string(hide_password=True)
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
-        self.engine = _engine(parsed, _STEADY_PLANS, connect_args or {})
+        self.engine = _engine(parsed, STEADY_PLANS, connect_args or {})
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
         reading = _engine(parsed, _FREE_PLANS, connect_args or {})
         self._reading = reading.execution_options(**_AUTOCOMMIT[self.dialect])

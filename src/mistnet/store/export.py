@@ -149,7 +149,7 @@ class Exporter:
         all_pins = await self._pins(selection)
         fields = fields_of(selection)
         rows = 0
-        with _FORMATS[format_](selection.what, fields, target) as write:
+        with FORMATS[format_](selection.what, fields, target) as write:
             for pins in all_pins:
                 async with aclosing(self._pages(selection, fields, pins)) as pages:
                     async for page in pages:
@@ -184,7 +184,7 @@ class Exporter:
         after = asked
         async with self._database.read() as connection:
             while page := (await connection.execute(after)).all():
-                yield [_told(row, fields) for row in page]
+                yield [told_row(row, fields) for row in page]
                 if len(page) < self._page_rows:
                     return
                 last = tuple_(*(literal(getattr(page[-1], key.name), key.type) for key in keys))
@@ -209,7 +209,7 @@ def _field(column: Column[Any]) -> Field:
     is_id = column.name == "id" or column.name.endswith("_id")
     match column.type:
         case UtcTime():
-            return Field(column.name, Shape.TEXT, _instant)
+            return Field(column.name, Shape.TEXT, instant)
         case Integer() if is_id:
             return Field(column.name, Shape.TEXT, str)
         case RawJson():
@@ -230,12 +230,12 @@ def _shape(column: Column[Any]) -> Shape:
             return Shape.TEXT
 
 
-def _instant(moment: datetime) -> str:
+def instant(moment: datetime) -> str:
     """Always as long, so that text sorts as time does."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _told(row: Sequence[Any], fields: Sequence[Field]) -> Row:
+def told_row(row: Sequence[Any], fields: Sequence[Field]) -> Row:
     return [
         value if value is None or field.told is None else field.told(value)
         for value, field in zip(row, fields, strict=True)
@@ -253,7 +253,7 @@ def _narrowed(asked: Select[Any], selection: Selection, pins: Mapping[str, Any])
 
 
 @contextmanager
-def whole_file(what: Exported, path: Path, *, force: bool) -> Iterator[Path]:
+def whole_file(what: str, path: Path, *, force: bool) -> Iterator[Path]:
     """A place to write to beside the path. Only what is complete gets its name; the rest goes."""
     part = path.parent / f"{path.name}.part"
     try:
@@ -271,7 +271,7 @@ def whole_file(what: Exported, path: Path, *, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _stream(target: Target) -> Iterator[BinaryIO]:
+def stream_to(target: Target) -> Iterator[BinaryIO]:
     if not isinstance(target, Path):
         yield target
         target.flush()
@@ -282,7 +282,7 @@ def _stream(target: Target) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def _put(file: BinaryIO, content: bytes) -> None:
+def put(file: BinaryIO, content: bytes) -> None:
     """Writes all of it: standard output without a buffer may take less than it is given, and not complain."""
     left = memoryview(content)
     while left:
@@ -290,11 +290,11 @@ def _put(file: BinaryIO, content: bytes) -> None:
 
 
 @contextmanager
-def _json_lines(_what: Exported, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _json_lines(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
     names = [field.name for field in fields]
     encode = msgspec.json.Encoder().encode_lines
-    with _stream(target) as file:
-        yield lambda rows: _put(file, encode([dict(zip(names, map(_nested, row), strict=True)) for row in rows]))
+    with stream_to(target) as file:
+        yield lambda rows: put(file, encode([dict(zip(names, map(_nested, row), strict=True)) for row in rows]))
 
 
 def _nested(value: Any) -> Any:
@@ -305,10 +305,10 @@ def _nested(value: Any) -> Any:
 
 
 @contextmanager
-def _csv(_what: Exported, fields: Sequence[Field], target: Target) -> Iterator[Write]:
-    with _stream(target) as file:
-        _put(file, (",".join(field.name for field in fields) + "\r\n").encode())
-        yield lambda rows: _put(file, "".join(",".join(map(_cell, row)) + "\r\n" for row in rows).encode())
+def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+    with stream_to(target) as file:
+        put(file, (",".join(field.name for field in fields) + "\r\n").encode())
+        yield lambda rows: put(file, "".join(",".join(map(_cell, row)) + "\r\n" for row in rows).encode())
 
 
 def _cell(value: Any) -> str:
@@ -330,7 +330,7 @@ def _text(value: Any) -> Any:
 
 
 @contextmanager
-def _parquet(what: Exported, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
     """Pages are too small to be row groups: they are held, packed, until there are enough of them."""
     arrow, parquet = _pyarrow(what)
     schema = arrow.schema([(field.name, getattr(arrow, _ARROW_TYPES[field.shape])()) for field in fields])
@@ -348,12 +348,12 @@ def _parquet(what: Exported, fields: Sequence[Field], target: Target) -> Iterato
             writer.write_table(arrow.concat_tables(held))
             held.clear()
 
-    with _stream(target) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with stream_to(target) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         yield write
         finish_group()
 
 
-def _pyarrow(what: Exported) -> tuple[Any, Any]:
+def _pyarrow(what: str) -> tuple[Any, Any]:
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -361,7 +361,7 @@ def _pyarrow(what: Exported) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _sqlite(what: Exported, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _sqlite(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
     """One transaction on a file nobody knows yet: no journal is needed, and a commit makes it lasting."""
     columns = ", ".join(f'"{field.name}" {_SQLITE_TYPES[field.shape]}' for field in fields)
     adding = f'INSERT INTO "{what}" VALUES ({", ".join("?" * len(fields))})'
@@ -373,7 +373,7 @@ def _sqlite(what: Exported, fields: Sequence[Field], target: Target) -> Iterator
         file.execute("COMMIT")
 
 
-_FORMATS: Final[Mapping[Format, Callable[[Exported, Sequence[Field], Target], AbstractContextManager[Write]]]] = {
+FORMATS: Final[Mapping[Format, Callable[[str, Sequence[Field], Target], AbstractContextManager[Write]]]] = {
     Format.JSONL: _json_lines,
     Format.CSV: _csv,
     Format.PARQUET: _parquet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,8 @@ from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, Database
 from mistnet.store.database import Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+BEFORE_HYDRATED_ONLY = "0004"
+"""The revision after which no user may be there whom upstream never told us of."""
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +48,18 @@ async def migrate(database: Database) -> SchemaState:
     before = await schema_state(database)
     if before.verdict == "too new":
         raise DatabaseTooNew(database.shown_url, str(before.found))
-    if before.verdict != "current":
+    for stage in _stages(before):
         async with database.write() as connection:
             await connection.run_sync(_refuse_foreign, database.shown_url)
-            await connection.run_sync(_upgrade)
+            await connection.run_sync(_upgrade, stage)
     return before
+
+
+async def require_hydratable(database: Database) -> None:
+    """Raises unless users can be fetched into this database: all but its last rule may still be lacking."""
+    state = await schema_state(database)
+    if state.verdict != "behind" or state.found != BEFORE_HYDRATED_ONLY:
+        await require_current(database)
 
 
 @cache
@@ -84,11 +94,19 @@ def _refuse_foreign(connection: Connection, url: str) -> None:
         raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
 
 
-def _upgrade(connection: Connection) -> None:
+def _stages(before: SchemaState) -> Sequence[str]:
+    """An old database goes in two: if the second refuses, the first has made what it takes to mend that."""
+    if before.verdict == "current":
+        return []
+    old = before.found is not None and before.found < BEFORE_HYDRATED_ONLY
+    return [BEFORE_HYDRATED_ONLY, "head"] if old else ["head"]
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
     from alembic import command  # noqa: PLC0415 (slow to load, and seldom needed)
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

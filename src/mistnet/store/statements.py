@@ -20,6 +20,10 @@ _COMMENT = re.compile(r"--[^\n]*")
 _BINDS: dict[str, TypeEngine[Any]] = {
     "ids": types.IDS,
     "fences": types.IDS,
+    "follower_ids": types.IDS,
+    "followed_ids": types.IDS,
+    "ingest_id": BigInteger(),
+    "since": types.UtcTime(),
     "kinds": types.TEXTS,
     "keys": types.TEXTS,
     "lanes": types.TEXTS,

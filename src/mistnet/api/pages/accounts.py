@@ -14,23 +14,29 @@ from mistnet.api.errors import NotFound
 from mistnet.api.pages.account_view import account_row, account_rows, heat_map, strip_of
 from mistnet.api.pages.dashboard import Dashboard, Shown
 from mistnet.api.pages.render import page
+from mistnet.api.pages.segment_view import follows_chart
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
 from mistnet.desk.tracking import track_handles, track_ids
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import reposts
 from mistnet.domain.errors import BadHandle
+from mistnet.domain.follows import Side
 from mistnet.domain.handles import read_handle
 from mistnet.domain.social import PostId, UserId
 from mistnet.domain.visitors import Visitor
+from mistnet.jobs.follow_args import follow_sync
 from mistnet.store.account_pages import AccountPages, Listed, Wanted
 from mistnet.store.coverage import Coverage
+from mistnet.store.follow_pages import FollowPages
 from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.roster import Standing as Suggested
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
 _POSTS: Final = 20
+_NEWS: Final = 20
+_COUNTS: Final = 500
 LargestId: Final = 2**63 - 1
 UserPath = Annotated[int, Path(ge=1, le=LargestId)]
 BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
@@ -111,11 +117,26 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
     return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
 
 
+@router.post("/accounts/{user_id}/follow-sync")
+async def sync_follows(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Reads both lists, as far down as they are new; a sync that is under way is joined."""
+    if await AccountPages(app.database).progress(UserId(user_id)) is None:
+        raise NotFound(f"account {user_id}")
+    await app.enqueue([follow_sync(UserId(user_id), side, asked_by=visitor.name) for side in Side])
+    return RedirectResponse(f"/accounts/{user_id}?did=syncing", 303)
+
+
 @router.get("/accounts/{user_id}")
 async def account(
-    request: Request, visitor: Reader, app: Mistnet, dashboard: Shown, user_id: UserPath, before: BeforeId = None
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    user_id: UserPath,
+    before: BeforeId = None,
+    follows_before: BeforeId = None,
 ) -> HTMLResponse:
-    own, pages = UserId(user_id), AccountPages(app.database)
+    own, pages, follows = UserId(user_id), AccountPages(app.database), FollowPages(app.database)
     listed, profile = await pages.progress(own), await pages.profile(own)
     if listed is None or profile is None:
         raise NotFound(f"account {user_id}; it may be a user nobody tracks")
@@ -123,6 +144,8 @@ async def account(
     sweeps = await Coverage(app.database).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=holdings.stored.get(own, 0))
     posts = await pages.posts(own, before_id=PostId(before) if before else None, limit=_POSTS)
+    news = await follows.news(own, before=follows_before, limit=_NEWS)
+    counted = await follows.counts(own, limit=_COUNTS)
     now = dashboard.now
     return page(
         request,
@@ -137,4 +160,9 @@ async def account(
         posts=posts,
         before=before,
         more=posts[-1].id if len(posts) == _POSTS else None,
+        news=news,
+        follows_before=follows_before,
+        more_news=news[-1].id if len(news) == _NEWS else None,
+        counted={side: some[-1] for side, some in counted.items() if some},
+        follows_chart=follows_chart(counted),
     )

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from fastapi import Depends, Request
 
+from mistnet.api.pages.pictures import Pictures
 from mistnet.api.pages.snapshots import Snapshot
 from mistnet.api.pages.tally import Bars, Span, Tally
 from mistnet.app import App
@@ -18,6 +19,7 @@ from mistnet.domain.social import UserId
 from mistnet.store.board import Board, GapGroup, OpenAlert
 from mistnet.store.coverage import Coverage
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.store.segment_pages import SegmentPages
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
@@ -45,6 +47,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Sequence[OpenAlert]
     gaps: Sequence[GapGroup]
     accounts: Mapping[str, int]
+    segments: tuple[int, int] = (0, 0)
 
     def of(self, *states: JobState) -> int:
         return sum(count.jobs for count in self.counts if count.state in states)
@@ -98,6 +101,7 @@ class Dashboard:
         self._collected = Snapshot(self._count, seconds=1)
         self._queue = Snapshot(self._look_at_the_queue, seconds=1)
         self._holdings = Snapshot(self._look_at_accounts, seconds=3)
+        self.pictures = Pictures(app.database)
 
     @property
     def now(self) -> datetime:
@@ -125,11 +129,13 @@ class Dashboard:
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        return hash((counts, workers, alerts, states, collected, tuple(holdings.stored.items())))
+        segments = (queue.segments, self.pictures.drawn)
+        return hash((counts, workers, alerts, states, segments, collected, tuple(holdings.stored.items())))
 
     async def close(self) -> None:
         for snapshot in (self._collected, self._queue, self._holdings):
             await snapshot.close()
+        await self.pictures.close()
 
     async def _count(self) -> Collected:
         now = self.now
@@ -156,6 +162,7 @@ class Dashboard:
             alerts=await self._board.alerts(),
             gaps=await self._board.gaps(),
             accounts=await self._board.account_states(),
+            segments=await SegmentPages(self._app.database).latest(),
         )
 
     async def _look_at_accounts(self) -> Holdings:

@@ -40,6 +40,12 @@ _DID: Final = {
     "resumed": "It goes on; work that waited for it is due.",
     "limits": "The limits are set, for all machines.",
     "started": "The run has begun.",
+    "defined": "The segment is defined and will be materialized.",
+    "materializing": "It will be materialized; what it needs is fetched first.",
+    "enabled": "It is materialized again, at its times and when asked.",
+    "disabled": "It is not materialized any more. Its members and its history stay.",
+    "disabled-segment": "It is disabled; enable it first.",
+    "syncing": "The lists will be read; who came and went appears here.",
 }
 """What a page may say after a change, by a word in its address: nobody can put other words there."""
 

@@ -42,6 +42,11 @@ class Snapshot(Generic[T]):
                 await asyncio.wait([renewal], timeout=_PATIENCE_SECONDS)
         return self._kept
 
+    @property
+    def idle(self) -> bool:
+        """Whether no renewal is under way: nobody waits for it, and it may be forgotten."""
+        return self._renewal is None or self._renewal.done()
+
     async def close(self) -> None:
         """Ends a renewal that is under way."""
         if self._renewal is not None and not self._renewal.done():

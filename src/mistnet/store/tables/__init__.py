@@ -1,6 +1,17 @@
 """The declared schema. Migrations are proven equal to it on every database."""
 
 from mistnet.store.tables.engine import job_errors, job_history, jobs, paused_kinds, workers
+from mistnet.store.tables.graph import (
+    follow_events,
+    follows,
+    ingest_events,
+    ingest_ids,
+    segment_events,
+    segment_inputs,
+    segment_members,
+    segment_snapshots,
+    segments,
+)
 from mistnet.store.tables.metadata import metadata
 from mistnet.store.tables.running import (
     alerts,
@@ -36,6 +47,10 @@ __all__ = [
     "calls",
     "deliveries",
     "events",
+    "follow_events",
+    "follows",
+    "ingest_events",
+    "ingest_ids",
     "job_errors",
     "job_history",
     "jobs",
@@ -48,6 +63,11 @@ __all__ = [
     "run_accounts",
     "run_posts",
     "runs",
+    "segment_events",
+    "segment_inputs",
+    "segment_members",
+    "segment_snapshots",
+    "segments",
     "sessions",
     "source_keys",
     "sources",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from mistnet.domain.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.domain.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused, WorkError
+from mistnet.domain.follows import Relation
+from mistnet.domain.ingests import BODY_LIMIT, Exchange, exchange_of
 from mistnet.domain.ports import Clock
 from mistnet.domain.redaction import redact, shorten
 from mistnet.domain.social import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
@@ -35,6 +38,7 @@ NOBODY: Final = Errand()
 
 _envelope = msgspec.json.Decoder(Envelope, strict=False).decode
 _page_data = msgspec.json.Decoder(PageData, strict=False).decode
+_relation = msgspec.json.Decoder(Relation).decode
 
 
 class Priced(msgspec.Struct, Generic[T], frozen=True):
@@ -150,7 +154,7 @@ class XClient:
             listed = _required(_succeeded(found, "user/followers").followers, "followers", "user/followers")
             return _user_page(found, listed, "user/followers")
 
-        most = prices.follow_page(size)
+        most = prices.follow_page_at_most(size)
         return await self._ask(
             "/twitter/user/followers", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
         )
@@ -162,10 +166,27 @@ class XClient:
             listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
             return _user_page(found, listed, "user/followings")
 
-        most = prices.follow_page(size)
+        most = prices.follow_page_at_most(size)
         return await self._ask(
             "/twitter/user/followings", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
         )
+
+    async def relation(self, source: str, target: str, *, errand: Errand = NOBODY) -> Relation | None:
+        """Whether one follows the other, asked for by handles; None if one of them is nobody."""
+        endpoint = "user/check_follow_relationship"
+
+        def read(found: Envelope) -> Priced[Relation | None]:
+            if found.status == "error" and any(word in _told(found).lower() for word in _GONE_WORDS):
+                return Priced(None, 0, prices.relation())
+            if _is_null(_succeeded(found, endpoint).data):
+                raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
+            try:
+                return Priced(_relation(found.data), 1, prices.relation())
+            except UNREADABLE as error:
+                raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+
+        path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
+        return await self._ask(path, read, prices.relation(), errand, **names)
 
     async def follower_ids(
         self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, errand: Errand = NOBODY
@@ -222,10 +243,11 @@ class XClient:
             try:
                 answer = await self._transport.send(request)
             except Unanswered as error:
-                raise SourceDown(SOURCE, redact(str(error), [call.key])) from error
-            if answer.status != 200:
-                self._refuse(answer, endpoint, call.key)
-            told = read(_read(answer, endpoint))
+                raise _unanswered(endpoint, redact(str(error), [call.key])) from error
+            with _kept(answer, endpoint, call.key):
+                if answer.status != 200:
+                    self._refuse(answer, endpoint, call.key)
+                told = read(_read(answer, endpoint))
             call.settle(items=told.items, credits_due=told.credits)
         return told.value
 
@@ -246,6 +268,24 @@ class XClient:
         if status >= 500 or status in (408, 425):
             raise SourceDown(SOURCE, f"{status} {problem}", status=status)
         raise BadRequest(SOURCE, endpoint, status, problem)
+
+
+@contextmanager
+def _kept(answer: Answer, endpoint: str, key: str) -> Iterator[None]:
+    """An error that an answer causes carries it along."""
+    try:
+        yield
+    except WorkError as error:
+        error.exchange = exchange_of(
+            endpoint, status=answer.status, headers=answer.headers, body=answer.body, secrets=[key]
+        )
+        raise
+
+
+def _unanswered(endpoint: str, problem: str) -> SourceDown:
+    error = SourceDown(SOURCE, problem)
+    error.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
+    return error
 
 
 def _retry_after(answer: Answer, otherwise: timedelta) -> timedelta:

@@ -9,6 +9,7 @@ CREDITS_PER_DOLLAR: Final = 100_000
 MINIMUM: Final = 15
 POST: Final = 15
 PROFILE: Final = 18
+RELATION: Final = 100
 FULL_BATCH: Final = 100
 """From so many ids in one call a profile costs one credit instead of eighteen."""
 
@@ -30,6 +31,15 @@ def profiles(asked: int, returned: int) -> int:
 def follow_page(returned: int) -> int:
     rate = 1 if returned >= 200 else 2 if returned >= 100 else 3
     return max(MINIMUM, rate * returned)
+
+
+def follow_page_at_most(size: int) -> int:
+    """A page that is not quite full costs more than a full one."""
+    return max(follow_page(returned) for returned in {size, min(size, 199), min(size, 99)})
+
+
+def relation() -> int:
+    return RELATION
 
 
 def follow_ids(returned: int) -> int:

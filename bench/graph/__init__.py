@@ -1,0 +1,1 @@
+"""How fast a million followers are synced, and how fast mutuals of a million edges are materialized."""

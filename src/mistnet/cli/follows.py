@@ -1,0 +1,204 @@
+"""Commands for follows: sync the followers and followings of a user, list them, and see who came and went."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.app import open_app
+from mistnet.cli.output import Grid, at, document, last_line
+from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, subject_of
+from mistnet.domain.errors import WorkError
+from mistnet.domain.follows import FollowChange, FollowLine, Side, SyncMode
+from mistnet.store.follow_listing import Follows, SyncLine, Tallied
+
+commands = typer.Typer(help="Sync who follows whom, and see how it changes.")
+
+ASKED_BY: Final = "command line"
+_LARGEST_ID: Final = 2**63 - 1
+
+
+class Sides(StrEnum):
+    """Which of a user's lists are meant."""
+
+    FOLLOWERS = "followers"
+    FOLLOWINGS = "followings"
+    BOTH = "both"
+
+    @property
+    def each(self) -> Sequence[Side]:
+        return list(Side) if self is Sides.BOTH else [Side(self.value)]
+
+
+Who = Annotated[str, typer.Argument(metavar="USER", help="@name, name, https://x.com/name, or a user id.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
+
+
+@commands.command("sync")
+@shared_options
+async def sync(
+    invocation: Invocation,
+    who: Who,
+    *,
+    side: Annotated[Sides, typer.Option("--side", help="Which list.")] = Sides.BOTH,
+    full: Annotated[
+        bool, typer.Option("--full", help="The whole list, not the newest part alone: only this finds who left.")
+    ] = False,
+) -> int:
+    """Read who follows a user and whom he follows. Workers do it, a page of 200 per step.
+
+    Without --full, the newest first until nothing is new; the first sync of a list is always whole.
+    """
+    mode = SyncMode.FULL if full else SyncMode.INCREMENTAL
+    async with open_app(invocation.settings) as app:
+        try:
+            subject = await subject_of(app, who)
+        except WorkError as error:
+            complain(f"{error}; nothing was asked for", app.secrets)
+            return 1
+        asked = await ask_for_syncs(app, subject.user_id, side.each, mode, asked_by=ASKED_BY)
+        hint = "" if app.settings.x_api_key else "workers will need a key for X: set MISTNET_X_API_KEY"
+    syncs = [{"side": each.side, "created": each.created} for each in asked]
+    facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, syncs=syncs)
+    invocation.out.show(facts, *_told(subject, asked, full=full), *([hint] if hint else []))
+    return 0
+
+
+@commands.command("list")
+@shared_options
+async def list_follows(
+    invocation: Invocation,
+    who: Who,
+    *,
+    side: Annotated[Side, typer.Option("--side", help="Which list.")] = Side.FOLLOWERS,
+    ended: Annotated[bool, typer.Option("--ended", help="Those who were there once, and are no more.")] = False,
+    after: Annotated[
+        int,
+        typer.Option("--after", min=0, max=_LARGEST_ID, metavar="ID", help="Only those after this id: the next page."),
+    ] = 0,
+    limit: Limit = 50,
+) -> None:
+    """Show who follows a user, or whom he follows, by their ids."""
+    async with open_app(invocation.settings) as app:
+        subject, stored = await known_subject(app, who), Follows(app.database)
+        tallied = await stored.tallied(subject.user_id, side)
+        found = await stored.page(subject.user_id, side, ended=ended, after=after, limit=limit)
+    more = found[-1].user_id if len(found) == limit else None
+    facts = document(
+        user_id=subject.user_id,
+        handle=subject.handle,
+        side=side,
+        live=tallied.live,
+        doubted=tallied.doubted,
+        ended=tallied.ended,
+        users=[_line(each) for each in found],
+        next_after=None if more is None else str(more),
+    )
+    grid = Grid(
+        columns=("id", "handle", "name", "first seen (UTC)", "last seen (UTC)", "note"),
+        rows=[_row(each) for each in found],
+        empty="nobody; `mistnet follows sync` reads the list",
+    )
+    invocation.out.show(facts, _head(subject, side, tallied), grid, *([f"more: --after {more}"] if more else []))
+
+
+@commands.command("events")
+@shared_options
+async def events(
+    invocation: Invocation,
+    who: Who,
+    *,
+    before: Annotated[
+        int,
+        typer.Option(
+            "--before", min=1, max=_LARGEST_ID, metavar="ID", help="Only those before this event: the next page."
+        ),
+    ] = _LARGEST_ID,
+    limit: Limit = 50,
+) -> None:
+    """Show who began and ceased to follow a user, and whom he did, the latest first, with the cause as far as known."""
+    async with open_app(invocation.settings) as app:
+        subject = await known_subject(app, who)
+        found = await Follows(app.database).events(subject.user_id, before=before, limit=limit)
+    more = found[-1].id if len(found) == limit else None
+    facts = document(
+        user_id=subject.user_id,
+        handle=subject.handle,
+        events=[change_fields(each) for each in found],
+        next_before=None if more is None else str(more),
+    )
+    grid = Grid(
+        columns=("event", "at (UTC)", "who", "what", "whom", "cause"),
+        rows=[_event(each) for each in found],
+        empty=f"nothing is known to have changed around {subject}",
+    )
+    invocation.out.show(facts, grid, *([f"more: --before {more}"] if more else []))
+
+
+@commands.command("status")
+@shared_options
+async def status(
+    invocation: Invocation,
+    who: Annotated[str | None, typer.Argument(metavar="[USER]", help="Of this user alone.")] = None,
+    *,
+    limit: Limit = 50,
+) -> None:
+    """Show how the latest sync of each list went: how many it saw, whether it can be believed, and why not."""
+    async with open_app(invocation.settings) as app:
+        await app.look_after_ingests()
+        subject = await known_subject(app, who) if who else None
+        found = await Follows(app.database).syncs(user_id=subject.user_id if subject else None, limit=limit)
+    grid = Grid(
+        columns=("user", "side", "mode", "status", "believed", "seen", "begun (UTC)", "finished (UTC)", "note"),
+        rows=[_sync(each) for each in found],
+        empty="no list was ever read: `mistnet follows sync USER` asks for one",
+    )
+    invocation.out.show(document(syncs=[_sync_fields(each) for each in found]), grid)
+
+
+def _told(subject: Subject, asked: Sequence[Asked], *, full: bool) -> list[str]:
+    """A sync that is alive is shared, whatever its mode."""
+    already = "are being read already" + (": if not in full, ask again when that is over" if full else "")
+    lines = [f"the {each.side} of {subject} {'will be read' if each.created else already}" for each in asked]
+    return ["\n".join(lines), f"next: `mistnet follows status {subject.user_id}` tells how far it is"]
+
+
+def _head(subject: Subject, side: Side, tallied: Tallied) -> str:
+    doubted = f", {tallied.doubted:,} of them doubted since a sync missed them" if tallied.doubted else ""
+    return f"{side} of {subject}: {tallied.live:,}{doubted}; {tallied.ended:,} ended"
+
+
+def _line(line: FollowLine) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in line.__struct_fields__}
+
+
+def _row(line: FollowLine) -> Sequence[str]:
+    note = f"ended {at(line.ended_at)}" if line.ended_at else "doubted" if line.doubted else ""
+    handle = f"@{line.handle}" if line.handle else ""
+    return (str(line.user_id), handle, line.name or "", at(line.first_seen_at), at(line.last_seen_at), note)
+
+
+def change_fields(change: FollowChange) -> dict[str, Any]:
+    """An event as a document: ids as strings."""
+    told = {name: getattr(change, name) for name in change.__struct_fields__}
+    ids = {name: str(told[name]) for name in ("follower_id", "followed_id")}
+    return {**told, **ids, "ingest_id": None if change.ingest_id is None else str(change.ingest_id)}
+
+
+def _event(change: FollowChange) -> Sequence[str]:
+    who, whom = change.follower_handle or change.follower_id, change.followed_handle or change.followed_id
+    return (str(change.id), at(change.at), f"@{who}", change.kind, f"@{whom}", change.cause)
+
+
+def _sync(line: SyncLine) -> Sequence[str]:
+    believed = {True: "yes", False: "no", None: ""}[line.plausible]
+    user = f"@{line.handle}" if line.handle else str(line.user_id)
+    note = last_line(line.waits if line.finished_at is None and line.waits else line.problem)
+    times = (at(line.started_at), at(line.finished_at))
+    return (user, line.side, line.mode or "", line.status, believed, f"{line.items:,}", *times, note)
+
+
+def _sync_fields(line: SyncLine) -> dict[str, Any]:
+    return {**{name: getattr(line, name) for name in line.__struct_fields__}, "ingest_id": str(line.ingest_id)}

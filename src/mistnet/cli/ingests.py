@@ -1,0 +1,148 @@
+"""Ingest events on the command line, and the sync of a set of users' posts."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import Grid, at, document, last_line
+from mistnet.cli.rows import FileOption, Row, sort_rows
+from mistnet.cli.search import moment
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.errors import IngestNotFound
+from mistnet.domain.handles import read_handle
+from mistnet.domain.ingests import Ingest, IngestId, IngestKind, IngestStatus
+from mistnet.domain.social import PostId, UserId
+from mistnet.jobs.posts_sync import MOST_USERS, posts_sync
+from mistnet.store.paces import first_id_at
+from mistnet.store.people import People
+
+_WIDTH = 60
+
+Who = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[WHO]...", help="Their ids, or handles of users who are stored; commas may join them."),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option("--since", parser=moment, metavar="TIME", help="From this time on, in ISO 8601; UTC if no zone."),
+]
+SinceId = Annotated[
+    int | None, typer.Option("--since-id", min=1, max=LARGEST_ID, metavar="ID", help="Or: after this post.")
+]
+Kind = Annotated[IngestKind | None, typer.Option("--kind", help="Only of this kind.")]
+Status = Annotated[IngestStatus | None, typer.Option("--status", help="Only those that stand like this.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")]
+BeforeId = Annotated[
+    int, typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only those before this one.")
+]
+
+
+@shared_options
+async def posts_of(
+    invocation: Invocation,
+    who: Who = None,
+    *,
+    since: Since = None,
+    since_id: SinceId = None,
+    source: FileOption = None,
+) -> int:
+    """Collect what a set of users wrote since a time or a post. Workers do it, in one job.
+
+    Users who are not stored yet are hydrated first; if one of them cannot be had, the job fails and writes nothing.
+    """
+    if (since is None) == (since_id is None):
+        raise typer.BadParameter("say since when: either --since TIME or --since-id ID")
+    floor = PostId(since_id or (max(first_id_at(since) - 1, 0) if since else 0))
+    given = [part for each in who or () for part in each.split(",") if part.strip()]
+    read = sort_rows(given, source, "id", _name)
+    if read.bad:
+        raise typer.BadParameter(f"{read.bad[0]}; nothing was asked for")
+    async with open_app(invocation.settings) as app:
+        ids = sorted({await _id(app, name) for name in read.good})
+        if len(ids) > MOST_USERS:
+            raise typer.BadParameter(f"{len(ids):,} users are more than the {MOST_USERS:,} one sync takes; split them")
+        added = await app.enqueue([posts_sync(ids, floor, asked_by="cli")])
+    said = f"the posts of {len(ids)} users since post {floor} are left to the workers"
+    said = said if added.created else f"{said}; they were already"
+    said += "" if invocation.settings.x_api_key else "; workers will need a key for X: set MISTNET_X_API_KEY"
+    invocation.out.show(document(users=[str(each) for each in ids], since_id=str(floor), jobs=added), said)
+    return 0
+
+
+def _name(row: Row) -> int | str:
+    given = row.value.strip()
+    if given.isascii() and given.isdecimal():
+        if not 1 <= int(given[:20]) <= LARGEST_ID:
+            raise typer.BadParameter(f"{given[:80]!r} is not a user id")
+        return int(given)
+    return read_handle(given)
+
+
+async def _id(app: App, name: int | str) -> UserId:
+    if isinstance(name, int):
+        return UserId(name)
+    found = await People(app.database).called(name)
+    if found is None:
+        raise typer.BadParameter(f"nobody called @{name} is stored: give the user id, or `mistnet track` the account")
+    return found.id
+
+
+@shared_options
+async def events(
+    invocation: Invocation,
+    *,
+    kind: Kind = None,
+    status: Status = None,
+    limit: Limit = 20,
+    before_id: BeforeId = LARGEST_ID,
+) -> None:
+    """List ingest events, the latest first: what was asked of upstream on purpose, and what came of it."""
+    async with open_app(invocation.settings) as app:
+        found = await app.ingests.list(kind=kind, status=status, before=before_id, limit=limit)
+    grid = Grid(
+        columns=("id", "kind", "status", "about", "began", "calls", "items", "problem"),
+        rows=[_row(each) for each in found],
+        empty="no ingests: `mistnet hydrate users ID` makes one",
+    )
+    invocation.out.show(document(ingests=[_document(each) for each in found]), grid)
+
+
+@shared_options
+async def event(
+    invocation: Invocation,
+    ingest_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="Its id.")],
+) -> None:
+    """Show one ingest event: what it asked for and, if it failed, what upstream answered."""
+    async with open_app(invocation.settings) as app:
+        found = await app.ingests.get(ingest_id)
+        if found is None:
+            raise IngestNotFound(IngestId(ingest_id))
+        ids = await app.ingests.ids(ingest_id)
+    invocation.out.show({**_document(found), "ids": [str(each) for each in ids]}, *_blocks(found, ids))
+
+
+def _row(each: Ingest) -> Sequence[str]:
+    about = str(each.subject_id) if each.subject_id else ""
+    problem = last_line(each.problem, _WIDTH)
+    return str(each.id), each.kind, each.status, about, at(each.started_at), str(each.calls), str(each.items), problem
+
+
+def _document(each: Ingest) -> dict[str, object]:
+    fields = {name: getattr(each, name) for name in each.__struct_fields__}
+    return {**fields, "subject_id": str(each.subject_id) if each.subject_id is not None else None}
+
+
+def _blocks(each: Ingest, ids: Sequence[int]) -> list[str]:
+    ended = f"ended {at(each.finished_at)}" if each.finished_at else "not ended yet"
+    told = f"ingest {each.id}: {each.kind}, {each.status}, asked for by {each.asked_by}"
+    told += f"\nbegan {at(each.started_at)}, {ended}; {each.calls} calls, {each.items} items"
+    told += f"\nasked for: {', '.join(map(str, ids))}" if ids else ""
+    told += f"\nproblem: {each.problem}" if each.problem else ""
+    if each.exchange is None:
+        return [told]
+    headers = "\n".join(f"{name}: {value}" for name, value in each.exchange.headers.items())
+    return [told, f"{each.exchange.endpoint} answered {each.exchange.status}\n{headers}\n\n{each.exchange.body}"]

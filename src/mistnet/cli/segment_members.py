@@ -1,0 +1,197 @@
+"""The segments commands about their members: who is in, who came and went, whom somebody named, all written out."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.app import open_app
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.rows import FileOption, read_id, sort_rows
+from mistnet.cli.search import moment
+from mistnet.cli.segments import Name
+from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.domain.errors import NotReturned, WorkError
+from mistnet.domain.segments import Member, MemberEvent
+from mistnet.domain.social import UserId
+from mistnet.store.export import Format, whole_file
+from mistnet.store.segment_export import export_members
+
+inputs = typer.Typer(help="The users of a segment that are named one by one.")
+
+INCOMPLETE: Final = 3
+_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+AsOf = Annotated[
+    datetime | None,
+    typer.Option("--as-of", parser=moment, metavar="TIME", help="As they were then, in ISO 8601; UTC if no zone."),
+]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="User ids.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
+
+
+@shared_options
+async def members(
+    invocation: Invocation,
+    name: Name,
+    *,
+    as_of: AsOf = None,
+    limit: Limit = 50,
+    after: Annotated[
+        int, typer.Option("--after", min=0, max=LARGEST_ID, metavar="PLACE", help="The next page begins there.")
+    ] = 0,
+) -> None:
+    """Who or what is in a segment, in the order in which they came."""
+    async with open_app(invocation.settings) as app:
+        found = await app.segments.store.members(name, as_of_=as_of, after=after, limit=limit)
+    more = found[-1].place if len(found) == limit else None
+    shown = document(members=[_member(each) for each in found], next_after=str(more) if more else None)
+    grid = Grid(columns=("id", "who", "since (UTC)", "text"), rows=[_line(each) for each in found], empty="nobody")
+    invocation.out.show(shown, grid, *([f"more: --after {more}"] if more else []))
+
+
+@shared_options
+async def events(
+    invocation: Invocation,
+    name: Name,
+    *,
+    limit: Limit = 50,
+    before_id: Annotated[
+        int, typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only older ones: the next page.")
+    ] = LARGEST_ID,
+) -> None:
+    """Who came and who went, the latest first."""
+    async with open_app(invocation.settings) as app:
+        found = await app.segments.store.events(name, before=before_id, limit=limit)
+    more = found[-1].id if len(found) == limit else None
+    shown = document(events=[_event(each) for each in found], next_before_id=str(more) if more else None)
+    rows = [(at(each.at), each.kind, _id(each), f"@{each.handle}" if each.handle else "") for each in found]
+    grid = Grid(columns=("when (UTC)", "what", "id", "who"), rows=rows, empty="nobody came or went yet")
+    invocation.out.show(shown, grid, *([f"more: --before-id {more}"] if more else []))
+
+
+@shared_options
+async def export(
+    invocation: Invocation,
+    name: Name,
+    *,
+    format_: Annotated[
+        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
+    ] = Format.JSONL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
+    ] = None,
+    as_of: AsOf = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> None:
+    """Write out all members of a segment, now or as they were."""
+    if output is None and format_ in _FILES_ONLY:
+        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
+    if output is None and invocation.out.as_json:
+        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
+    async with open_app(invocation.settings) as app:
+        store = app.segments.store
+        segment = await store.get(name)
+        if output is None:
+            rows = await export_members(store, segment, format_, sys.stdout.buffer, as_of=as_of)
+        else:
+            with whole_file(f"segment {name}", output, force=force) as part:
+                rows = await export_members(store, segment, format_, part, as_of=as_of)
+    if invocation.out.as_json:
+        invocation.out.show(document(segment=name, format=format_, output=str(output), rows=rows))
+    else:
+        sys.stderr.write(f"{rows:,} members exported{f' to {output}' if output else ''}\n")
+
+
+@inputs.command("add")
+@shared_options
+async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: FileOption = None) -> int:
+    """Name users of a segment. Those that are not stored are fetched first: all of them, or nothing is written.
+
+    Exit code 3 if one is not to be had; the missing ids are named.
+    """
+    wanted = _user_ids(ids, source)
+    async with open_app(invocation.settings) as app:
+        try:
+            done = await app.segments.add_inputs(name, wanted, asked_by="cli")
+        except NotReturned as error:
+            if invocation.out.as_json:
+                invocation.out.show(document(segment=name, added=0, missing=[str(each) for each in error.missing]))
+            complain(str(error), app.secrets)
+            return INCOMPLETE
+        except WorkError as error:
+            complain(f"{error}; nothing was written", app.secrets)
+            return 1
+    fetched = len(done.hydrated.fetched)
+    shown = document(segment=name, added=done.added, fetched=[str(each) for each in done.hydrated.fetched], missing=[])
+    said = f"{done.added:,} of {len(wanted):,} users are new in {name}" + (f"; {fetched:,} fetched" if fetched else "")
+    invocation.out.show(shown, said, f"next: `mistnet segments materialize {name}` works it out")
+    return 0
+
+
+@inputs.command("remove")
+@shared_options
+async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source: FileOption = None) -> None:
+    """Take users out of a segment's inputs. They leave it when it is worked out next."""
+    wanted = _user_ids(ids, source)
+    async with open_app(invocation.settings) as app:
+        removed = await app.segments.store.remove_inputs(name, wanted)
+    invocation.out.show(document(segment=name, removed=removed), f"{removed:,} of {len(wanted):,} users are taken out")
+
+
+@inputs.command("list")
+@shared_options
+async def list_inputs(
+    invocation: Invocation,
+    name: Name,
+    *,
+    limit: Limit = 50,
+    after: Annotated[
+        int, typer.Option("--after", min=0, max=LARGEST_ID, metavar="ID", help="The next page begins there.")
+    ] = 0,
+) -> None:
+    """Whom somebody named, by id."""
+    async with open_app(invocation.settings) as app:
+        found = await app.segments.store.inputs(name, after=after, limit=limit)
+    more = found[-1].user_id if len(found) == limit else None
+    rows = [(str(each.user_id), f"@{each.handle}" if each.handle else "", at(each.added_at)) for each in found]
+    grid = Grid(
+        columns=("id", "who", "named (UTC)"), rows=rows, empty=f"nobody yet: `mistnet segments inputs add {name}`"
+    )
+    shown = document(inputs=found, next_after=str(more) if more else None)
+    invocation.out.show(shown, grid, *([f"more: --after {more}"] if more else []))
+
+
+def _user_ids(given: Sequence[str] | None, source: Path | None) -> list[UserId]:
+    read = sort_rows(given, source, "id", read_id)
+    if read.bad:
+        more = f" (and {len(read.bad) - 1} more like it)" if len(read.bad) > 1 else ""
+        raise typer.BadParameter(f"{read.bad[0]}{more}; nothing was changed")
+    return [UserId(each) for each in dict.fromkeys(read.good)]
+
+
+def _id(each: Member | MemberEvent) -> str:
+    return str(each.user_id if each.user_id is not None else each.post_id)
+
+
+def _member(member: Member) -> Mapping[str, Any]:
+    told = {name: getattr(member, name) for name in member.__struct_fields__}
+    return {**told, "place": str(member.place), "user_id": _text(member.user_id), "post_id": _text(member.post_id)}
+
+
+def _event(event: MemberEvent) -> Mapping[str, Any]:
+    told = {name: getattr(event, name) for name in event.__struct_fields__}
+    ids = {"snapshot_id": _text(event.snapshot_id), "user_id": _text(event.user_id), "post_id": _text(event.post_id)}
+    return {**told, **ids}
+
+
+def _text(given: int | None) -> str | None:
+    return None if given is None else str(given)
+
+
+def _line(member: Member) -> Sequence[str]:
+    who = f"@{member.handle}" if member.handle else ""
+    return _id(member), who, at(member.since), (member.text or member.name or "")[:80]

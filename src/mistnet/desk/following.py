@@ -1,0 +1,89 @@
+"""Asks for follow syncs, and finds the user somebody names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from mistnet.app import App
+from mistnet.domain.errors import BadHandle, NoKey, UserNotFound
+from mistnet.domain.follows import Side, SyncMode
+from mistnet.domain.handles import read_handle
+from mistnet.domain.social import UserId
+from mistnet.domain.sources import Errand
+from mistnet.harvest import WRITERS
+from mistnet.jobs.follow_sync import follow_sync
+from mistnet.store.people import People
+from mistnet.store.writes import Writers
+
+LARGEST_ID: Final = 2**63 - 1
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose follows are meant. The handle may not be known yet."""
+
+    user_id: UserId
+    handle: str | None = None
+
+    def __str__(self) -> str:
+        return f"@{self.handle}" if self.handle else f"user {self.user_id}"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A sync that will be done. `created`: nobody had asked for it before."""
+
+    side: Side
+    created: bool
+
+
+async def known_subject(app: App, who: str) -> Subject:
+    """The stored user of that id or handle; raises UserNotFound."""
+    people, user_id = People(app.database), _id_of(who)
+    found = await (people.called(read_handle(who)) if user_id is None else people.by_id(user_id))
+    if found is None:
+        raise UserNotFound(who)
+    return Subject(user_id=found.id, handle=found.handle)
+
+
+async def subject_of(app: App, who: str) -> Subject:
+    """The same; a handle nobody is stored by is asked for, and an id needs nobody to be stored."""
+    user_id = _id_of(who)
+    try:
+        return await known_subject(app, who)
+    except UserNotFound:
+        return Subject(user_id=user_id) if user_id is not None else await _looked_up(app, read_handle(who))
+
+
+async def ask_for_syncs(
+    app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode, *, asked_by: str
+) -> Sequence[Asked]:
+    """Leaves it to the workers; a sync that is alive already is joined."""
+    asked: list[Asked] = []
+    for side in sides:
+        made = await app.enqueue([follow_sync(user_id, side, mode=mode, asked_by=asked_by)])
+        asked.append(Asked(side=side, created=bool(made.created)))
+    return asked
+
+
+async def _looked_up(app: App, handle: str) -> Subject:
+    if not app.settings.x_api_key:
+        raise NoKey
+    async with app.harvest.opened():
+        user = await app.harvest.x.user(handle, errand=Errand())
+    if user is None:
+        raise BadHandle(f"@{handle}", "X knows nobody of that name")
+    async with app.database.write() as connection:
+        await Writers(WRITERS).write(connection, [user], app.database.clock.now())
+    return Subject(user_id=user.id, handle=user.handle)
+
+
+def _id_of(who: str) -> UserId | None:
+    """A number is an id; a handle of digits alone is written with an @."""
+    given = who.strip()
+    if not (given.isascii() and given.isdecimal()):
+        return None
+    if not 1 <= int(given[:20]) <= LARGEST_ID:
+        raise UserNotFound(given)
+    return UserId(int(given))

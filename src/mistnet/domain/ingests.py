@@ -1,0 +1,123 @@
+"""Ingests: each time we asked upstream for something on purpose, what came of it, and on failure what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NewType
+
+import msgspec
+
+from mistnet.domain.jobs import JobId, Write
+from mistnet.domain.redaction import redact
+from mistnet.domain.social import Platform
+
+IngestId = NewType("IngestId", int)
+
+BODY_LIMIT: Final = 4_000
+_HEADER_LIMIT: Final = 500
+_READ: Final = 4 * BODY_LIMIT
+_SECRET_HEADERS: Final = ("auth", "cookie", "key", "token", "secret")
+
+
+class IngestKind(StrEnum):
+    USERS_BY_IDS = "users_by_ids"
+    POSTS_BY_IDS = "posts_by_ids"
+    FOLLOWERS_SYNC = "followers_sync"
+    FOLLOWINGS_SYNC = "followings_sync"
+    POSTS_SYNC = "posts_sync"
+    WEBHOOK = "webhook"
+
+
+class IngestStatus(StrEnum):
+    IN_PROGRESS = "in_progress"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What an upstream answered: no secrets in it, and no more of the body than somebody would read.
+
+    Without a status nothing came back, and the body says why.
+    """
+
+    endpoint: str
+    status: int | None
+    headers: Mapping[str, str] = {}
+    body: str = ""
+
+
+class Ingest(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one ingest. The ids it names need not exist: a failure can be about nobody."""
+
+    id: IngestId
+    platform: Platform
+    kind: IngestKind
+    status: IngestStatus
+    subject_id: int | None
+    mode: str | None
+    asked_by: str
+    job_id: JobId | None
+    started_at: datetime
+    finished_at: datetime | None
+    calls: int
+    items: int
+    plausible: bool | None
+    endpoint: str | None
+    http_status: int | None
+    problem: str | None
+    exchange: Exchange | None = None
+
+
+class IngestBegun(Write, frozen=True, kw_only=True):
+    """A job begins an ingest. A job has one at a time: as long as that is open, beginning it again changes nothing.
+
+    So a job of many steps says it at each, and one that is taken up again after its ingest was given up has a new one.
+    `ids` are what was asked for, where that is not the subject alone.
+    """
+
+    platform: Platform
+    kind: IngestKind
+    job_id: JobId
+    asked_by: str
+    subject_id: int | None = None
+    mode: str | None = None
+    ids: Sequence[int] = ()
+
+
+class IngestAdvanced(Write, frozen=True, kw_only=True):
+    """One step of a job's open ingest: the calls and items it adds, and what went wrong if it is to be tried again."""
+
+    job_id: JobId
+    calls: int = 0
+    items: int = 0
+    problem: str | None = None
+    exchange: Exchange | None = None
+
+
+class IngestEnded(Write, frozen=True, kw_only=True):
+    """The end of a job's open ingest. Calls and items are of the last step, added to the earlier ones."""
+
+    job_id: JobId
+    status: IngestStatus
+    calls: int = 0
+    items: int = 0
+    plausible: bool | None = None
+    problem: str | None = None
+    exchange: Exchange | None = None
+
+
+def exchange_of(
+    endpoint: str, *, status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str]
+) -> Exchange:
+    """What may be kept of an answer."""
+    hidden = tuple(secrets)
+    shown = {
+        name.lower(): redact(value, hidden)[:_HEADER_LIMIT]
+        for name, value in headers.items()
+        if not any(word in name.lower() for word in _SECRET_HEADERS)
+    }
+    text = redact(body[:_READ].decode("utf-8", "replace"), hidden).replace("\x00", "\N{SYMBOL FOR NULL}")
+    return Exchange(endpoint=endpoint, status=status, headers=shown, body=text[:BODY_LIMIT])

@@ -1,0 +1,247 @@
+"""Read one side of a user's follows, a page per step, and believe no more of it than it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.errors import BrokenAnswer
+from mistnet.domain.follows import (
+    PAGE_SIZE,
+    FollowLook,
+    FollowSource,
+    FollowsSeen,
+    Side,
+    SyncEnded,
+    SyncMode,
+    Verdict,
+    pages_at_most,
+    verdict,
+)
+from mistnet.domain.ingests import IngestAdvanced, IngestEnded, IngestStatus
+from mistnet.domain.jobs import Continue, Done, Fail, Job, Outcome, Wake, Write
+from mistnet.domain.ports import Clock
+from mistnet.domain.segments import MATERIALIZE, Need, awaits
+from mistnet.domain.social import Platform, User, UserId, UserPage
+from mistnet.domain.sources import X_SOURCE, Errand
+from mistnet.jobs.args import Rules
+from mistnet.jobs.follow_args import FOLLOW_SYNC, FollowSyncArgs, Phase, begun, confirming_sync, follow_sync, sync_of
+from mistnet.jobs.follow_doubts import Doubter
+from mistnet.jobs.ingesting import recorded
+
+PROFILE_HOLDS: Final = timedelta(hours=1)
+"""A handle may change hands; after that long it is looked at again before anything is asked by it."""
+
+CURSORS_KEPT: Final = 8
+KNOWN_PAGES: Final = 2
+"""An incremental sync ends at a page of nothing but known edges, and looks at one more to be sure."""
+
+
+class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
+    """The syncs of one source. Users come from the page's own payloads; edges, events and the place land with them."""
+
+    look: FollowLook
+    x: FollowSource
+    clock: Clock
+    rules: Rules
+
+    async def sync(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """One step, recorded as part of the job's ingest whatever becomes of it."""
+        return await recorded(self._step, begun)(job)
+
+    async def _step(self, job: Job[FollowSyncArgs]) -> Outcome:
+        match job.args.phase:
+            case Phase.BEGIN:
+                return await self._begin(job)
+            case Phase.PAGES:
+                return await self._page(job)
+            case Phase.JUDGE:
+                return await self._judge(job)
+            case Phase.EXPLAIN:
+                return await self._doubter.explain(job)
+            case Phase.DOUBTS:
+                return await self._doubter.doubt(job) or await self._finish(job, _believed(job.args))
+            case Phase.CHECKS:
+                return await self._doubter.check(job) or await self._finish(job, _believed(job.args))
+
+    @property
+    def _doubter(self) -> Doubter:
+        return Doubter(look=self.look, x=self.x, clock=self.clock, rules=self.rules, profile_holds=PROFILE_HOLDS)
+
+    async def _begin(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """The subject comes first: its handle, and how long its list is to be."""
+        at = job.args
+        if at.mode is SyncMode.INCREMENTAL and await self.look.last_sync(Platform.X, at.side, at.user_id) is None:
+            return Continue(args=msgspec.structs.replace(at, mode=SyncMode.FULL))
+        now = self.clock.now()
+        user = await self._subject(job)
+        if user is None or _hidden(user):
+            return self._fail(job, user)
+        down = msgspec.structs.replace(
+            at,
+            phase=Phase.PAGES,
+            begun_at=now,
+            profiled_at=now,
+            handle=user.handle or "",
+            at_start=at.side.count_of(user),
+        )
+        return Continue([begun(job), user, IngestAdvanced(job_id=job.id, calls=1)], args=down)
+
+    async def _subject(self, job: Job[FollowSyncArgs]) -> User | None:
+        """Asked by id: handles change, ids do not."""
+        user_id = job.args.user_id
+        gathered = await self.x.users([user_id], errand=self._errand(job))
+        if user_id not in gathered.users and gathered.unreadable:
+            raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
+        return gathered.users.get(user_id)
+
+    def _fail(self, job: Job[FollowSyncArgs], user: User | None) -> Fail:
+        at = job.args
+        why = _hidden(user) if user else "upstream does not return this user"
+        said = f"the {at.side} of user {at.user_id} cannot be read: {why}"
+        ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=said)
+        return Fail(said, [*([user] if user else []), begun(job), ended, _over(at)])
+
+    async def _page(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """The next page; if the profile was seen long ago, or a fault came between, after a look at that."""
+        at = job.args
+        writes: list[Write] = [begun(job)]
+        if job.attempt > 1 or at.profiled_at is None or self.clock.now() - at.profiled_at > PROFILE_HOLDS:
+            user = await self._subject(job)
+            if user is None or _hidden(user):
+                return self._fail(job, user)
+            writes += [user, IngestAdvanced(job_id=job.id, calls=1)]
+            at = msgspec.structs.replace(at, profiled_at=self.clock.now(), handle=user.handle or "")
+        page = _believable(await self._ask(job, at), at)
+        ids = [each for each in page.own if each != at.user_id]
+        down = msgspec.structs.replace(
+            at,
+            cursor=page.cursor,
+            cursors=[*at.cursors, *([at.cursor] if at.cursor else [])][-CURSORS_KEPT:],
+            tally=at.tally.with_page(page, listed=len(ids)),
+            known_pages=await self._known_pages(at, ids),
+        )
+        return self._turned(job, down, page, [*writes, *self._collected(job, page, ids)])
+
+    async def _ask(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
+        ask = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
+        return await ask(at.handle, size=PAGE_SIZE, cursor=at.cursor, errand=self._errand(job))
+
+    async def _known_pages(self, at: FollowSyncArgs, ids: Sequence[UserId]) -> int:
+        """How many pages in a row, this one included, hold nothing that an earlier sync has not seen."""
+        if at.mode is SyncMode.FULL or not ids:
+            return 0
+        known = await self.look.last_sync(Platform.X, at.side, at.user_id)
+        if known is None:
+            return 0
+        found = await self.look.known_edges(Platform.X, at.side, at.user_id, ids, known)
+        return at.known_pages + 1 if len(found) == len(ids) else 0
+
+    def _collected(self, job: Job[FollowSyncArgs], page: UserPage, ids: Sequence[UserId]) -> list[Write]:
+        at = job.args
+        seen = FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
+        advanced = IngestAdvanced(job_id=job.id, calls=1, items=len(ids))
+        return [*page.gathered.writes, seen, advanced]
+
+    def _turned(
+        self, job: Job[FollowSyncArgs], down: FollowSyncArgs, page: UserPage, writes: Sequence[Write]
+    ) -> Outcome:
+        """On to the next page, or to the end."""
+        most = pages_at_most(down.at_start)
+        if page.has_more and most is not None and down.tally.pages >= most:
+            circles = f"the list does not end: {down.tally.pages:,} pages for the {down.at_start:,} the profile counts"
+            found = Verdict(plausible=False, problem=circles)
+            return Done([*writes, self._ended(job, found), _over(down)])
+        if down.known_pages >= KNOWN_PAGES:
+            return Done([*writes, self._ended(job, Verdict(plausible=True)), _over(down)])
+        if page.has_more:
+            return Continue(writes, args=down)
+        return Continue(writes, args=msgspec.structs.replace(down, phase=Phase.JUDGE, cursor=None, cursors=()))
+
+    async def _judge(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """The list is read. Can it be believed, and who is missing from it?"""
+        at, now = job.args, self.clock.now()
+        user = await self._subject(job)
+        if user is None or _hidden(user):
+            return self._fail(job, user)
+        seen = await self.look.seen(sync_of(job))
+        known = await self.look.hidden(sync_of(job)) + (at.explained or 0)
+        found = verdict(at.tally, seen=seen, at_start=at.at_start, at_end=at.side.count_of(user), explained=known)
+        phase = await self._after(job, found)
+        writes: list[Write] = [user, IngestAdvanced(job_id=job.id, calls=1)]
+        if phase is None:
+            return await self._finish(job, found, writes)
+        told = {"accounted": found.accounted, "seen": seen, "handle": user.handle or "", "profiled_at": now}
+        return Continue([begun(job), *writes], args=msgspec.structs.replace(at, phase=phase, **told))
+
+    async def _after(self, job: Job[FollowSyncArgs], found: Verdict) -> Phase | None:
+        """A short list may be explained by those who cannot be shown any more; one to believe leads to its doubts."""
+        at, sync = job.args, sync_of(job)
+        if at.mode is not SyncMode.FULL:
+            return None
+        if found.plausible:
+            return Phase.DOUBTS if await self.look.missed(sync, after=None, limit=1) else None
+        if not found.lacking or at.explained is not None:
+            return None
+        return Phase.EXPLAIN if await self.look.unseen(sync, after=None, limit=1) else None
+
+    async def _finish(self, job: Job[FollowSyncArgs], found: Verdict, writes: Sequence[Write] = ()) -> Done:
+        """A full list that can be believed casts doubt on whom it lacks; the first to do so asks for a second look."""
+        at, sync = job.args, sync_of(job)
+        told: list[Write] = [begun(job), *writes, self._ended(job, found), _over(at)]
+        if not found.plausible or at.mode is not SyncMode.FULL:
+            return Done(told)
+        if not at.confirming and await self.look.newly_missed(sync):
+            told.append(confirming_sync(at, self.clock.now() + self.rules.second_look))
+        ended = SyncEnded(
+            platform=sync.platform,
+            side=sync.side,
+            subject_id=sync.subject_id,
+            job_id=sync.job_id,
+            since=sync.since,
+        )
+        return Done([*told, ended])
+
+    def _ended(self, job: Job[FollowSyncArgs], found: Verdict) -> IngestEnded:
+        return IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, plausible=found.plausible, problem=found.problem)
+
+    def _errand(self, job: Job[FollowSyncArgs]) -> Errand:
+        return Errand(job.id, job.args.user_id)
+
+
+def _hidden(user: User) -> str | None:
+    """Why nobody can read this user's lists."""
+    if user.unavailable_reason is not None:
+        return f"unavailable: {user.unavailable_reason}"
+    if user.protected:
+        return "the account is protected"
+    return None if user.handle else "upstream tells no handle to ask by"
+
+
+def _believed(at: FollowSyncArgs) -> Verdict:
+    """A sync that came as far as its doubts was plausible; what stays unsure is told."""
+    unsure = f"{at.unsure:,} edges stay as they are: the list is incomplete" if at.unsure else None
+    return Verdict(plausible=True, accounted=at.accounted, problem=unsure)
+
+
+def _believable(page: UserPage, at: FollowSyncArgs) -> UserPage:
+    """Raises BrokenAnswer for a page one cannot go on from: it is asked for again, and is never an end."""
+    endpoint = f"user/{at.side}"
+    if page.has_more and not page.cursor:
+        raise BrokenAnswer(X_SOURCE, endpoint, "a page that claims there is more and does not say where")
+    if page.has_more and page.cursor in (at.cursor, *at.cursors):
+        raise BrokenAnswer(X_SOURCE, endpoint, "a cursor that leads back to an earlier page")
+    if not page.own and page.gathered.unreadable:
+        raise BrokenAnswer(X_SOURCE, endpoint, "nothing on the page can be read")
+    return page
+
+
+def _over(at: FollowSyncArgs) -> Wake:
+    """Whoever waits for this sync need not wait any longer."""
+    return Wake(kind=MATERIALIZE, reason=awaits(Need(platform=Platform.X, side=at.side, subject_id=at.user_id)))
+
+
+__all__ = ["FOLLOW_SYNC", "FollowSyncArgs", "FollowSyncer", "follow_sync"]

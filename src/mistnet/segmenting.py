@@ -1,0 +1,141 @@
+"""Puts segments together: their job, their schedule, and what must be fetched before one can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mistnet.domain.errors import BadSegment, NoKey, SegmentDisabled
+from mistnet.domain.jobs import JobClass
+from mistnet.domain.segments import LANE, MATERIALIZE, AnyRule, MaterializeArgs, Materialized, Segment, materialize
+from mistnet.domain.social import UserId
+from mistnet.domain.sources import Errand
+from mistnet.engine.duties import Duty
+from mistnet.engine.kinds import Kind, single
+from mistnet.harvest import WRITERS as SOCIAL_WRITERS
+from mistnet.harvest import Harvest
+from mistnet.hydration import Hydrated, Hydration
+from mistnet.jobs.materialize import Materializer
+from mistnet.segments.rules import check_rhythm, handles_in, read_name, with_ids
+from mistnet.settings import Settings
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.materialize import write_materialized
+from mistnet.store.people import People
+from mistnet.store.segment_look import StoreSegmentLook, put_away_gaps
+from mistnet.store.segments import Defined, Segments, due_segments, set_next
+from mistnet.store.writes import Writer, Writers
+
+LOOK_EVERY: Final = timedelta(seconds=15)
+SCHEDULE: Final = "schedule"
+WRITERS: Sequence[Writer[Any]] = (Writer(Materialized, write_materialized),)
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of inputs: how many are new, and what had to be fetched for that."""
+
+    added: int
+    hydrated: Hydrated
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A materialization that will be done. `created`: nobody had asked for it before."""
+
+    segment: Segment
+    created: bool
+
+
+class Segmenting:
+    """All about segments for one process. Ids that enter here are hydrated first, or do not enter."""
+
+    def __init__(self, settings: Settings, database: Database, *, harvest: Harvest, hydration: Hydration) -> None:
+        self.store = Segments(database)
+        self._settings = settings
+        self._database = database
+        self._harvest = harvest
+        self._hydration = hydration
+        materializer = Materializer(look=StoreSegmentLook(database), clock=database.clock)
+        self.kinds: Sequence[Kind] = [
+            single(MATERIALIZE, materializer.materialize, MaterializeArgs, job_class=JobClass.WALK, lanes=(LANE,))
+        ]
+
+    async def define(
+        self, name: str, rule: AnyRule, *, every_seconds: float | None = None, fresh_seconds: float | None = None
+    ) -> Defined:
+        """With ids in the place of handles: one that is not stored is asked for, if all else is in order."""
+        check_rhythm(read_name(name), every_seconds=every_seconds, fresh_seconds=fresh_seconds)
+        found = {handle: await self._id_of(name, handle) for handle in handles_in(rule)}
+        return await self.store.define(
+            name,
+            with_ids(rule, found),
+            every_seconds=every_seconds,
+            fresh_seconds=fresh_seconds,
+            now=self._database.clock.now(),
+        )
+
+    async def _id_of(self, name: str, handle: str) -> UserId:
+        known = await People(self._database).called(handle)
+        if known is not None:
+            return known.id
+        if not self._settings.x_api_key:
+            raise NoKey
+        async with self._harvest.opened():
+            user = await self._harvest.x.user(handle, errand=Errand())
+        if user is None:
+            raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
+        async with self._database.write() as connection:
+            await Writers(SOCIAL_WRITERS).write(connection, [user], self._database.clock.now())
+        return user.id
+
+    async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> Added:
+        """Those that are not stored are fetched first, all of them: if one is not to be had, nothing is written."""
+        await self.store.inputs(name, limit=1)  # a segment that takes none is told so before anything is paid for
+        lacking = set(user_ids) - await self._hydration.present("users", user_ids)
+        if lacking and not self._settings.x_api_key:
+            raise NoKey
+        async with self._harvest.opened() if lacking else nullcontext():
+            hydrated = await self._hydration.hydrate("users", user_ids, asked_by=asked_by)
+        added = await self.store.add_inputs(name, user_ids, now=self._database.clock.now())
+        return Added(added=added, hydrated=hydrated)
+
+    async def materialize(self, name: str, *, asked_by: str, job_writer: JobWriter) -> Asked:
+        """Leaves it to the workers; whoever has asked already is joined."""
+        segment = await self.store.get(name)
+        if not segment.enabled:
+            raise SegmentDisabled(name)
+        now = self._database.clock.now()
+        async with self._database.write() as connection:
+            await put_away_gaps(connection, [segment.id], now)
+            made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
+        return Asked(segment=segment, created=bool(made.created))
+
+    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
+        """For the process that leads."""
+
+        async def look() -> int:
+            return await self.make_due(job_writer)
+
+        return [Duty(name="materialize segments", every=LOOK_EVERY, run=look)]
+
+    async def make_due(self, job_writer: JobWriter) -> int:
+        """Makes the jobs of segments whose time has come; returns how many."""
+        now = self._database.clock.now()
+        async with self._database.read() as connection:
+            due = await due_segments(connection, now=now)
+        if not due:
+            return 0
+        async with self._database.write() as connection:
+            await put_away_gaps(connection, due, now)
+            await job_writer.write(connection, [materialize(each, asked_by=SCHEDULE) for each in due], now)
+            await set_next(connection, due, now=now)
+        return len(due)
+
+
+def shown_rule(rule: AnyRule) -> Mapping[str, Any]:
+    """As JSON has it."""
+    shown: Mapping[str, Any] = msgspec.to_builtins(rule)
+    return shown

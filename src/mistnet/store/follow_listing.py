@@ -1,0 +1,174 @@
+"""Pages of followers, followings, how they changed, and how the syncs of them stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, case, func, select, union_all
+
+from mistnet.domain.follows import Cause, FollowChange, FollowKind, FollowLine, Side
+from mistnet.domain.ingests import IngestId, IngestKind, IngestStatus
+from mistnet.domain.jobs import LIVE_STATES
+from mistnet.domain.social import Platform, UserId
+from mistnet.store.database import Database
+from mistnet.store.follows import other_end, own_end
+from mistnet.store.tables import follow_events, follows, ingest_events, jobs, users
+
+_X: Final = Platform.X
+_LARGEST_ID: Final = 2**63 - 1
+_SIDES: Final = {side.ingest_kind: side for side in Side}
+
+
+class SyncLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest sync of one side of a user, and the job that is alive for it, if any."""
+
+    ingest_id: IngestId
+    user_id: UserId
+    handle: str | None
+    side: Side
+    mode: str | None
+    status: IngestStatus
+    plausible: bool | None
+    items: int
+    calls: int
+    started_at: datetime
+    finished_at: datetime | None
+    problem: str | None
+    waits: str | None
+
+
+class Tallied(msgspec.Struct, frozen=True, kw_only=True):
+    """How many edges of one list live, how many of these are doubted, and how many have ended."""
+
+    live: int
+    doubted: int
+    ended: int
+
+
+class Follows:
+    """Reads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self, user_id: UserId, side: Side, *, ended: bool = False, after: int = 0, limit: int
+    ) -> Sequence[FollowLine]:
+        """Those on one side of a user, or those who were, by their ids."""
+        other = other_end(side)
+        asked = (
+            select(
+                other.label("user_id"),
+                users.c.handle,
+                users.c.name,
+                follows.c.first_seen_at,
+                follows.c.last_seen_at,
+                follows.c.missed_in.is_not(None).label("doubted"),
+                follows.c.ended_at,
+            )
+            .join(users, (users.c.platform == follows.c.platform) & (users.c.id == other))
+            .where(follows.c.platform == _X, own_end(side) == user_id, other > after)
+            .where(follows.c.ended_at.is_not(None) if ended else follows.c.ended_at.is_(None))
+            .order_by(other)
+            .limit(limit)
+        )
+        return [FollowLine(**{**row, "doubted": bool(row["doubted"])}) for row in await self._rows(asked)]
+
+    async def tallied(self, user_id: UserId, side: Side) -> Tallied:
+        live = follows.c.ended_at.is_(None)
+        asked = select(
+            _sum(live).label("live"),
+            _sum(live & follows.c.missed_in.is_not(None)).label("doubted"),
+            _sum(~live).label("ended"),
+        ).where(follows.c.platform == _X, own_end(side) == user_id)
+        (row,) = await self._rows(asked)
+        return Tallied(**{name: int(value) for name, value in row.items()})
+
+    async def events(self, user_id: UserId, *, before: int = _LARGEST_ID, limit: int) -> Sequence[FollowChange]:
+        """How both sides of a user changed, the latest first."""
+        ends = (follow_events.c.followed_id, follow_events.c.follower_id)
+        halves = [
+            select(follow_events.c.id)
+            .where(follow_events.c.platform == _X, end == user_id, follow_events.c.id < before)
+            .order_by(follow_events.c.id.desc())
+            .limit(limit)
+            .subquery()
+            for end in ends
+        ]
+        wanted = union_all(*(select(half.c.id) for half in halves))
+        asked = _EVENTS.where(follow_events.c.id.in_(wanted)).order_by(follow_events.c.id.desc()).limit(limit)
+        rows = await self._rows(asked)
+        words = [{"kind": FollowKind(row["kind"]), "cause": Cause(row["cause"])} for row in rows]
+        return [FollowChange(**{**row, **told}) for row, told in zip(rows, words, strict=True)]
+
+    async def syncs(self, *, user_id: UserId | None = None, limit: int = 50) -> Sequence[SyncLine]:
+        """The latest sync of each list, the latest first."""
+        latest = (
+            select(func.max(ingest_events.c.id))
+            .where(ingest_events.c.platform == _X, ingest_events.c.kind.in_(list(_SIDES)))
+            .group_by(ingest_events.c.kind, ingest_events.c.subject_id)
+        )
+        if user_id is not None:
+            latest = latest.where(ingest_events.c.subject_id == user_id)
+        asked = _SYNCS.where(ingest_events.c.id.in_(latest)).order_by(ingest_events.c.id.desc()).limit(limit)
+        return [_sync(row) for row in await self._rows(asked)]
+
+    async def _rows(self, asked: Select[*tuple[Any, ...]]) -> Sequence[dict[str, Any]]:
+        async with self._database.read() as connection:
+            return [dict(row) for row in (await connection.execute(asked)).mappings()]
+
+
+def _sum(wanted: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((wanted, 1), else_=0)), 0)
+
+
+def _sync(row: dict[str, Any]) -> SyncLine:
+    side = _SIDES[IngestKind(row.pop("kind"))]
+    plausible = None if row["plausible"] is None else bool(row["plausible"])
+    return SyncLine(**{**row, "side": side, "status": IngestStatus(row["status"]), "plausible": plausible})
+
+
+_follower, _followed = users.alias("follower"), users.alias("followed")
+_EVENTS: Final = (
+    select(
+        follow_events.c.id,
+        follow_events.c.follower_id,
+        _follower.c.handle.label("follower_handle"),
+        follow_events.c.followed_id,
+        _followed.c.handle.label("followed_handle"),
+        follow_events.c.kind,
+        follow_events.c.cause,
+        follow_events.c.at,
+        follow_events.c.ingest_id,
+    )
+    .join(
+        _follower, (_follower.c.platform == follow_events.c.platform) & (_follower.c.id == follow_events.c.follower_id)
+    )
+    .join(
+        _followed, (_followed.c.platform == follow_events.c.platform) & (_followed.c.id == follow_events.c.followed_id)
+    )
+)
+_SYNCS: Final = (
+    select(
+        ingest_events.c.id.label("ingest_id"),
+        ingest_events.c.subject_id.label("user_id"),
+        users.c.handle,
+        ingest_events.c.kind,
+        ingest_events.c.mode,
+        ingest_events.c.status,
+        ingest_events.c.plausible,
+        ingest_events.c["items"],
+        ingest_events.c.calls,
+        ingest_events.c.started_at,
+        ingest_events.c.finished_at,
+        ingest_events.c.problem,
+        jobs.c.wait_reason.label("waits"),
+    )
+    .join(
+        users, (users.c.platform == ingest_events.c.platform) & (users.c.id == ingest_events.c.subject_id), isouter=True
+    )
+    .join(jobs, (jobs.c.id == ingest_events.c.job_id) & jobs.c.state.in_(LIVE_STATES), isouter=True)
+)

@@ -1,0 +1,48 @@
+"""Every user was told of by upstream: no row without the time of its last telling."""
+
+import re
+
+import sqlalchemy as sa
+from alembic import op
+
+from mistnet.domain.errors import PlaceholdersLeft
+from mistnet.store.types import UtcTime
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+COLUMN = re.compile(r"(\blast_updated_at\b\"?\s+\w+(?:\s*\(\s*\d+\s*\))?)")
+
+
+def upgrade() -> None:
+    """Nothing to do for databases that began with this rule. Others must have been hydrated first."""
+    connection = op.get_bind()
+    left = connection.execute(sa.text("SELECT count(*) FROM users WHERE last_updated_at IS NULL")).scalar_one()
+    if left:
+        raise PlaceholdersLeft(left)
+    (column,) = (each for each in sa.inspect(connection).get_columns("users") if each["name"] == "last_updated_at")
+    if not column["nullable"]:
+        return
+    if connection.dialect.name == "postgresql":
+        op.alter_column("users", "last_updated_at", existing_type=UtcTime(), nullable=False)
+    else:
+        _require_in_place(connection)
+
+
+def _require_in_place(connection: sa.Connection) -> None:
+    """SQLite cannot alter a column, and a copy of the table would tear every reference to it.
+
+    What is stored stays as it is, so the declaration alone is changed, the way SQLite's manual has it.
+    """
+    asked = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'users'")
+    declared = str(connection.execute(asked).scalar_one())
+    version = connection.execute(sa.text("PRAGMA schema_version")).scalar_one()
+    connection.execute(sa.text("PRAGMA writable_schema = ON"))
+    connection.execute(
+        sa.text("UPDATE sqlite_master SET sql = :sql WHERE type = 'table' AND name = 'users'"),
+        {"sql": COLUMN.sub(r"\1 NOT NULL", declared, count=1)},
+    )
+    connection.execute(sa.text(f"PRAGMA schema_version = {version + 1}"))
+    connection.execute(sa.text("PRAGMA writable_schema = OFF"))

@@ -1,0 +1,231 @@
+"""Segments as the dashboard shows them: all of them, one over time, its members, and a part of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, Text, and_, cast, func, select, text
+
+from mistnet.domain.segments import LARGEST_ID, MATERIALIZE, AboutSubject, AnyRule, SegmentId, What
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store.database import Database
+from mistnet.store.tables import (
+    accounts,
+    jobs,
+    posts,
+    segment_events,
+    segment_members,
+    segment_snapshots,
+    segments,
+    users,
+)
+from mistnet.store.tables.engine import GAP, LIVE_KEY
+
+_X: Final = Platform.X
+_RULE: Final = msgspec.json.Decoder(AnyRule)
+
+
+class SegmentLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment in a list. `subject` is the handle of whom its rule is about; `members` those of the last time."""
+
+    id: SegmentId
+    name: str
+    what: What
+    rule: AnyRule
+    enabled: bool
+    every_seconds: float | None
+    fresh_seconds: float | None
+    created_at: datetime
+    materialized_at: datetime | None
+    next_at: datetime | None
+    members: int | None
+    entered: int | None
+    departed: int | None
+    subject: str | None = None
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How many were in a segment once it had been worked out."""
+
+    at: datetime
+    members: int
+    entered: int
+    departed: int
+
+
+class ShownMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, or the author of a post, in a segment. `place` is where the next page begins."""
+
+    place: int
+    user_id: UserId | None
+    post_id: PostId | None
+    since: datetime
+    handle: str | None
+    name: str | None
+    followers_count: int | None
+    tracked: bool
+    text: str | None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Who came or went."""
+
+    id: int
+    kind: str
+    at: datetime
+    user_id: UserId | None
+    post_id: PostId | None
+    handle: str | None
+    name: str | None
+    tracked: bool
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that works a segment out, as long as there is one."""
+
+    job_id: int
+    state: str
+    wait_reason: str | None
+    last_error: str | None
+
+
+class SegmentPages:
+    """Reads, each by an index and a page at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, *, after: str = "", limit: int) -> Sequence[SegmentLine]:
+        """By name."""
+        asked = _LINES.where(segments.c.name > after).order_by(segments.c.name).limit(limit)
+        return await self._named([_line(row) for row in await self._rows(asked)])
+
+    async def one(self, segment_id: SegmentId) -> SegmentLine | None:
+        rows = await self._rows(_LINES.where(segments.c.id == segment_id))
+        return (await self._named([_line(row) for row in rows]))[0] if rows else None
+
+    async def counts(self, segment_id: SegmentId, *, limit: int) -> Sequence[Count]:
+        """The latest times it was worked out, the oldest of them first."""
+        own = segment_snapshots.c
+        asked = (
+            select(*(own[name] for name in Count.__struct_fields__))
+            .where(own.segment_id == segment_id)
+            .order_by(own.at.desc(), own.id.desc())
+            .limit(limit)
+        )
+        return [Count(**row) for row in reversed(await self._rows(asked))]
+
+    async def members(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Sequence[ShownMember]:
+        """The latest to come first."""
+        own = segment_members.c
+        page = (
+            select(own.id, own.platform, own.user_id, own.post_id, own.since)
+            .where(own.segment_id == segment_id, own.id < (before or LARGEST_ID))
+            .order_by(own.id.desc())
+            .limit(limit)
+            .subquery()
+        )
+        asked = _with_users(page, page.c.id.label("place"), page.c.since, users.c.followers_count, posts.c.text)
+        return [ShownMember(**row) for row in await self._rows(asked.order_by(page.c.id.desc()))]
+
+    async def changes(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Sequence[Change]:
+        """The latest first."""
+        own = segment_events.c
+        page = (
+            select(own.id, own.platform, own.user_id, own.post_id, own.kind, own.at)
+            .where(own.segment_id == segment_id, own.id < (before or LARGEST_ID))
+            .order_by(own.id.desc())
+            .limit(limit)
+            .subquery()
+        )
+        asked = _with_users(page, page.c.id, page.c.kind, page.c.at)
+        return [Change(**row) for row in await self._rows(asked.order_by(page.c.id.desc()))]
+
+    async def work(self, segment_id: SegmentId) -> Work | None:
+        """The live one, or else the last that ended without a result."""
+        own = jobs.c
+        asked = select(own.id.label("job_id"), own.state, own.wait_reason, own.last_error).where(
+            own.kind == MATERIALIZE, own.key == str(segment_id)
+        )
+        for standing in (LIVE_KEY, GAP):
+            rows = await self._rows(asked.where(text(standing)).order_by(own.id.desc()).limit(1))
+            if rows:
+                return Work(**rows[0])
+        return None
+
+    async def latest(self) -> tuple[int, int]:
+        """Other numbers mean that a segment was made or worked out meanwhile."""
+        asked = select(
+            select(func.max(segments.c.id)).scalar_subquery().label("made"),
+            select(func.max(segment_snapshots.c.id)).scalar_subquery().label("worked_out"),
+        )
+        (row,) = await self._rows(asked)
+        return row["made"] or 0, row["worked_out"] or 0
+
+    async def _named(self, lines: Sequence[SegmentLine]) -> Sequence[SegmentLine]:
+        """With the handles of those whom rules are about."""
+        subjects = {line.rule.subject_id for line in lines if isinstance(line.rule, AboutSubject)}
+        if not subjects:
+            return lines
+        asked = select(users.c.id, users.c.handle).where(users.c.platform == _X, users.c.id.in_(subjects))
+        handles: Mapping[int, str | None] = {row["id"]: row["handle"] for row in await self._rows(asked)}
+        return [
+            msgspec.structs.replace(line, subject=handles.get(line.rule.subject_id))
+            if isinstance(line.rule, AboutSubject)
+            else line
+            for line in lines
+        ]
+
+    async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
+        async with self._database.read() as connection:
+            return list((await connection.execute(asked)).mappings())
+
+
+def _with_users(page: Any, *columns: Any) -> Select[Any]:
+    """Looked up for the few that are shown. Of a post it is the author who is shown."""
+    whose = func.coalesce(page.c.user_id, posts.c.author_id)
+    post = and_(posts.c.platform == page.c.platform, posts.c.id == page.c.post_id)
+    user = and_(users.c.platform == page.c.platform, users.c.id == whose)
+    account = and_(accounts.c.platform == page.c.platform, accounts.c.user_id == whose)
+    joined = page.outerjoin(posts, post).outerjoin(users, user).outerjoin(accounts, account)
+    tracked = accounts.c.user_id.is_not(None).label("tracked")
+    known = (whose.label("user_id"), page.c.post_id, users.c.handle, users.c.name, tracked)
+    return select(*columns, *known).select_from(joined)
+
+
+def _line(row: Mapping[str, Any]) -> SegmentLine:
+    return SegmentLine(**{**row, "rule": _RULE.decode(row["rule"]), "what": What(row["what"])})
+
+
+def _lines() -> Select[Any]:
+    own, last = segments.c, segment_snapshots.alias("last")
+    plain = (
+        "id",
+        "name",
+        "what",
+        "enabled",
+        "every_seconds",
+        "fresh_seconds",
+        "created_at",
+        "materialized_at",
+        "next_at",
+    )
+    latest = (
+        select(segment_snapshots.c.id)
+        .where(segment_snapshots.c.segment_id == own.id)
+        .order_by(segment_snapshots.c.at.desc(), segment_snapshots.c.id.desc())
+        .limit(1)
+        .correlate(segments)
+        .scalar_subquery()
+    )
+    counts = (last.c.members, last.c.entered, last.c.departed)
+    rule = cast(own.rule, Text).label("rule")
+    return select(*(own[name] for name in plain), rule, *counts).select_from(
+        segments.outerjoin(last, last.c.id == latest)
+    )
+
+
+_LINES: Final = _lines()

@@ -1,0 +1,10 @@
+-- Edges that live and are seen once more: nobody doubts them now.
+-- One lookup by key for each: left alone, the planner would read the whole table.
+UPDATE follows
+SET missed_in = NULL, last_seen_at = :now, seen_in = :ingest_id
+WHERE rowid IN (
+    SELECT f.rowid
+    FROM json_each(:pairs) AS seen
+    CROSS JOIN follows f ON f.platform = :platform
+        AND f.follower_id = json_extract(seen.value, '$[0]') AND f.followed_id = json_extract(seen.value, '$[1]')
+) AND ended_at IS NULL

@@ -1,0 +1,214 @@
+"""People who follow each other, told by a source one can script, and syncs of them on a real database step by step."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+
+from mistnet.domain.errors import BrokenAnswer
+from mistnet.domain.follows import Relation, Side, SyncMode
+from mistnet.domain.jobs import JobClass, NewJob, Wake, WorkerName, Write
+from mistnet.domain.social import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.domain.sources import Errand
+from mistnet.engine.executor import Executor
+from mistnet.engine.kinds import Kinds, single
+from mistnet.engine.policy import Policy
+from mistnet.engine.settlement import settlement
+from mistnet.harvest import WRITERS
+from mistnet.jobs.args import Rules
+from mistnet.jobs.follow_sync import FOLLOW_SYNC, FollowSyncArgs, FollowSyncer, follow_sync
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter, write_wakes
+from mistnet.store.follow_listing import Follows
+from mistnet.store.follow_look import StoreFollowLook
+from mistnet.store.ingests import Ingests
+from mistnet.store.queue import JobQueue
+from mistnet.store.writes import Writer, Writers
+from tests.support import TurnedClock
+
+ANN = UserId(1)
+
+
+@dataclass
+class Circle:
+    """A source that knows Ann and those around her. Lists are newest first.
+
+    `left_out` are on no list although they follow; `suspended` and `gone` are shown nowhere; `broken` spoils the next
+    answers to lists; `extra` is added to the profile's counts.
+    """
+
+    followers_of: list[int] = field(default_factory=list)
+    followings_of: list[int] = field(default_factory=list)
+    left_out: set[int] = field(default_factory=set)
+    suspended: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
+    broken: list[str] = field(default_factory=list)
+    extra: int = 0
+    protected: bool = False
+    handle: str = "ann"
+    asked: Counter[str] = field(default_factory=Counter)
+
+    async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered:
+        self.asked["users"] += 1
+        found = {each: self._profile(each) for each in ids if each not in self.gone and each < 10_000}
+        return Gathered({}, found, [])
+
+    async def followers(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+        return self._page(Side.FOLLOWERS, handle, size, cursor)
+
+    async def followings(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+        return self._page(Side.FOLLOWINGS, handle, size, cursor)
+
+    async def relation(self, source: str, target: str, *, errand: Errand) -> Relation | None:
+        self.asked["relation"] += 1
+        assert target == self.handle
+        other = int(source.removeprefix("u"))
+        return Relation(following=other in self.followers_of, followed_by=other in self.followings_of)
+
+    def _page(self, side: Side, handle: str, size: int, cursor: str | None) -> UserPage:
+        self.asked[side] += 1
+        if handle != self.handle:
+            raise BrokenAnswer("x", f"user/{side}", "user not found")
+        listed = self.followers_of if side is Side.FOLLOWERS else self.followings_of
+        start = int(cursor or 0)
+        hidden = self.left_out | self.suspended | self.gone
+        shown = [UserId(each) for each in listed[start : start + size] if each not in hidden]
+        more = start + size < len(listed)
+        following = str(start + size) if more else None
+        match self.broken.pop(0) if self.broken else "":
+            case "loop":
+                more, following = True, cursor or "0"
+            case "no cursor":
+                more, following = True, None
+            case "missing":
+                raise BrokenAnswer("x", f"user/{side}", f"no '{side}' in it")
+        gathered = Gathered({}, {each: _member(each) for each in shown}, [])
+        return UserPage(own=shown, gathered=gathered, has_more=more, cursor=following)
+
+    def _profile(self, user_id: UserId) -> User:
+        if user_id in self.suspended:
+            raw = json.dumps({"id": str(user_id), "unavailable": True}).encode()
+            return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, unavailable_reason="Suspended", raw=raw)
+        counts: dict[str, Any] = {}
+        if user_id == ANN:
+            counts = {"followers_count": len(self.followers_of) + self.extra, "protected": self.protected}
+            counts["following_count"] = len(self.followings_of) + self.extra
+        handle = self.handle if user_id == ANN else f"u{user_id}"
+        raw = json.dumps({"id": str(user_id), "userName": handle}).encode()
+        return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
+
+
+def _member(user_id: UserId) -> User:
+    raw = json.dumps({"id": str(user_id), "screen_name": f"u{user_id}"}).encode()
+    return User(platform=Platform.X, id=user_id, detail=Detail.LISTED, handle=f"u{user_id}", raw=raw)
+
+
+@dataclass
+class Desk:
+    """A queue with nothing but follow syncs, worked on by hand while a clock is turned."""
+
+    database: Database
+    clock: TurnedClock
+    circle: Circle
+
+    def __post_init__(self) -> None:
+        self.syncer = FollowSyncer(look=StoreFollowLook(self.database), x=self.circle, clock=self.clock, rules=Rules())
+        self.kinds = Kinds(
+            [single(FOLLOW_SYNC, self.syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=["x"])]
+        )
+        self.job_writer = JobWriter(self.kinds.rules)
+        writers: list[Writer[Any]] = [
+            *WRITERS,
+            Writer(NewJob, self.job_writer.write),
+            Writer(Wake, write_wakes),
+        ]
+        self.writers = Writers(writers)
+        self.queue = JobQueue(self.database, self.job_writer, self.writers)
+        self.policy = Policy()
+        self.follows = Follows(self.database)
+        self.ingests = Ingests(self.database)
+        self.executor = Executor(clock=self.clock, timeout=self.policy.job_timeout, error_limit=1000)
+
+    async def ask(self, mode: SyncMode = SyncMode.FULL, side: Side = Side.FOLLOWERS) -> int:
+        wanted = follow_sync(ANN, side, mode=mode, asked_by="a test")
+        return (await self.queue.enqueue([wanted], now=self.clock.now())).created
+
+    async def step(self, *, lost: bool = False) -> bool:
+        """One step of whatever is due; a lost one is never settled, as if its worker had died."""
+        leases = await self.queue.claim(
+            worker=WorkerName("ann"),
+            targets=self.kinds.targets(slots=1, lanes=None, lane_caps={}),
+            room=1,
+            lease=self.policy.lease,
+            now=self.clock.now(),
+            aged_before=None,
+        )
+        if not leases:
+            return False
+        outcomes = await self.executor.run(self.kinds[FOLLOW_SYNC], leases)
+        self.clock.turn(seconds=1)
+        if not lost:
+            settled = settlement(leases[0], outcomes[0], now=self.clock.now(), policy=self.policy, chance=0.5)
+            await self.queue.settle([settled], now=self.clock.now())
+        return True
+
+    async def settle_all(self) -> None:
+        """Until nobody has anything to do any more, however long that takes."""
+        for _ in range(200):
+            if not await self.step():
+                live = "SELECT count(*) FROM jobs WHERE state NOT IN ('failed', 'dead')"
+                if await self.one(live) == 0:
+                    return
+                self.clock.turn(seconds=60)
+        raise AssertionError("it never ends")
+
+    async def sync(self, mode: SyncMode = SyncMode.FULL, side: Side = Side.FOLLOWERS) -> None:
+        self.clock.turn(days=1)
+        await self.ask(mode, side)
+        await self.settle_all()
+
+    async def tell(self, *writes: Write) -> None:
+        """Writes values as a settled job would."""
+        async with self.database.write() as connection:
+            await self.writers.write(connection, writes, self.clock.now())
+
+    async def forget_jobs(self) -> None:
+        """As if somebody had cancelled them all."""
+        async with self.database.write() as connection:
+            await connection.execute(text("DELETE FROM jobs"))
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        async with self.database.read() as connection:
+            return [tuple(row) for row in await connection.execute(text(sql))]
+
+    async def one(self, sql: str) -> Any:
+        ((found,),) = await self.rows(sql)
+        return found
+
+    async def live(self, side: Side = Side.FOLLOWERS) -> list[int]:
+        return [each.user_id for each in await self.follows.page(ANN, side, limit=10_000)]
+
+    async def doubted(self, side: Side = Side.FOLLOWERS) -> list[int]:
+        return [each.user_id for each in await self.follows.page(ANN, side, limit=10_000) if each.doubted]
+
+    async def changes(self, skip: int = 0) -> list[tuple[str, str, int]]:
+        """What happened on the followers' side, the oldest first."""
+        found = await self.follows.events(ANN, limit=10_000)
+        told = [(str(each.kind), str(each.cause), int(each.follower_id)) for each in reversed(found)]
+        return told[skip:]
+
+
+@asynccontextmanager
+async def open_desk(url: str, circle: Circle) -> AsyncIterator[Desk]:
+    clock = TurnedClock()
+    database = Database(url, clock=clock)
+    try:
+        yield Desk(database, clock, circle)
+    finally:
+        await database.close()

@@ -1,0 +1,85 @@
+"""What a sync asks and writes goes through indexes, with 50,000 edges on one list."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from mistnet.domain.follows import FollowLook, Side, Sync
+from mistnet.domain.jobs import JobId
+from mistnet.domain.social import Platform, UserId
+from tests.circles import ANN, Circle, Desk, open_desk
+from tests.contract.test_plans import plan
+
+EDGES = 50_000
+STATEMENTS = ("reopen_follows", "refresh_follows", "end_follows")
+
+
+async def fill(desk: Desk) -> None:
+    """Everybody follows Ann, and she follows everybody."""
+    numbers = f"WITH RECURSIVE s(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n <= {EDGES}) SELECT n FROM s"
+    when = "'2026-02-01 00:00:00.000000'"
+    async with desk.database.write() as connection:
+        for people in (numbers, "SELECT 1 AS n"):
+            await connection.execute(
+                text(
+                    f"""INSERT INTO users (platform, id, handle, detail, raw, first_seen_at, last_updated_at)
+                    SELECT 'x', n, 'u' || n, 'listed', '{{}}', {when}, {when} FROM ({people}) AS p"""
+                )
+            )
+        for ends in ("n, 1", "1, n"):
+            await connection.execute(
+                text(
+                    f"""INSERT INTO follows (platform, follower_id, followed_id, first_seen_at, last_seen_at, seen_in)
+                    SELECT 'x', {ends}, {when}, {when}, 1 FROM ({numbers}) AS p"""
+                )
+            )
+    async with desk.database.read() as connection:
+        await connection.execute(text("ANALYZE"))
+
+
+def binds(desk: Desk, name: str) -> dict[str, Any]:
+    edges = [(each, 1) for each in range(2, 202)]
+    told: dict[str, Any] = {"platform": "x", "now": desk.clock.now(), "ingest_id": 7}
+    if name == "end_follows":
+        told["since"] = desk.clock.now()
+    if desk.database.dialect == "sqlite":
+        return {**told, "pairs": msgspec.json.encode(edges).decode()}
+    return {**told, "follower_ids": [one for one, _ in edges], "followed_ids": [two for _, two in edges]}
+
+
+async def test_edges_are_written_by_their_keys(url: str) -> None:
+    async with open_desk(url, Circle()) as desk:
+        await fill(desk)
+        async with desk.database.glance() as connection:
+            for name in STATEMENTS:
+                explained = await plan(connection, name, binds(desk, name))
+                assert "Seq Scan on follows" not in explained, explained
+                assert "SCAN follows" not in explained, explained
+                ways = [line for line in explained.splitlines() if "follower_id" in line and "followed_id" in line]
+                assert any("Index Cond" in line or "SEARCH f USING" in line for line in ways), explained
+
+
+@pytest.mark.parametrize("side", list(Side))
+async def test_the_questions_of_a_sync_take_no_longer_than_reading_its_own_list(url: str, side: Side) -> None:
+    """Somebody else's list, however long, costs nothing."""
+    async with open_desk(url, Circle()) as desk:
+        await fill(desk)
+        look: FollowLook = desk.syncer.look
+        bob = Sync(
+            platform=Platform.X,
+            side=side,
+            subject_id=UserId(2),
+            job_id=JobId(1),
+            since=desk.clock.now() - timedelta(days=400),
+        )
+        assert await look.seen(bob) == 1
+        ann = msgspec.structs.replace(bob, subject_id=ANN)
+        assert await look.seen(ann) == EDGES
+        assert await look.missed(ann, after=None, limit=100) == []
+        page = await desk.follows.page(ANN, side, after=EDGES - 2, limit=10)
+        assert [each.user_id for each in page] == [EDGES - 1, EDGES, EDGES + 1]

@@ -1,0 +1,348 @@
+"""Follow syncs on every database: what they write, what they believe, and what they never do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mistnet.domain.errors import DatabaseError, WriteRefused
+from mistnet.domain.follows import Cause, FollowsSeen, Side, SyncMode
+from mistnet.domain.ingests import IngestKind, IngestStatus
+from mistnet.domain.social import Platform, UserId
+from mistnet.store.ingests import Ingests
+from tests.circles import ANN, Circle, Desk, open_desk
+from tests.harvests import user
+
+MANY = [*range(2, 462)]  # three pages
+
+
+def seen(ids: Sequence[int], ingest_id: int | None) -> FollowsSeen:
+    return FollowsSeen(
+        platform=Platform.X,
+        side=Side.FOLLOWERS,
+        subject_id=ANN,
+        ids=[UserId(each) for each in ids],
+        ingest_id=ingest_id,  # type: ignore[arg-type]
+        cause=Cause.PUSHED,
+    )
+
+
+async def begun(desk: Desk) -> int:
+    return await Ingests(desk.database).begin(IngestKind.WEBHOOK, asked_by="a test", subject_id=ANN)
+
+
+async def latest(desk: Desk, side: Side = Side.FOLLOWERS) -> tuple[str, bool | None, str | None, str | None]:
+    found = await desk.ingests.latest(side.ingest_kind, ANN)
+    assert found is not None
+    return str(found.status), found.plausible, found.mode, found.problem
+
+
+async def test_an_edge_to_nobody_is_refused_and_all_that_came_with_it(url: str) -> None:
+    async with open_desk(url, Circle()) as desk:
+        ingest_id = await begun(desk)
+        for known in ([user(1), user(2)], [user(2)]):
+            with pytest.raises(DatabaseError):
+                await desk.tell(*known, seen([2, 3], ingest_id))
+        assert await desk.one("SELECT count(*) FROM users") == 0
+        assert await desk.one("SELECT count(*) FROM follows") == 0
+        assert await desk.one("SELECT count(*) FROM follow_events") == 0
+
+
+async def test_an_edge_that_no_ingest_told_of_is_refused(url: str) -> None:
+    async with open_desk(url, Circle()) as desk:
+        with pytest.raises(WriteRefused, match="belong to no ingest"):
+            await desk.tell(user(1), user(2), seen([2], None))
+
+
+async def test_an_edge_is_told_of_once_however_often_it_is_pushed(url: str) -> None:
+    async with open_desk(url, Circle()) as desk:
+        ingest_id = await begun(desk)
+        for _ in range(3):
+            desk.clock.turn(hours=1)
+            await desk.tell(user(1), user(2, "bob"), seen([2, 2], ingest_id))
+        assert await desk.changes() == [("followed", "pushed", 2)]
+        (edge,) = await desk.follows.page(ANN, Side.FOLLOWERS, limit=5)
+        assert (edge.last_seen_at - edge.first_seen_at).total_seconds() == 7200
+
+
+async def test_a_sync_of_an_empty_database_brings_the_subject_everybody_and_every_edge(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        await desk.sync()
+        assert await desk.live() == MANY
+        assert await desk.one("SELECT count(*) FROM users") == len(MANY) + 1
+        assert await desk.one("SELECT count(*) FROM users WHERE handle IS NULL OR last_updated_at IS NULL") == 0
+        assert len(await desk.changes()) == len(MANY)
+        assert await latest(desk) == ("success", True, "full", None)
+        assert desk.circle.asked == {"users": 2, "followers": 3}
+
+
+async def test_both_sides_are_told_apart(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2, 3], followings_of=[3, 4])) as desk:
+        await desk.sync(side=Side.FOLLOWERS)
+        await desk.sync(side=Side.FOLLOWINGS)
+        assert await desk.live(Side.FOLLOWERS) == [2, 3]
+        assert await desk.live(Side.FOLLOWINGS) == [3, 4]
+        edges = await desk.rows("SELECT follower_id, followed_id FROM follows ORDER BY 1, 2")
+        assert edges == [(1, 3), (1, 4), (2, 1), (3, 1)]
+
+
+async def test_one_sync_of_a_list_is_alive_at_a_time(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2])) as desk:
+        assert [await desk.ask(), await desk.ask(SyncMode.INCREMENTAL), await desk.ask(side=Side.FOLLOWINGS)] == [
+            1,
+            0,
+            1,
+        ]
+
+
+async def test_a_worker_that_dies_between_pages_costs_one_page_and_no_event(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        await desk.ask()
+        assert await desk.step()
+        assert await desk.step()
+        assert await desk.step(lost=True)
+        assert len(await desk.live()) == 200
+        desk.clock.turn(seconds=301)
+        await desk.settle_all()
+        assert await desk.live() == MANY
+        assert desk.circle.asked["followers"] == 4
+        assert len(await desk.changes()) == len(MANY)
+        assert await desk.one("SELECT count(*) FROM ingest_events") == 1
+
+
+async def test_who_left_is_doubted_first_and_gone_after_a_second_look(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[5, 4, 3, 2])) as desk:
+        await desk.sync()
+        desk.circle.followers_of.remove(3)
+        desk.clock.turn(days=1)
+        await desk.ask()
+        while await desk.step():
+            pass
+        assert await desk.live() == [2, 3, 4, 5]
+        assert await desk.doubted() == [3]
+        await desk.settle_all()
+        assert await desk.live() == [2, 4, 5]
+        assert await desk.changes(skip=4) == [("unfollowed", "unfollowed", 3)]
+        assert desk.circle.asked["relation"] == 0, "the list shows everybody the profile counts: that is proof enough"
+        assert await desk.one("SELECT count(*) FROM ingest_events") == 3
+
+
+async def test_who_comes_back_is_told_of_again_and_was_first_seen_long_ago(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[3, 2])) as desk:
+        await desk.sync()
+        first = (await desk.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at
+        desk.circle.followers_of.remove(2)
+        await desk.sync()
+        assert [each.user_id for each in await desk.follows.page(ANN, Side.FOLLOWERS, ended=True, limit=5)] == [2]
+        desk.circle.followers_of.insert(0, 2)
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert await desk.live() == [2, 3]
+        assert await desk.changes(skip=2) == [("unfollowed", "unfollowed", 2), ("followed", "seen", 2)]
+        assert (await desk.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at == first
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5])
+async def test_a_list_that_always_leaves_the_same_ones_out_ends_nothing(url: str, cut: int) -> None:
+    async with open_desk(url, Circle(followers_of=[*range(2, 42)])) as desk:
+        await desk.sync()
+        desk.circle.left_out = set(range(10, 10 + cut))
+        for _ in range(3):
+            await desk.sync()
+        assert await desk.live() == [*range(2, 42)]
+        assert len(await desk.changes()) == 40
+        assert desk.circle.asked["relation"] >= cut
+
+
+async def test_a_list_that_is_cut_by_a_third_is_not_believed_and_casts_no_doubt(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[*range(2, 102)])) as desk:
+        await desk.sync()
+        desk.circle.left_out = set(range(70, 100))
+        await desk.sync()
+        assert await desk.doubted() == []
+        assert len(await desk.live()) == 100
+        status, plausible, _, problem = await latest(desk)
+        assert (status, plausible) == ("success", False)
+        assert problem == "the list ended early: it shows 70 of the 100 the profile counts"
+
+
+async def test_an_empty_list_of_somebody_with_followers_is_not_believed(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
+        await desk.sync()
+        desk.circle.left_out = {2, 3}
+        await desk.sync()
+        assert await desk.live() == [2, 3]
+        assert (await latest(desk))[1] is False
+
+
+async def test_the_suspended_and_the_vanished_are_told_apart_from_who_left(url: str) -> None:
+    circle = Circle(followers_of=[*range(2, 22)])
+    async with open_desk(url, circle) as desk:
+        await desk.sync()
+        circle.suspended, circle.gone = {4}, {5}
+        circle.followers_of.remove(6)
+        await desk.sync()
+        assert sorted(await desk.changes(skip=20)) == [
+            ("unfollowed", "suspended", 4),
+            ("unfollowed", "unfollowed", 6),
+            ("unfollowed", "vanished", 5),
+        ]
+        assert circle.asked["relation"] == 1, "the profile counts two who are on no list: only an answer is proof"
+
+
+async def test_a_list_that_shrinks_because_many_were_suspended_is_believed(url: str) -> None:
+    circle = Circle(followers_of=[*range(2, 102)])
+    async with open_desk(url, circle) as desk:
+        await desk.sync()
+        circle.suspended = set(range(10, 50))
+        await desk.sync()
+        assert len(await desk.live()) == 60
+        assert {each[:2] for each in await desk.changes(skip=100)} == {("unfollowed", "suspended")}
+        await desk.sync()
+        assert (await latest(desk))[1] is True
+
+
+async def test_a_user_who_is_seen_again_before_the_second_look_is_doubted_no_more(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[4, 3, 2])) as desk:
+        await desk.sync()
+        desk.circle.left_out = {3}
+        desk.clock.turn(days=1)
+        await desk.ask()
+        while await desk.step():
+            pass
+        assert await desk.doubted() == [3]
+        desk.circle.left_out = set()
+        await desk.settle_all()
+        assert (await desk.doubted(), await desk.live()) == ([], [2, 3, 4])
+        assert len(await desk.changes()) == 3
+
+
+async def test_no_more_than_a_few_are_asked_for_one_by_one(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[*range(2, 602)])) as desk:
+        await desk.sync()
+        desk.circle.left_out = set(range(100, 150))
+        await desk.sync()
+        assert desk.circle.asked["relation"] == 20
+        assert len(await desk.live()) == 600
+        assert (await latest(desk))[3] == "30 edges stay as they are: the list is incomplete"
+        await desk.sync()
+        assert desk.circle.asked["relation"] == 60, "two looks, each at no more than 20"
+
+
+async def test_an_incremental_sync_reads_down_to_what_it_knows_and_one_page_more(url: str) -> None:
+    people = [*range(1200, 199, -1)]
+    async with open_desk(url, Circle(followers_of=people)) as desk:
+        await desk.sync()
+        desk.circle.asked.clear()
+        desk.circle.followers_of = [1203, 1202, 1201, *people]
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert desk.circle.asked == {"users": 1, "followers": 3}
+        assert len(await desk.live()) == len(people) + 3
+        assert await latest(desk) == ("success", True, "incremental", None)
+        desk.circle.asked.clear()
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert desk.circle.asked == {"users": 1, "followers": 2}
+
+
+async def test_an_incremental_sync_that_broke_off_leaves_no_hole(url: str) -> None:
+    people = [*range(1200, 199, -1)]
+    async with open_desk(url, Circle(followers_of=people)) as desk:
+        await desk.sync()
+        desk.circle.followers_of = [*range(1900, 199, -1)]
+        desk.clock.turn(days=1)
+        await desk.ask(SyncMode.INCREMENTAL)
+        assert await desk.step()
+        assert await desk.step()
+        await desk.forget_jobs()
+        await desk.ingests.settle(desk.clock.now(), lost_before=desk.clock.now())
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert len(await desk.live()) == 1701
+
+
+async def test_an_incremental_sync_ends_nobody(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[4, 3, 2])) as desk:
+        await desk.sync()
+        desk.circle.followers_of.remove(3)
+        await desk.sync(SyncMode.INCREMENTAL)
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert (await desk.live(), await desk.doubted()) == ([2, 3, 4], [])
+
+
+async def test_the_first_sync_of_a_list_is_a_full_one(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        await desk.sync(SyncMode.INCREMENTAL)
+        assert await latest(desk) == ("success", True, "full", None)
+
+
+@pytest.mark.parametrize("fault", ["loop", "no cursor", "missing"])
+async def test_a_page_one_cannot_go_on_from_is_asked_for_again(url: str, fault: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        desk.circle.broken = ["", fault, fault]
+        await desk.sync()
+        assert await desk.live() == MANY
+        assert await latest(desk) == ("success", True, "full", None)
+        assert len(await desk.changes()) == len(MANY)
+
+
+async def test_a_list_that_never_comes_is_an_error_and_no_empty_graph(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
+        await desk.sync()
+        desk.circle.broken = ["missing"] * 10
+        await desk.sync()
+        assert await desk.one("SELECT state FROM jobs") == "dead"
+        await desk.ingests.settle(desk.clock.now(), lost_before=desk.clock.now())
+        status, plausible, _, problem = await latest(desk)
+        assert (status, plausible) == ("error", None)
+        assert "no 'followers' in it" in (problem or "")
+        assert (await desk.live(), await desk.doubted()) == ([2, 3], [])
+
+
+async def test_a_subject_that_changes_its_name_meanwhile_is_followed(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        await desk.ask()
+        await desk.step()
+        await desk.step()
+        desk.circle.handle = "ann_now"
+        await desk.settle_all()
+        assert await desk.live() == MANY
+
+
+@pytest.mark.parametrize("why", ["protected", "suspended", "gone"])
+async def test_a_list_nobody_can_read_fails_with_the_reason_and_changes_nothing(url: str, why: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
+        await desk.sync()
+        match why:
+            case "protected":
+                desk.circle.protected = True
+            case "suspended":
+                desk.circle.suspended = {ANN}
+            case _:
+                desk.circle.gone = {ANN}
+        await desk.sync()
+        assert await desk.one("SELECT state FROM jobs") == "failed"
+        status, _, _, problem = await latest(desk)
+        assert status == IngestStatus.ERROR
+        assert "the followers of user 1 cannot be read" in (problem or "")
+        assert (await desk.live(), await desk.doubted()) == ([2, 3], [])
+
+
+async def test_a_failure_about_nobody_is_recorded_without_a_row_for_him(url: str) -> None:
+    async with open_desk(url, Circle(gone={ANN})) as desk:
+        await desk.sync()
+        assert (await latest(desk))[0] == "error"
+        assert await desk.one("SELECT count(*) FROM users") == 0
+
+
+async def test_the_state_of_every_list_can_be_looked_up(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=[2, 3], followings_of=[4])) as desk:
+        await desk.sync(side=Side.FOLLOWERS)
+        await desk.sync(side=Side.FOLLOWINGS)
+        found = await desk.follows.syncs()
+        assert [(each.side, each.handle, each.status, each.items) for each in found] == [
+            (Side.FOLLOWINGS, "ann", IngestStatus.SUCCESS, 1),
+            (Side.FOLLOWERS, "ann", IngestStatus.SUCCESS, 2),
+        ]
+        tallied = await desk.follows.tallied(ANN, Side.FOLLOWERS)
+        assert (tallied.live, tallied.doubted, tallied.ended) == (2, 0, 0)
+        assert [each.id for each in await desk.follows.events(ANN, limit=2)] == [3, 2]
+        assert [each.id for each in await desk.follows.events(ANN, before=2, limit=2)] == [1]

@@ -1,0 +1,147 @@
+"""Follows as people and programs meet them: the commands and the API, on every database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mistnet.app import App
+from mistnet.cli import follows as commands
+from mistnet.domain.follows import FollowsSeen, Side
+from mistnet.domain.ingests import IngestKind
+from mistnet.domain.jobs import Write
+from mistnet.domain.social import Platform, UserId
+from mistnet.jobs.follow_sync import FOLLOW_SYNC, follow_sync
+from mistnet.settings import load_settings
+from mistnet.sim.clock import WORLD_START_AT
+from mistnet.sim.people import Standing
+from mistnet.sim.truth import Truth
+from mistnet.sim.world import World
+from tests.apis import Api, open_api
+from tests.circles import ANN, Circle, open_desk
+from tests.harvests import rows, run, tell, told, user
+from tests.support import TurnedClock
+from tests.worlds import KEY, WorldTransport, service_of
+
+
+async def with_followers(api: Api, *ids: int) -> None:
+    ingest_id = await api.app.ingests.begin(IngestKind.FOLLOWERS_SYNC, asked_by="a test", subject_id=1)
+    seen: Write = FollowsSeen(
+        platform=Platform.X,
+        side=Side.FOLLOWERS,
+        subject_id=ANN,
+        ids=[UserId(each) for each in ids],
+        ingest_id=ingest_id,
+    )
+    await tell(api.app, user(1, "ann"), *(user(each, f"u{each}") for each in ids), seen)
+
+
+async def test_both_lists_and_their_changes_can_be_walked_in_pages(url: str) -> None:
+    async with open_api(url) as api:
+        await with_followers(api, 5, 3, 9_007_199_254_740_993)
+        for who in ("1", "ann", "@Ann"):
+            found = [each async for page in api.pages(f"/api/users/{who}/followers", limit=1) for each in page]
+            assert [each["user_id"] for each in found] == ["3", "5", "9007199254740993"]
+            assert {each["doubted"] for each in found} == {False}
+        (ann,) = (await api.ok("/api/users/5/followings"))["items"]
+        assert (ann["user_id"], ann["handle"], ann["ended_at"]) == ("1", "ann", None)
+        assert (await api.ok("/api/users/1/followings"))["items"] == []
+        assert (await api.ok("/api/users/1/followers?ended=true"))["items"] == []
+        events = [each async for page in api.pages("/api/users/1/follow-events", limit=2) for each in page]
+        assert [each["follower_id"] for each in events] == ["9007199254740993", "5", "3"]
+        assert {(each["kind"], each["cause"], each["followed_handle"]) for each in events} == {
+            ("followed", "seen", "ann")
+        }
+        for path in ("followers", "followings", "follow-events"):
+            assert (await api.get(f"/api/users/nobody/{path}")).status == 404
+            assert (await api.get(f"/api/users/1/{path}?cursor=!")).status == 400
+
+
+async def test_a_sync_is_asked_for_and_shared(url: str) -> None:
+    async with open_api(url) as api:
+        first = await api.post("/api/users/77/follow-sync", json={})
+        assert first.status == 202
+        assert first.json == {
+            "user_id": "77",
+            "mode": "incremental",
+            "syncs": [{"side": "followers", "created": True}, {"side": "followings", "created": True}],
+        }
+        again = await api.post("/api/users/77/follow-sync", json={"side": "followers", "mode": "full"})
+        assert again.json["syncs"] == [{"side": "followers", "created": False}]
+        keys = await rows(api.app, f"SELECT key FROM jobs WHERE kind = '{FOLLOW_SYNC}' ORDER BY key")
+        assert keys == [("followers:77",), ("followings:77",)]
+        assert (await api.post("/api/users/nobody/follow-sync", json={})).status == 404
+        wrong = await api.post("/api/users/77/follow-sync", json={"side": "left"})
+        assert (wrong.status, list(wrong.problems)) == (400, ["side"])
+
+
+def test_the_commands_ask_and_show(url: str) -> None:
+    asked = told(run(commands.commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
+    assert asked == {
+        "user_id": "77",
+        "handle": None,
+        "mode": "full",
+        "syncs": [{"side": "followers", "created": True}],
+    }
+    assert "are being read already" in run(commands.commands, url, "sync", "77", "--side", "followers").stdout
+    assert told(run(commands.commands, url, "status", "--json")) == {"syncs": []}
+    for command in ("list", "events"):
+        missing = run(commands.commands, url, command, "@nobody")
+        assert missing.exit_code == 2
+        assert "`mistnet follows sync @nobody` asks for it" in missing.stderr
+    bad = run(commands.commands, url, "sync", "not a handle!")
+    assert bad.exit_code == 2
+    unknown = run(commands.commands, url, "sync", "@somebody")
+    assert unknown.exit_code == 2
+    assert "MISTNET_X_API_KEY" in unknown.stderr
+
+
+def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
+    async def prepare() -> None:
+        async with open_desk(url, Circle(followers_of=[4, 3, 2], followings_of=[3])) as desk:
+            await desk.sync(side=Side.FOLLOWINGS)
+            await desk.sync()
+            desk.circle.followers_of.remove(3)
+            await desk.sync()
+
+    asyncio.run(prepare())
+    shown: Any = told(run(commands.commands, url, "list", "@ann", "--limit", "1", "--json"))
+    assert (shown["live"], shown["doubted"], shown["ended"], shown["next_after"]) == (2, 0, 1, "2")
+    assert [each["user_id"] for each in shown["users"]] == ["2"]
+    rest: Any = told(run(commands.commands, url, "list", "1", "--after", "2", "--json"))
+    assert [each["handle"] for each in rest["users"]] == ["u4"]
+    ended: Any = told(run(commands.commands, url, "list", "ann", "--ended", "--json"))
+    assert [each["user_id"] for each in ended["users"]] == ["3"]
+    events: Any = told(run(commands.commands, url, "events", "ann", "--limit", "1", "--json"))
+    assert events["events"][0]["follower_id"] == "3"
+    assert (events["events"][0]["kind"], events["events"][0]["cause"]) == ("unfollowed", "unfollowed")
+    plain = run(commands.commands, url, "events", "ann", "--before", str(events["next_before"])).stdout
+    assert "@u4" in plain
+    status: Any = told(run(commands.commands, url, "status", "@ann", "--json"))
+    assert [(each["side"], each["status"], each["plausible"]) for each in status["syncs"]] == [
+        ("followers", "success", True),
+        ("followings", "success", True),
+    ]
+    assert "followers of @ann: 2; 1 ended" in run(commands.commands, url, "list", "@ann").stdout
+
+
+async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_can_cost(url: str) -> None:
+    world = World(7, "small")
+    service, clock = service_of(world), TurnedClock(WORLD_START_AT)
+    star = world.stars[0]
+    assert star.standing is Standing.ACTIVE
+    settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
+    app = App(settings, clock=clock, transport=WorldTransport(service))
+    try:
+        await app.enqueue([follow_sync(UserId(star.id), Side.FOLLOWERS, mode="full", asked_by="a test")])
+        async with app.worker(concurrency=1, until_idle=True) as worker:
+            await worker.run()
+        truth = Truth(world).followers(star.handle_at(0), WORLD_START_AT)
+        found = await rows(app, "SELECT follower_id FROM follows WHERE ended_at IS NULL")
+        assert {each for (each,) in found} == set(truth)
+        assert len(truth) > 200
+    finally:
+        await app.database.close()
+    pages = service.stats.credits_by_endpoint["/twitter/user/followers"]
+    assert sum(service.stats.credits.values()) == pages + 2 * 18
+    assert service.stats.calls["/twitter/user/followers"] == 2

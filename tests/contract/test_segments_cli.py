@@ -1,0 +1,176 @@
+"""The segments commands: what they say, what they refuse, and how they end."""
+
+import asyncio
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistnet.cli import segments
+from mistnet.cli.main import app as commands
+from mistnet.cli.output import Output
+from mistnet.cli.shared import Invocation
+from mistnet.domain.follows import Side
+from tests.harvests import run
+from tests.segmented import Workshop, ids, workshop
+from tests.support import START
+
+
+def call(url: str, *arguments: str) -> Any:
+    """One command that must go well, as JSON."""
+    result = run(commands, url, "segments", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def refused(url: str, *arguments: str) -> str:
+    result = run(commands, url, "segments", *arguments)
+    told = result.stderr or str(result.exception)
+    assert result.exit_code == 2, (result.stdout, told)
+    return told
+
+
+def prepared(url: str) -> None:
+    async def prepare() -> None:
+        async with workshop(url) as shop:
+            await shop.people(1, 2, 3)
+            await shop.follow((2, 1), (3, 1))
+            await shop.synced_both()
+            await shop.define("some", kind="specified_users")
+            await shop.store.add_inputs("some", ids(1, 2), now=START)
+            await shop.materialize("some")
+            await shop.store.remove_inputs("some", ids(1))
+            await shop.materialize("some")
+
+    asyncio.run(prepare())
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (["--specified"], {"kind": "specified_users"}),
+        (["--followers-of", "12"], {"kind": "followers", "subject": "12"}),
+        (["--followed-by", "@user1"], {"kind": "followed", "subject": "1"}),
+        (["--mutuals-of", "user1"], {"kind": "mutuals", "subject": "1"}),
+        (["--unreciprocated-of", "https://x.com/user1"], {"kind": "unreciprocated_followed", "subject": "1"}),
+        (["--union", "some, more"], {"kind": "union", "of": ["some", "more"]}),
+        (["--difference", "some,more"], {"kind": "difference", "of": ["some", "more"]}),
+        (["--rule", '{"kind": "followers", "subject": "@user1"}'], {"kind": "followers", "subject": "1"}),
+        (
+            ["--query", "coin", "--authors-in", "some", "--link", "ebay", "--within", "7d"],
+            {"kind": "posts", "query": "coin", "authors_in": "some", "link": "ebay", "within_seconds": 604_800.0},
+        ),
+    ],
+)
+def test_a_rule_can_be_said_in_options(sqlite_url: str, options: list[str], rule: dict[str, Any]) -> None:
+    prepared(sqlite_url)
+    call(sqlite_url, "define", "more", "--specified")
+    told = call(sqlite_url, "define", "new", *options, "--every", "1d", "--fresh", "90m")
+    assert (told["created"], told["segment"]["rule"]) == (True, rule)
+    assert (told["segment"]["every_seconds"], told["segment"]["fresh_seconds"]) == (86_400, 5_400)
+    assert call(sqlite_url, "define", "new", *options, "--every", "24h", "--fresh", "90m")["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["define", "new"], "say how its members are found"),
+        (["define", "new", "--specified", "--followers-of", "1"], "one kind of rule at a time"),
+        (["define", "New", "--specified"], "a name begins with a letter"),
+        (["define", "new", "--followers-of", "not a handle"], "1 to 15 letters"),
+        (["define", "new", "--followers-of", "@stranger"], "MISTNET_X_API_KEY"),
+        (["define", "new", "--specified", "--every", "soon"], "no span of time"),
+        (["define", "new", "--specified", "--every", "5s"], "every_seconds must be between"),
+        (["define", "new", "--rule", "{"], "cannot be read"),
+        (["define", "new", "--union", "some,nobody"], "there is no segment 'nobody'"),
+        (["define", "some", "--query", "coin"], "choose another name"),
+        (["show", "sone"], "Did you mean 'some'"),
+        (["inputs", "add", "some", "x1"], "is not an id"),
+        (["inputs", "add", "some", "404"], "MISTNET_X_API_KEY"),
+        (["export", "some", "--format", "parquet"], "--output"),
+        (["members", "some", "--as-of", "yesterday"], "the time must be like"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line_that_says_what_to_do(
+    sqlite_url: str, arguments: list[str], said: str
+) -> None:
+    prepared(sqlite_url)
+    assert said in refused(sqlite_url, *arguments)
+
+
+def test_members_events_and_inputs_are_shown_with_ids_as_strings(url: str) -> None:
+    prepared(url)
+    assert [each["user_id"] for each in call(url, "members", "some")["members"]] == ["2"]
+    before = call(url, "members", "some", "--as-of", "2026-03-01T12:00:01Z", "--limit", "1")
+    assert [each["user_id"] for each in before["members"]] == ["1"]
+    rest = call(url, "members", "some", "--as-of", "2026-03-01T12:00:01Z", "--after", before["next_after"])
+    assert [each["user_id"] for each in rest["members"]] == ["2"]
+    events = call(url, "events", "some", "--limit", "2")
+    assert [(each["kind"], each["user_id"]) for each in events["events"]] == [("left", "1"), ("entered", "2")]
+    older = call(url, "events", "some", "--before-id", events["next_before_id"])
+    assert [(each["kind"], each["user_id"]) for each in older["events"]] == [("entered", "1")]
+    assert call(url, "inputs", "add", "some", "2", "3")["added"] == 1
+    assert [each["user_id"] for each in call(url, "inputs", "list", "some")["inputs"]] == ["2", "3"]
+    assert call(url, "inputs", "remove", "some", "3", "9")["removed"] == 1
+    (listed,) = call(url, "list")["segments"]
+    assert (listed["name"], listed["members"], listed["in_words"]) == ("some", 1, "users named one by one")
+    shown = call(url, "show", "some")
+    assert [(each["members"], each["entered"], each["departed"]) for each in shown["snapshots"]] == [
+        (1, 0, 1),
+        (2, 2, 0),
+    ]
+    plain = run(commands, url, "segments", "show", "some").stdout
+    assert "users named one by one" in plain
+
+
+def test_members_are_written_out_as_lines_and_as_a_table(url: str, tmp_path: Path) -> None:
+    prepared(url)
+    lines = run(commands, url, "segments", "export", "some", "--as-of", "2026-03-01T12:00:01Z")
+    assert [json.loads(line)["user_id"] for line in lines.stdout.splitlines()] == ["1", "2"]
+    place = tmp_path / "some.csv"
+    told = call(url, "export", "some", "--format", "csv", "--output", str(place))
+    assert told["rows"] == 1
+    (row,) = csv.DictReader(io.StringIO(place.read_text()))
+    assert (row["platform"], row["user_id"], row["handle"], row["since"][-1]) == ("x", "2", "user2", "Z")
+    assert "--force" in refused(url, "export", "some", "--format", "csv", "--output", str(place))
+
+
+def test_switching_off_and_on(url: str) -> None:
+    prepared(url)
+    assert call(url, "disable", "some")["segment"]["enabled"] is False
+    assert "is disabled" in refused(url, "materialize", "some")
+    assert call(url, "enable", "some")["segment"]["enabled"] is True
+    assert call(url, "materialize", "some")["created"] is True
+    assert call(url, "materialize", "some")["created"] is False
+    assert call(url, "show", "some")["job"]["state"] == "pending"
+
+
+async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The command that waits, while somebody works."""
+    invocation = Invocation(settings=shop.app.settings, out=Output(as_json=False))
+    asked = await shop.segments.materialize(name, asked_by="a test", job_writer=shop.app.job_writer)
+    waiting = asyncio.create_task(segments._wait(invocation, shop.app, asked))
+    await asyncio.sleep(0)
+    await shop.step()
+    code = await waiting
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+async def test_who_waits_is_told_what_came_of_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async with workshop(url) as shop:
+        await shop.people(1, 2)
+        await shop.follow((2, 1))
+        await shop.define("fans", kind="followers", subject="1")
+        ingest = await shop.synced(Side.FOLLOWERS)
+        assert ingest
+        code, said = await waited(shop, "fans", capsys)
+        assert (code, "1 members; 1 came, 0 went" in said) == (0, True)
+        await shop.define("frozen", kind="specified_users")
+        await shop.define("both", kind="union", of=["fans", "frozen"])
+        await shop.store.disable("frozen", now=START)
+        code, said = await waited(shop, "both", capsys)
+        assert (code, "both builds on frozen, which is disabled" in said) == (3, True)

@@ -1,0 +1,179 @@
+"""A fleet that follows who follows whom in a restless world, and the oracle that knows better."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from mistnet.app import App
+from mistnet.domain.follows import Cause, FollowKind, Side, SyncMode
+from mistnet.domain.jobs import WorkerName
+from mistnet.domain.ports import WorkerCard
+from mistnet.domain.social import UserId
+from mistnet.engine.worker import Worker
+from mistnet.jobs.follow_sync import follow_sync
+from mistnet.sim.clock import WORLD_START_AT, to_ms
+from mistnet.sim.faults import ALL_FAULTS, LIST_FAULTS, NO_FAULTS, Fault, Faults
+from mistnet.sim.ledger import Key, Tier
+from mistnet.sim.people import Person, Size
+from mistnet.sim.service import XService
+from mistnet.sim.world import World
+from mistnet.store.bells import LocalBell
+from mistnet.store.database import Database
+from mistnet.store.tables import follow_events, follows, ingest_events, jobs, users
+from tests.simulation.collecting import HarvestFleet, settings_for
+from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.world import POLICY, Chaos, VirtualClock
+from tests.support import START
+from tests.worlds import KEY, WorldTransport
+
+SPEED = 60
+"""The world moves on while a sync runs: a second of ours is a minute of theirs."""
+
+CROWD = Size(users=60, stars=8, posts=60)
+MANY_PAGES = Size(users=460, stars=8, posts=460)
+CUTS: Mapping[Fault, float] = {
+    **ALL_FAULTS,
+    Fault.LIST_CUT_SHORT: 0.3,
+    Fault.LIST_CUT_OPEN: 0.3,
+    Fault.LIST_HIDES_SOME: 0.6,
+}
+
+
+@dataclass
+class WorldTime:
+    """The world's time is ours, faster, with leaps over weeks in which nobody looks."""
+
+    leaps: list[tuple[datetime, timedelta]] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        return self.at(VirtualClock().now())
+
+    def at(self, ours: datetime) -> datetime:
+        leapt = sum((by for when, by in self.leaps if when <= ours), timedelta())
+        return WORLD_START_AT + (ours - START) * SPEED + leapt
+
+    async def leap(self, days: float) -> None:
+        await asyncio.sleep(1)
+        self.leaps.append((VirtualClock().now(), timedelta(days=days)))
+        await asyncio.sleep(1)
+
+
+@dataclass
+class Followed:
+    """What came of it: what is wrong, and enough to know that something was tested at all."""
+
+    wrong: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    cut: int = 0
+    crashes: int = 0
+    doubted: int = 0
+    implausible: int = 0
+
+
+def follow(
+    url: str, seed: int, *, size: Size = CROWD, rates: Mapping[Fault, float] = CUTS, storm: bool = False
+) -> Followed:
+    """Syncs, lets weeks pass, syncs again amid faults, second looks included, and then once more in peace."""
+    return run_virtually(_follow(url, seed, size, rates, storm=storm))
+
+
+async def _follow(url: str, seed: int, size: Size, rates: Mapping[Fault, float], *, storm: bool) -> Followed:
+    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    world, time = World(seed, size, restless=True), WorldTime()
+    key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**12)
+    service = XService(world, time.now, keys=[key])
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    subjects = [world.people[(0, 1, 3)[seed % 3]]]
+    result = Followed()
+    try:
+        await _sync_all(app, service, subjects, SyncMode.FULL)
+        await _compare(database, world, time, subjects, result)
+        await time.leap(days=28)
+        service.faults = Faults(seed, rates)
+        mode = SyncMode.INCREMENTAL if seed % 10 == 9 else SyncMode.FULL
+        chaos = Chaos(seed, crash=0.02, freeze=0.02, crashes_left=2, freezes_left=1) if storm else None
+        result.crashes += await _sync_all(app, service, subjects, mode, chaos)
+        result.cut = sum(service.stats.faults[fault] for fault in LIST_FAULTS)
+        service.faults = Faults(seed, NO_FAULTS)
+        await _sync_all(app, service, subjects, SyncMode.FULL)
+        await _compare(database, world, time, subjects, result)
+        await _check_events(database, world, time, result)
+    finally:
+        await database.close()
+    return result
+
+
+async def _sync_all(
+    app: App, service: XService, subjects: Sequence[Person], mode: SyncMode, chaos: Chaos | None = None
+) -> int:
+    """Both sides of everybody, and whatever that leads to; returns how often a machine died of it."""
+    people = [UserId(person.id) for person in subjects]
+    await app.enqueue([follow_sync(each, side, mode=mode, asked_by="a test") for each in people for side in Side])
+    if chaos is None:
+        card = WorkerCard(name=WorkerName("calm"), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
+        async with app.harvest.opened():
+            await Worker(app.tools(LocalBell(), policy=POLICY, chance=random.Random(1)), card, until_idle=True).run()
+        return 0
+
+    async def done() -> bool:
+        return not await app.upkeep.work_left(list(app.kinds), ["x"], now=app.database.clock.now())
+
+    fleet = HarvestFleet(app.settings.database_url.get_secret_value(), chaos, size=1, service=service, concurrency=2)
+    await fleet.run(until=done, deadline=asyncio.get_running_loop().time() + 12 * 3600)
+    return sum("CRASHES" in line for line in fleet.trace)
+
+
+async def _rows(database: Database, asked: Any) -> Sequence[Any]:
+    async with database.read() as connection:
+        return (await connection.execute(asked)).all()
+
+
+async def _compare(
+    database: Database, world: World, time: WorldTime, subjects: Sequence[Person], result: Followed
+) -> None:
+    """Who is on each list, against the truth."""
+    rows = await _rows(database, select(follows))
+    live = {(row.follower_id, row.followed_id) for row in rows if row.ended_at is None}
+    result.doubted = sum(row.missed_in is not None for row in rows if row.ended_at is None)
+    now_ms = to_ms(time.now())
+    for person in subjects:
+        lists = {Side.FOLLOWERS: world.follows.followers, Side.FOLLOWINGS: world.follows.followings}
+        for side, listed in lists.items():
+            shown = (world.people[each] for each in listed(person.index, now_ms))
+            truth = {each.id for each in shown if each.shown_at(now_ms)}
+            followers = {one for one, two in live if two == person.id}
+            found = followers if side is Side.FOLLOWERS else {two for one, two in live if one == person.id}
+            if found != truth:
+                result.wrong.append(f"{side} of {person.id}: {found - truth} too many, {truth - found} missing")
+    stubs = await _rows(database, select(users.c.id).where(users.c.handle.is_(None)))
+    left = await _rows(database, select(jobs.c.kind, jobs.c.key, jobs.c.state, jobs.c.last_error))
+    result.wrong += [f"user {row.id} is a stub" for row in stubs] + [f"left: {row}" for row in left]
+
+
+async def _check_events(database: Database, world: World, time: WorldTime, result: Followed) -> None:
+    """Every event, against the truth at its time."""
+    for row in await _rows(database, select(follow_events).order_by(follow_events.c.id)):
+        at_ms = to_ms(time.at(row.at))
+        who, whom = world.person(row.follower_id), world.person(row.followed_id)
+        assert who is not None
+        assert whom is not None
+        follows_now = world.follows.follows(who.index, whom.index, at_ms)
+        hidden = not who.shown_at(at_ms) or not whom.shown_at(at_ms)
+        told = f"{row.kind} ({row.cause}) {who.id} -> {whom.id} at {time.at(row.at)}"
+        if row.kind == FollowKind.UNFOLLOWED:
+            result.ended.append(row.cause)
+            true = not follows_now if row.cause == Cause.UNFOLLOWED else hidden
+            result.wrong += [] if true else [f"false: {told}"]
+        elif not any(world.follows.follows(who.index, whom.index, at_ms - back) for back in (0, 3_600_000, 86_400_000)):
+            result.wrong.append(f"false: {told}")
+    ended = await _rows(database, select(ingest_events))
+    result.implausible = sum(row.plausible is False for row in ended)
+    result.wrong += [f"an ingest is still open: {row.id}" for row in ended if row.status == "in_progress"]

@@ -1,0 +1,85 @@
+"""Who follows whom in worlds that change: with lists cut by up to 30 %, all faults, and machines that die."""
+
+import os
+from typing import Any
+
+import pytest
+
+from mistnet.domain.follows import Verdict
+from mistnet.jobs import follow_sync
+from mistnet.sim.faults import NO_FAULTS
+from tests.databases import Templates
+from tests.simulation.conftest import chunks
+from tests.simulation.following import CUTS, MANY_PAGES, Followed, follow
+from tests.simulation.test_collecting import named
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200"))
+POSTGRESQL_SHARE = 20
+CHUNK = 10
+
+
+def right(result: Followed, seed: int) -> Followed:
+    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_follows.py'"
+    assert result.wrong == [], f"world {seed}: {result.wrong[:5]}; {hint}"
+    return result
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_after_syncs_without_faults_membership_is_the_truth(
+    memory: Templates, request: pytest.FixtureRequest, backend: str
+) -> None:
+    dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
+    ended: list[str] = []
+    for seed in range(4):
+        url = memory.postgresql(dsn) if dsn else memory.sqlite()
+        ended += right(follow(url, seed, rates=NO_FAULTS), seed).ended
+    assert set(ended) == {"unfollowed", "suspended", "vanished"}
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+def test_cut_lists_and_crashes_make_no_false_unfollow(memory: Templates, seeds: range) -> None:
+    results = [right(follow(memory.sqlite(), seed, storm=True), seed) for seed in seeds]
+    if len(seeds) == CHUNK:
+        assert sum(each.cut for each in results) >= len(seeds), "lists that are whole prove nothing"
+        assert sum(each.crashes for each in results) >= len(seeds), "a storm that breaks nothing proves nothing"
+        assert {"unfollowed", "suspended", "vanished"} <= {cause for each in results for cause in each.ended}
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS // POSTGRESQL_SHARE, 2), ids=named)
+def test_cut_lists_and_crashes_make_no_false_unfollow_on_postgresql(
+    memory: Templates, postgres_dsn: str, seeds: range
+) -> None:
+    for seed in seeds:
+        right(follow(memory.postgresql(postgres_dsn), seed, storm=True), seed)
+
+
+def test_lists_of_many_pages_are_no_different(memory: Templates) -> None:
+    for seed in range(3):
+        right(follow(memory.sqlite(), seed, size=MANY_PAGES, rates=CUTS), seed)
+
+
+def first_wrong(memory: Templates, worlds: int) -> list[str]:
+    for seed in range(worlds):
+        if found := follow(memory.sqlite(), seed).wrong:
+            return found
+    return []
+
+
+def test_the_oracle_notices_a_sync_that_takes_every_list_for_whole(
+    memory: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def credulous(*_: Any, **__: Any) -> Verdict:
+        return Verdict(plausible=True, accounted=True)
+
+    monkeypatch.setattr(follow_sync, "verdict", credulous)
+    assert any("false: unfollowed" in each for each in first_wrong(memory, 10))
+
+
+def test_the_oracle_notices_a_sync_that_never_doubts(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sceptical(*_: Any, **__: Any) -> Verdict:
+        return Verdict(plausible=False, problem="nothing is believed")
+
+    monkeypatch.setattr(follow_sync, "verdict", sceptical)
+    assert any("too many" in each for each in first_wrong(memory, 5))

@@ -1,0 +1,75 @@
+"""Posts syncs in virtual time, with all faults while machines crash: everything since a post, and nothing in vain."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.domain.social import PostId, UserId
+from mistnet.jobs.posts_sync import posts_sync
+from mistnet.sim.world import World
+from mistnet.store.database import Database
+from tests.databases import Templates
+from tests.simulation.collecting import HarvestFleet, settings_for
+from tests.simulation.conftest import chunks
+from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.world import Chaos, VirtualClock
+from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 4
+CHUNK = 10
+
+
+async def synced(url: str, seed: int) -> list[str]:
+    """What is not as it should be, in words."""
+    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    world = World(seed, SMALLEST)
+    service, oracle = service_of(world, faults="all"), Oracle(world)
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    found = [oracle.truth.account(handle, oracle.at) for handle in oracle.handles]
+    targets = [each for each in found if each is not None]
+    posts = sorted(each for target in targets for each in target.search)
+    floor = posts[len(posts) // 2]
+    try:
+        await app.enqueue([posts_sync([UserId(target.user_id) for target in targets], PostId(floor))])
+
+        async def done() -> bool:
+            return not await app.upkeep.work_left(list(app.kinds), ["x"], now=database.clock.now())
+
+        fleet = HarvestFleet(url, Chaos(seed, crash=0.003, freeze=0.003), size=2, service=service)
+        await fleet.run(until=done, deadline=asyncio.get_running_loop().time() + 12 * 3600)
+        return await compared(database, {each for each in posts if each > floor})
+    finally:
+        await database.close()
+
+
+async def compared(database: Database, wanted: set[int]) -> list[str]:
+    async with database.read() as connection:
+
+        async def rows(sql: str) -> list[Any]:
+            return list((await connection.execute(text(sql))).all())
+
+        stored = {row.id for row in await rows("SELECT id FROM posts")}
+        events = await rows("SELECT status, items, problem FROM ingest_events WHERE kind = 'posts_sync'")
+        shells = await rows("SELECT id FROM users WHERE handle IS NULL AND unavailable_reason IS NULL")
+    problems = [f"{len(wanted - stored)} posts are missing"] if wanted - stored else []
+    problems += [] if [event.status for event in events] == ["success"] else [f"its events are {events}"]
+    return [*problems, *(f"user {row.id} is a shell" for row in shells)]
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+def test_a_sync_brings_everything_whatever_happens_on_the_way(
+    memory: Templates, request: pytest.FixtureRequest, seeds: range, backend: str
+) -> None:
+    dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
+    for seed in seeds if backend == "sqlite" else seeds[:1]:
+        url = memory.postgresql(dsn) if dsn else memory.sqlite()
+        hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_posts_sync.py -k {backend}'"
+        assert run_virtually(synced(url, seed)) == [], f"world {seed}; {hint}"
