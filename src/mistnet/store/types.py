@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, SmallInteger, String, Text
+from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, Numeric, SmallInteger, String, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -38,6 +39,24 @@ class UtcTime(TypeDecorator[datetime]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
         """PostgreSQL's driver answers in UTC already: nothing to do, and nothing done, per value."""
         return super().result_processor(dialect, coltype) if dialect.name == "sqlite" else None
+
+
+class Money(TypeDecorator[Decimal]):
+    """An exact amount. PostgreSQL: numeric. SQLite, which has none: its digits as text."""
+
+    impl = Numeric
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(Text())
+        return dialect.type_descriptor(Numeric())
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
+        return f"{value:f}" if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:  # noqa: ARG002 (SQLAlchemy's signature)
+        return None if value is None else Decimal(value)
 
 
 class Values(TypeDecorator[Sequence[Any]]):

@@ -1,0 +1,92 @@
+"""Links people post: how they are named, where they lead, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NewType
+
+import msgspec
+
+from mistnet.domain.jobs import Write
+from mistnet.domain.social import Platform, PostId
+
+LinkId = NewType("LinkId", int)
+
+WEB_LANE = "web"
+SHOP_LANES = ("shopee", "taobao", "ebay")
+CRAWL_LANES = (*SHOP_LANES, WEB_LANE)
+
+
+class Shop(StrEnum):
+    """Who sells, as far as a link tells."""
+
+    SHOPEE = "shopee"
+    TAOBAO = "taobao"
+    EBAY = "ebay"
+    AMAZON = "amazon"
+    WEB = "web"
+
+    @property
+    def lane(self) -> str:
+        return self.value if self.value in SHOP_LANES else WEB_LANE
+
+
+class LinkKind(StrEnum):
+    """What a link names. A short link must be followed; a code can only be read by the shop's own app."""
+
+    ITEM = "item"
+    CATALOGUE = "catalogue"
+    SHOP = "shop"
+    SHORT = "short"
+    CODE = "code"
+    PAGE = "page"
+
+
+class LinkState(StrEnum):
+    NEW = "new"
+    CRAWLED = "crawled"
+    RESOLVED = "resolved"
+    UNRESOLVED = "unresolved"
+    BLOCKED = "blocked"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+class Place(StrEnum):
+    """Where in a post a link was found."""
+
+    TEXT = "text"
+    ENTITY = "entity"
+    ATTACHMENT = "attachment"
+    TEXT_ATTACHMENT = "text_attachment"
+    QUOTED = "quoted"
+
+
+class Canonical(msgspec.Struct, frozen=True, kw_only=True):
+    """A link under its one name. `url_norm` is the key; what is fetched is `url` (see `fetchable`)."""
+
+    url_norm: str
+    host: str
+    shop: Shop
+    kind: LinkKind
+    region: str | None = None
+    shop_id: str | None = None
+    item_id: str | None = None
+    variant: str | None = None
+
+
+class Mention(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of one post, as it was posted."""
+
+    url: str
+    place: Place
+    canonical: Canonical
+
+
+class PostLinks(Write, frozen=True, kw_only=True):
+    """All links of one post. Links not known yet get their row and their one crawl job in the same transaction."""
+
+    platform: Platform
+    post_id: PostId
+    mentions: Sequence[Mention]
