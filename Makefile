@@ -37,6 +37,7 @@ lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer ve
 	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 	$(LOCK) $(ARGS) --group dev pyproject.toml -o requirements.lock
 	$(LOCK) $(ARGS) --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+	$(LOCK) --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
 
 clean: ## remove what the tools made; the environments too
 	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -85,6 +85,11 @@ def syncing(database: str) -> Goal:
     return Goal(name=f"{name} / bare loop", wanted=0.5, ours=row(name, OURS), other=row(name, BARE_LOOP))
 
 
+def over_the_broker(queue: str) -> Goal:
+    name = f"jobs over RabbitMQ, {queue} queue"
+    return Goal(name=f"{name} / bare consumer", wanted=0.6, ours=row(name, OURS), other=row(name, BARE_LOOP))
+
+
 GOALS: tuple[Goal | Ceiling, ...] = (
     Goal(
         name="single jobs / pgqueuer's best worker",
@@ -141,6 +146,20 @@ GOALS: tuple[Goal | Ceiling, ...] = (
     ),
     syncing("SQLite"),
     syncing("PostgreSQL"),
+    over_the_broker("classic"),
+    over_the_broker("quorum"),
+    Goal(
+        name="links named / ada-url and w3lib",
+        wanted=0.5,
+        ours=row("links named", OURS),
+        other=row("links named", "ada-url + w3lib"),
+    ),
+    Goal(
+        name="texts searched / twitter-text",
+        wanted=1.0,
+        ours=row("texts searched", OURS),
+        other=row("texts searched", "twitter-text"),
+    ),
     Ceiling(
         name="peak memory of a sync / of one a tenth as long",
         allowed=1.15,
@@ -149,6 +168,18 @@ GOALS: tuple[Goal | Ceiling, ...] = (
     Ceiling(name="materializing mutuals / the plain join", allowed=3, of=row("materializing / the plain join", OURS)),
     Ceiling(
         name="credits of a sync / least possible", allowed=1.05, of=row("credits of a sync / least possible", OURS)
+    ),
+    Goal(
+        name="product pages read / extruct's default",
+        wanted=5,
+        ours=row("product pages read", OURS),
+        other=row("product pages read", "extruct", "default"),
+    ),
+    Goal(
+        name="product pages read / lxml's bare parse",
+        wanted=0.2,
+        ours=row("product pages read", OURS),
+        other=row("product pages read", "lxml"),
     ),
     Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
     Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),

@@ -16,6 +16,9 @@ TOPICS = (
     "rhythm",
     "pages",
     "graph",
+    "pages_parse",
+    "links",
+    "broker",
 )
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
@@ -60,7 +63,19 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
     queue = [*_throughput(1), *_throughput(2), *_latency(), *_enqueue(), *_depth(), *_sqlite()]
     wanted = [
         replace(measurement, jobs=max(measurement.jobs // 10, 40)) if quick else measurement
-        for measurement in [*queue, *_collect(), *_growth(), *_cost(), *_floors(), *_rhythm(), *_pages(), *_graph()]
+        for measurement in [
+            *queue,
+            *_collect(),
+            *_growth(),
+            *_cost(),
+            *_floors(),
+            *_rhythm(),
+            *_pages(),
+            *_graph(),
+            *_pages_parse(),
+            *_links(),
+            *_broker(),
+        ]
         if measurement.topic in topics and find_spec(measurement.module) and not (quick and measurement.slow)
     ]
     again = [measurement for measurement in wanted if not measurement.once]
@@ -216,6 +231,43 @@ def _graph() -> list[Measurement]:
         )
         for database in (SQLITE, POSTGRESQL)
         for side, command in (("bare_side", "sync"), ("mistnet_side", "sync"), ("mistnet_side", "mutuals"))
+    ]
+
+
+def _broker() -> list[Measurement]:
+    """`batch` is the prefetch. The first two forms find all messages in the queue; the last publishes as it goes."""
+    return [
+        Measurement(topic="broker", side=side, command="jobs", jobs=10_000, batch=50, form=form, package="broker")
+        for side, form in (
+            ("bare_side", "classic"),
+            ("mistnet_side", "classic"),
+            ("bare_side", "quorum"),
+            ("mistnet_side", "quorum"),
+            ("mistnet_side", "quorum, dispatched meanwhile"),
+        )
+    ]
+
+
+def _links() -> list[Measurement]:
+    """`jobs` is how many URLs are named; a quarter as many texts are searched."""
+    return [
+        Measurement(topic="links", side="mistnet_side", command="links", jobs=10_000, package="links", database=SQLITE)
+    ]
+
+
+def _pages_parse() -> list[Measurement]:
+    """`jobs` is how many different product pages are read; nothing is stored."""
+    return [
+        Measurement(
+            topic="pages_parse",
+            side=side,
+            command="pages_parse",
+            jobs=30,
+            package="pages_parse",
+            database=SQLITE,
+            needs=needs,
+        )
+        for side, needs in (("mistnet_side", None), ("lxml_side", "lxml"), ("extruct_side", "extruct"))
     ]
 
 

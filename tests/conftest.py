@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.databases import Templates, drop_database
+from tests.services import rabbitmq
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.services.postgres import PostgresCluster, PostgresStartError
+from tests.services.sqld import SqldMissing, SqldServer
 
 POSTGRES_DSN = "MISTNET_TEST_POSTGRES_DSN"
 POSTGRES_UNAVAILABLE = "MISTNET_TEST_POSTGRES_UNAVAILABLE"
@@ -18,6 +20,8 @@ CLUSTER = pytest.StashKey[PostgresCluster]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server for all: the workers that come later inherit its address."""
+    if not hasattr(config, "workerinput"):
+        rabbitmq.announce()
     only_asking = config.option.help or config.option.version or config.option.collectonly
     if hasattr(config, "workerinput") or only_asking or os.environ.get(POSTGRES_DSN):
         return
@@ -32,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        rabbitmq.retire()
     if cluster := config.stash.get(CLUSTER, None):
         del os.environ[POSTGRES_DSN]
         cluster.stop()
@@ -72,7 +78,44 @@ def postgresql_url(templates: Templates, postgres_dsn: str) -> Iterator[str]:
     asyncio.run(drop_database(postgres_dsn, url.rsplit("/", 1)[1]))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def sqld() -> Iterator[SqldServer]:
+    """A libSQL server of this process's own, started by the first test that wants one."""
+    server = SqldServer()
+    try:
+        server.start()
+    except SqldMissing as error:
+        unavailable("libsql", str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def libsql_url(templates: Templates, sqld: SqldServer) -> Iterator[str]:
+    """A fresh, migrated database on a libSQL server."""
+    url = templates.libsql(sqld)
+    yield url
+    sqld.drop(url)
+
+
+@pytest.fixture(scope="session")
+def rabbit() -> rabbitmq.SharedNode:
+    """The RabbitMQ of this run, started by the first test that wants one."""
+    node = rabbitmq.shared_node()
+    if node.problem:
+        unavailable("rabbitmq", node.problem)
+    return node
+
+
+@pytest.fixture
+def broker_url(rabbit: rabbitmq.SharedNode) -> Iterator[str]:
+    """A virtual host of RabbitMQ for one test alone."""
+    url = rabbit.vhost()
+    yield url
+    rabbit.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "libsql"])
 def url(request: pytest.FixtureRequest) -> str:
     """A fresh, migrated database of each kind in turn: every contract holds on all of them."""
     return str(request.getfixturevalue(f"{request.param}_url"))

@@ -1,4 +1,4 @@
-"""Fresh, migrated databases for tests: a file for SQLite, a copy of a template for PostgreSQL."""
+"""Fresh, migrated databases for tests: a file for SQLite, a copy of a template on PostgreSQL and libSQL."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 
 import asyncpg
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate
+from tests.services.sqld import TEMPLATE, SqldServer
 from tests.support import effects
 
 
@@ -23,6 +25,7 @@ class Templates:
         self._folder = folder
         self._sqlite: Path | None = None
         self._postgresql: dict[str, str] = {}
+        self._libsql: set[int] = set()
 
     def sqlite(self) -> str:
         if self._sqlite is None:
@@ -41,9 +44,22 @@ class Templates:
         asyncio.run(create_database(dsn, name, template=self._postgresql[dsn]))
         return with_database(dsn, name)
 
+    def libsql(self, server: SqldServer) -> str:
+        template = f"{TEMPLATE}{id(self)}"
+        if server.port not in self._libsql:
+            asyncio.run(_prepare(server.create(template)))
+            self._libsql.add(server.port)
+        return server.copy(template)
+
 
 def with_database(dsn: str, name: str) -> str:
     return f"{dsn.rsplit('/', 1)[0]}/{name}"
+
+
+async def analyze(connection: AsyncConnection) -> None:
+    """Gives the planner its statistics. A libSQL server takes no such order: plans must be good there without any."""
+    if connection.dialect.driver != "libsql":
+        await connection.execute(text("ANALYZE"))
 
 
 async def create_database(dsn: str, name: str, *, template: str = "template1") -> None:
@@ -68,7 +84,7 @@ async def _prepare(url: str) -> None:
         await migrate(database)
         async with database.write() as connection:
             await connection.run_sync(effects.create)
-        if database.dialect == "sqlite":
+        if database.product == "sqlite":
             async with database.read() as connection:
                 await connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
     finally:

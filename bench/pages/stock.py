@@ -61,6 +61,8 @@ def fill(path: str, posts: int) -> Stock:
         database.execute(_BOUNDS)
         database.executemany(_CALL, _calls(posts // 20, now, chance))
         database.executemany(_JOB, _jobs(now))
+        for statement in _SHOPS:
+            database.execute(statement, {"some": max(posts // 10, 1), "now": _shown(now)})
         database.commit()
         database.execute("ANALYZE")
         database.commit()
@@ -96,6 +98,28 @@ _CALL = (
 _JOB = (
     "INSERT INTO jobs (kind, key, lane, class, state, args, attempts, max_attempts, run_at, created_at, last_error) "
     "VALUES (?, ?, 'x', 3, ?, '{}', ?, 5, ?, ?, ?)"
+)
+
+# A post in ten has a link of its own; one link in twenty is short and leads to the one before; ten name one product.
+_NUMBERED = "WITH s AS (SELECT row_number() OVER () AS n, id FROM posts WHERE platform = 'x' LIMIT :some)"
+_SHOPS = (
+    f"""INSERT INTO products (platform, region, shop_id, item_id, url, title, first_seen_at, last_seen_at, offer_id)
+        {_NUMBERED}
+        SELECT 'shopee', 'tw', '1', n, 'https://shopee.tw/product/1/' || n, 'A cup ' || n, :now, :now, n
+        FROM s WHERE n <= max(:some / 10, 1)""",
+    f"""INSERT INTO links (url_norm, url, host, lane, platform, kind, state, product_id, leads_to, first_seen_at)
+        {_NUMBERED}
+        SELECT 'https://shopee.tw/product/2/' || n, 'https://shopee.tw/product/2/' || n, 'shopee.tw',
+            CASE n % 4 WHEN 0 THEN 'ebay' ELSE 'shopee' END, 'shopee', CASE n % 20 WHEN 0 THEN 'short' ELSE 'item' END,
+            CASE n % 5 WHEN 0 THEN 'new' ELSE 'crawled' END, n % max(:some / 10, 1) + 1,
+            CASE n % 20 WHEN 0 THEN n - 1 END, :now
+        FROM s""",
+    f"""INSERT INTO post_links (platform, post_id, link_id, place, nr, url, seen_at)
+        {_NUMBERED} SELECT 'x', id, n, 'text', 0, 'https://shopee.tw/cup-i.2.' || n, :now FROM s""",
+    f"""INSERT INTO offers (product_id, observed_at, last_seen_at, amount, currency, content_hash, path, confidence,
+            evidence)
+        {_NUMBERED} SELECT n % max(:some / 10, 1) + 1, :now, :now, '199', 'TWD', n, 'p', 1.0, '[]' FROM s""",
+    f"INSERT INTO crawls (link_id, at, outcome) {_NUMBERED} SELECT n, :now, 'offer' FROM s",
 )
 
 

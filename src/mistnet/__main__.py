@@ -1,5 +1,5 @@
 """Makes `python -m mistnet` the same as `mistnet`."""
 
-from mistnet.cli.main import main
+from mistnet.cli.entry import main
 
 main()

@@ -7,24 +7,28 @@ import os
 import secrets as random_names
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mistnet import __version__, outgoing, segmenting
+from mistnet import __version__, feeding, outgoing, segmenting
+from mistnet.crawling import Crawling
+from mistnet.dispatching import Dispatching
 from mistnet.domain.errors import BadPlugin
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
-from mistnet.domain.sources import X_SOURCE, CallRecord, Halt
+from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.engine.policy import Policy
 from mistnet.engine.traces import untraced
 from mistnet.engine.worker import Tools, Worker
+from mistnet.feeding import Feeding
 from mistnet.harvest import WRITERS, Harvest
 from mistnet.hydration import hydration_of
 from mistnet.jobs.args import relook
@@ -46,10 +50,18 @@ from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
 from mistnet.tracing import Tracing, tracing_to
 from mistnet.upstream.transport import Transport
+from mistnet.upstream.web.port import WebTransport
 from mistnet.watch import Watch
 
 INGEST_GIVEN_UP = timedelta(hours=1)
 """Nothing that is asked for at once takes longer: its process is gone."""
+
+
+class Via(StrEnum):
+    """How a worker gets its jobs: from the table, or by messages that name them."""
+
+    DB = "db"
+    AMQP = "amqp"
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +81,26 @@ class App:
         plugins: Sequence[Plugin] = (),
         clock: Clock | None = None,
         transport: Transport | None = None,
+        web: WebTransport | None = None,
+        threads: Transport | None = None,
         database: Database | None = None,
     ) -> None:
         self.settings = settings
         self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
-        self.harvest = Harvest(
-            settings,
-            self.database,
-            transport=transport,
-            metrics=SourceMetrics(self.metrics.registry),
-            on_call=self._called,
-        )
+        calls = SourceMetrics(self.metrics.registry)
+        self.harvest = Harvest(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
+        self.crawling = Crawling(settings, self.database, transport=web, metrics=calls, on_call=self._called)
+        self.feeds = Feeding(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
         self.outgoing = Outgoing(settings, self.database)
         self.segments = Segmenting(settings, self.database, harvest=self.harvest, hydration=self.hydration)
         brought = [
             Plugin(kinds=self.harvest.kinds, writers=WRITERS),
+            Plugin(kinds=self.crawling.kinds),
+            Plugin(kinds=self.feeds.kinds, writers=feeding.WRITERS),
             Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
             Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
@@ -95,11 +108,14 @@ class App:
         ]
         self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
         self._require_known_kinds()
+        self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
         self.job_writer = JobWriter(self.kinds.rules)
         jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
         wakes = Writer(Wake, write_wakes)
-        writers: list[Writer[Any]] = [*(w for plugin in brought for w in plugin.writers), jobs, wakes]
+        writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
+        writers += [*self.crawling.writers(self.job_writer), jobs, wakes]
         self.writers = Writers(writers)
+        self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers)
         self.upkeep = StoreUpkeep(self.database)
         self.inspector = Inspector(self.database)
@@ -122,10 +138,16 @@ class App:
 
     @asynccontextmanager
     async def worker(
-        self, *, concurrency: int | None = None, lanes: Sequence[str] | None = None, until_idle: bool = False
+        self,
+        *,
+        concurrency: int | None = None,
+        lanes: Sequence[str] | None = None,
+        until_idle: bool = False,
+        via: Via | None = None,
     ) -> AsyncIterator[Worker]:
-        """A worker with its bell; run it inside the block."""
+        """A worker with its feed; run it inside the block. Unless it is told, it leaves dispatched lanes alone."""
         width = concurrency or self.settings.concurrency
+        lanes = self.lanes_of(lanes, via)
         card = WorkerCard(
             name=worker_name(self.settings),
             host=socket.gethostname(),
@@ -137,16 +159,27 @@ class App:
         async with (
             DatabaseBell(self.database) as bell,
             self.harvest.opened(),
+            self.crawling.opened(),
+            self.feeds.opened(),
             self.outgoing.opened(),
             self._traced(card.name),
+            self.dispatching.opened(card.name),
         ):
             await self.harvest.look_at_the_budget(self.database.clock.now())
-            yield Worker(
-                self.tools(bell),
-                card,
-                lanes=None if lanes is None else [Lane(lane) for lane in lanes],
-                until_idle=until_idle,
-            )
+            own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
+            mail = self.dispatching.mail(card.name, own_lanes or [], self.policy) if via is Via.AMQP else None
+            yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail)
+            if until_idle and self.dispatching.lanes:
+                await self.dispatching.all_buried()
+
+    def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:
+        """The lanes a worker works on: those it names, or all that are meant for its way of getting jobs."""
+        dispatched = self.dispatching.lanes
+        if via is Via.AMQP:
+            return self.dispatching.chosen(lanes)
+        if via is None and lanes is None and dispatched:
+            return [lane for lane in self.kinds.lanes if lane not in dispatched]
+        return lanes
 
     def scheduler(self) -> Scheduler:
         """Looks for new posts at their times and does the duties of one process for all, while it leads."""
@@ -154,7 +187,12 @@ class App:
             self.settings,
             self.database,
             self.job_writer,
-            duties=[*self.watch.duties, *self.segments.duties(self.job_writer)],
+            duties=[
+                *self.watch.duties,
+                *self.segments.duties(self.job_writer),
+                *self.crawling.duties(self.job_writer),
+                *self.feeds.duties(self.job_writer),
+            ],
         )
 
     @asynccontextmanager
@@ -188,7 +226,13 @@ class App:
             kinds=self.kinds,
             metrics=self.metrics,
             halted=self.halted,
-            chores=[self.look_again, self.look_after_runs, self.look_after_ingests],
+            chores=[
+                self.look_again,
+                self.look_after_runs,
+                self.look_after_ingests,
+                self.feeds.look_after_token,
+                self.dispatching.look_after_queued,
+            ],
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )
@@ -215,18 +259,25 @@ class App:
 
     async def halted(self) -> Collection[str]:
         """Lanes whose source will not serve us until somebody acts or the day is over, or whose receiver is away."""
-        away = await self.outgoing.away()
-        return {X_SOURCE, *away} if await self.harvest.halt() else away
+        away = await self.outgoing.away() | await self.crawling.paused()
+        return {*away, *await self._halts()}
+
+    async def _halts(self) -> Mapping[str, Halt]:
+        """The platforms that will not serve us for now, and why."""
+        asked = {X_SOURCE: await self.harvest.halt(), THREADS_SOURCE: await self.feeds.halt()}
+        return {lane: halt for lane, halt in asked.items() if halt}
 
     async def stopped_by(self) -> Halt | None:
         """Why work that is still there cannot go on, if its source is the reason."""
         now = self.database.clock.now()
-        halt = await self.harvest.halt()
-        return halt if halt and await self.upkeep.work_left(list(self.kinds), [X_SOURCE], now=now) else None
+        for lane, halt in (await self._halts()).items():
+            if await self.upkeep.work_left(list(self.kinds), [lane], now=now):
+                return halt
+        return None
 
     @property
     def secrets(self) -> Sequence[str]:
-        return self.settings.secrets
+        return [*self.settings.secrets, *self.feeds.secrets]
 
 
 @asynccontextmanager
@@ -243,7 +294,7 @@ async def open_app(settings: Settings, *, plugins: Sequence[Plugin] = (), checke
 
 async def ready(database: Database) -> None:
     """Makes sure the tables are there. Only a fresh file of our own is migrated without being asked."""
-    if database.dialect == "sqlite" and (await schema_state(database)).verdict == "empty":
+    if database.product == "sqlite" and (await schema_state(database)).verdict == "empty":
         await migrate(database)
     await require_current(database)
     await database.correct_clock()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +25,7 @@ from mistnet.domain.ports import Clock
 from mistnet.domain.runs import SCRAPE, RunStep, ScrapeArgs
 from mistnet.domain.social import Post, Unreadable, User
 from mistnet.domain.sources import X_SOURCE, CallRecord, Halt, KeyLabel, SourceState
+from mistnet.engine.doors import Door
 from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, batched, single
@@ -57,7 +57,8 @@ from mistnet.store.run_steps import write_run_steps
 from mistnet.store.social import write_missing, write_posts, write_quarantine, write_users
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
-from mistnet.upstream.transport import Answer, Request, Transport
+from mistnet.upstream.later import LateTransport
+from mistnet.upstream.transport import Transport
 from mistnet.upstream.x import prices
 from mistnet.upstream.x.client import XClient
 
@@ -90,10 +91,13 @@ class Harvest:
             metrics=metrics,
             on_call=on_call,
         )
-        self._transport = _Later(settings, transport)
-        self._door = asyncio.Lock()
-        self._guests = 0
-        self._parts = AsyncExitStack()
+        self._transport = LateTransport(
+            settings.x_base_url,
+            user_agent=f"mistnet/{__version__}",
+            total_seconds=settings.x_timeout_seconds,
+            given=transport,
+        )
+        self._door = Door([self._transport.opened, self.governor.opened])
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
         syncer = FollowSyncer(look=StoreFollowLook(database), x=self.x, clock=database.clock, rules=self.rules)
         self.kinds = [
@@ -104,18 +108,8 @@ class Harvest:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """A worker and any number of requests may have it open at once; the last one closes it."""
-        async with self._door:
-            if not self._guests:
-                await self._parts.enter_async_context(self._transport.opened())
-                await self._parts.enter_async_context(self.governor.opened())
-            self._guests += 1
-        try:
+        async with self._door.opened():
             yield
-        finally:
-            async with self._door:
-                self._guests -= 1
-                if not self._guests:
-                    await self._parts.aclose()
 
     async def look_at_the_budget(self, now: datetime) -> None:
         """A cap may have been raised since work was told to wait for another day."""
@@ -127,36 +121,6 @@ class Harvest:
         known = {state.name: state for state in await self.book.states()}
         state = known.get(X_SOURCE) or SourceState(name=X_SOURCE)
         return self.governor.halted(state, a_page=prices.posts(prices.POSTS_PER_PAGE))
-
-
-class _Later:
-    """A transport that is opened when it is needed; until then there is nothing to close."""
-
-    def __init__(self, settings: Settings, given: Transport | None) -> None:
-        self._settings = settings
-        self._given = given
-        self._open: Transport | None = given
-
-    async def send(self, request: Request) -> Answer:
-        if self._open is None:
-            raise RuntimeError("calls are made while the harvest is open")
-        return await self._open.send(request)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        if self._given is not None:
-            yield
-            return
-        from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; most commands call nobody)
-
-        async with HttpTransport(
-            self._settings.x_base_url,
-            user_agent=f"mistnet/{__version__}",
-            total_seconds=self._settings.x_timeout_seconds,
-        ) as transport:
-            self._open = transport
-            yield
-        self._open = None
 
 
 def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[Kind]:

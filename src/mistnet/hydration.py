@@ -71,6 +71,10 @@ class Hydration:
         self._writers = Writers(WRITERS)
         self._ingests = Ingests(database)
 
+    def write_with(self, writers: Writers) -> None:
+        """From now on, all that comes with a post is written with it, its links too."""
+        self._writers = writers
+
     async def present(self, what: What, ids: Sequence[int]) -> set[int]:
         """Those of these that are stored already."""
         if what == "users":

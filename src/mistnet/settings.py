@@ -32,6 +32,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 
 from mistnet.domain.errors import SettingsError, did_you_mean
 from mistnet.domain.events import EventKind
+from mistnet.domain.links import CRAWL_LANES
 
 PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
@@ -40,6 +41,7 @@ FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
 EVENT_KINDS = [str(kind) for kind in EventKind]
 SUBSCRIBER = re.compile(r"(?!apprise-)[a-z0-9][a-z0-9_-]{0,62}")
 TEN_YEARS = 315_360_000
+LAST_PORT = 65_535
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -116,7 +118,8 @@ class Settings(BaseSettings):
     )
 
     database_url: SecretStr = Field(
-        SecretStr("sqlite:///mistnet.db"), description="Where everything is kept: sqlite:///FILE or postgresql://…"
+        SecretStr("sqlite:///mistnet.db"),
+        description="Where everything is kept: sqlite:///FILE, postgresql://… or libsql://…",
     )
     worker_id: str | None = Field(
         None,
@@ -167,6 +170,76 @@ class Settings(BaseSettings):
         None, description="How many credits may be spent on X in a month (UTC). Unset: no cap."
     )
     x_reposts: bool = Field(True, description="Whether native retweets are collected too, in a second pass.")
+    threads_token: SecretStr | None = Field(
+        None, min_length=8, description="The long-lived access token for Threads. Unset: no feed is read."
+    )
+    threads_token_file: Path | None = Field(
+        None, description="Where the token is kept once it is refreshed. Unset: it is never refreshed."
+    )
+    threads_refresh_days: Annotated[float, Field(gt=0, le=58)] = Field(
+        20.0, description="The token is refreshed when it is valid for fewer days than this."
+    )
+    threads_base_url: str = Field("https://graph.threads.net", description="Where the Threads API answers.")
+    threads_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
+        30.0, description="How many calls a minute are made to Threads, by all workers together."
+    )
+    threads_timeout_seconds: Seconds = Field(60.0, description="How long one call to Threads may take.")
+    feed_every_seconds: Annotated[float, Field(ge=60, le=31_536_000)] = Field(
+        1_800.0, description="How often a feed is looked at, if it has no rhythm of its own."
+    )
+    feed_reply_days: Annotated[float, Field(ge=0, le=3650)] = Field(
+        3.0, description="For how long what an author says below a post is looked for, after the post."
+    )
+    crawl_lanes: Annotated[list[str], NoDecode] = Field(
+        [], description="Where links are followed: shopee, taobao, ebay, web, with commas between. None: nowhere."
+    )
+    crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
+        30.0, description="How many pages a minute are asked for on each lane, by all workers together."
+    )
+    crawl_rates: dict[str, Annotated[float, Field(gt=0, le=1_000_000)]] = Field(
+        {}, description="The same for single lanes, by their name."
+    )
+    crawl_host_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        1.0, description="The pause between two visits to one host, whichever worker makes them."
+    )
+    crawl_robots: str = Field(
+        "web", description="Lanes on which robots.txt is asked first, with commas between; `none` for none."
+    )
+    crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="How visits introduce themselves. Unset: as mistnet, with its version."
+    )
+    crawl_timeout_seconds: Seconds = Field(20.0, description="How long one page may take.")
+    crawl_largest_megabytes: Annotated[float, Field(gt=0, le=100)] = Field(
+        5.0, description="Larger pages are not read, packed or unpacked."
+    )
+    crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
+    crawl_ports: str = Field("80,443", description="Ports that pages may be fetched from, with commas between.")
+    crawl_allow_hosts: list[str] = Field(
+        [], description="Hosts (or host:port) of your own network that may be visited all the same."
+    )
+    crawl_via: dict[str, str] = Field(
+        {}, description="For simulations alone: hosts (or *) and the address on this machine that plays them."
+    )
+    crawl_cache: bool = Field(
+        False,
+        validation_alias=AliasChoices("MISTNET_CRAWL_CACHE", "CACHE_ENABLED"),
+        description="Whether pages are kept for a while and asked for again only if they changed.",
+    )
+    crawl_cache_seconds: Seconds = Field(
+        3_600.0,
+        validation_alias=AliasChoices("MISTNET_CRAWL_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
+        description="For how long a kept page needs no asking at all.",
+    )
+    crawl_keep_pages: bool = Field(False, description="Whether each page is kept whole, packed, with its visit.")
+    crawl_every_hours: Annotated[float, Field(gt=0, le=87_600)] | None = Field(
+        None, description="How often things are looked at again. Unset: when you say `mistnet products refresh`."
+    )
+    crawl_second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
+        600.0, description="The pause before a price that cannot be believed is looked at again."
+    )
+    crawl_shopee_api: Literal["item", "pdp"] = Field(
+        "item", description="Which of Shopee's own answers is read: the older item/get or the newer pdp/get_pc."
+    )
     breaker_failures: Count = Field(5, description="After so many failures in a row a source is left alone.")
     breaker_seconds: Seconds = Field(300.0, description="For how long it is, before one call tries again.")
     second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
@@ -226,6 +299,30 @@ class Settings(BaseSettings):
     alert_breaker_minutes: Seconds = Field(
         15.0, description="A source left alone after failures for longer than this raises an alert."
     )
+    broker_url: SecretStr | None = Field(
+        None, description="RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://…"
+    )
+    broker_ca_file: Path | None = Field(
+        None, description="Who signed RabbitMQ's certificate. Unset: whom the system trusts."
+    )
+    broker_cert_file: Path | None = Field(None, description="The certificate this process shows to RabbitMQ.")
+    broker_key_file: Path | None = Field(
+        None, description="The key of that certificate, if it is in a file of its own."
+    )
+    amqp_lanes: list[str] = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
+    amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="How queues in RabbitMQ are made.")
+    amqp_prefetch: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        20, description="How many messages of a lane a worker has in hand at most."
+    )
+    amqp_window: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        1_000, description="How many jobs of a lane RabbitMQ is told of at a time; the others wait in the database."
+    )
+    lane_priorities: dict[str, int] = Field(
+        {}, description="Lanes a worker takes messages of before others; the highest number first, 0 if not named."
+    )
+    republish_seconds: Seconds = Field(
+        600.0, description="After so long without a claim the message of a job counts as lost and is sent again."
+    )
     otel_endpoint: str | None = Field(
         None, description="Where traces are sent (OTLP over HTTP). Unset: none are made. Needs mistnet[otel]."
     )
@@ -253,6 +350,47 @@ class Settings(BaseSettings):
             return [key.strip() for key in given.split(",") if key.strip()]
         return given
 
+    @field_validator("crawl_lanes", mode="before")
+    @classmethod
+    def _split_lanes(cls, given: object) -> object:
+        """As `shopee,taobao`, or a list in the file."""
+        if isinstance(given, str):
+            return [each.strip() for each in given.strip("[] ").replace('"', "").split(",") if each.strip()]
+        return given
+
+    @field_validator("crawl_lanes")
+    @classmethod
+    def _are_lanes(cls, given: list[str]) -> list[str]:
+        return list(dict.fromkeys(_lane(each) for each in given))
+
+    @field_validator("crawl_rates")
+    @classmethod
+    def _are_of_lanes(cls, given: dict[str, float]) -> dict[str, float]:
+        return {_lane(name): rate for name, rate in given.items()}
+
+    @field_validator("crawl_robots")
+    @classmethod
+    def _are_some_lanes(cls, given: str) -> str:
+        listed = [each.strip() for each in given.split(",") if each.strip() and each.strip() != "none"]
+        return ",".join(_lane(each) for each in listed) or "none"
+
+    @field_validator("crawl_ports")
+    @classmethod
+    def _are_ports(cls, given: str) -> str:
+        listed = [each.strip() for each in given.split(",") if each.strip()]
+        if not listed or not all(each.isdecimal() and 0 < int(each) <= LAST_PORT for each in listed):
+            raise ValueError("write port numbers with commas between, such as 80,443")
+        return ",".join(listed)
+
+    @field_validator("crawl_via")
+    @classmethod
+    def _stays_here(cls, given: dict[str, str]) -> dict[str, str]:
+        for base in given.values():
+            parts = urlsplit(base)
+            if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+                raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
+        return given
+
     @field_validator("webhooks")
     @classmethod
     def _have_plain_names(cls, given: dict[str, WebhookSettings]) -> dict[str, WebhookSettings]:
@@ -261,12 +399,21 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r}: use small letters, digits, - and _, and do not begin with apprise-")
         return given
 
-    @field_validator("x_base_url")
+    @field_validator("x_base_url", "threads_base_url")
     @classmethod
     def _is_http(cls, given: str) -> str:
         if not given.startswith(("https://", "http://")):
             raise ValueError("must begin with https:// or http://")
         return given.rstrip("/")
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_amqp(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None:
+            parts = urlsplit(given.get_secret_value())
+            if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+                raise ValueError("must begin with amqp:// or amqps:// and name a host")
+        return given
 
     @property
     def heartbeat(self) -> timedelta:
@@ -275,15 +422,30 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> list[str]:
         """What must never be shown: keys, tokens, and the database's password, as written and as meant."""
-        own = [each for each in (self.admin_token, self.ifttt_secret) if each]
+        own = [each for each in (self.admin_token, self.ifttt_secret, self.threads_token) if each]
         given = [*self.x_api_key, *self.alert_urls, *own]
         given += [each for hook in self.webhooks.values() for each in (hook.url, hook.secret)]
-        try:
-            password = urlsplit(self.database_url.get_secret_value()).password or ""
-        except ValueError:
-            password = ""
-        found = {each.get_secret_value() for each in given} | {password, unquote(password)}
+        found = {each.get_secret_value() for each in given} | _hidden_in(self.database_url.get_secret_value())
+        found |= _hidden_in(self.broker_url.get_secret_value()) if self.broker_url else set()
         return sorted(found - {""}, key=len, reverse=True)
+
+
+def _hidden_in(url: str) -> set[str]:
+    """A password or a token, as written and as meant."""
+    try:
+        parts = urlsplit(url)
+        written = {parts.password or "", *(each for each in parts.query.split("&") if each.startswith("authToken="))}
+    except ValueError:
+        return set()
+    bare = {each.removeprefix("authToken=") for each in written}
+    return bare | {unquote(each) for each in bare}
+
+
+def _lane(given: str) -> str:
+    if given not in CRAWL_LANES:
+        known = ", ".join(CRAWL_LANES)
+        raise ValueError(f"there is no lane {given[:40]!r}.{did_you_mean(given, CRAWL_LANES)} Known lanes: {known}")
+    return given
 
 
 def load_settings(**flags: Any) -> Settings:

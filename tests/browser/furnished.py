@@ -1,4 +1,4 @@
-"""A database with something on every page: long and hostile words, a deep thread, a gap, a run, an alert, a segment."""
+"""A database with something on every page: long and hostile words, a deep thread, a gap, a run, a segment, shops."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,6 +16,7 @@ from mistnet.domain.sources import X_SOURCE
 from mistnet.jobs import args
 from mistnet.store.runs import RunDesk
 from mistnet.store.tables import alerts, segment_members
+from tests.browser.stocked import Stocked, stock
 from tests.graphs import follow, follow_event, segment, synced, turn
 from tests.harvests import change, end_badly, id_at, rows, tell, user
 
@@ -29,9 +30,9 @@ CROWD: Final = 60
 class Furnished:
     """What was put where."""
 
-    def __init__(self, dead: JobId, run: RunId, thread: PostId, segment: int, posts: int) -> None:
+    def __init__(self, dead: JobId, run: RunId, thread: PostId, segment: int, posts: int, shops: Stocked) -> None:
         self.dead, self.run, self.thread = dead, run, thread
-        self.segment, self.posts = segment, posts
+        self.segment, self.posts, self.shops = segment, posts, shops
 
     @property
     def paths(self) -> Sequence[str]:
@@ -44,6 +45,17 @@ class Furnished:
             "/segments",
             f"/segments/{self.segment}",
             f"/segments/{self.posts}",
+            "/feeds",
+            "/links",
+            "/links?lane=shopee&q=shopee",
+            f"/links/{self.shops.link}",
+            f"/links/{self.shops.short}",
+            "/products",
+            f"/products/{self.shops.product}",
+            f"/products/{self.shops.gone}",
+            f"/products/{self.shops.plain}",
+            "/lanes",
+            "/lanes?lane=shopee",
             "/jobs",
             "/jobs?state=gaps",
             f"/jobs/{self.dead}",
@@ -79,7 +91,9 @@ async def furnish(app: App) -> Furnished:
     run = await RunDesk(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
     await change(app, "UPDATE run_accounts SET reason = :reason", reason=f"{HOSTILE} {LONG}")
     await _alert(app, f"{HOSTILE} {LONG}")
-    return Furnished(JobId(dead), run.id, thread[0], await _segment(app), await _posts_segment(app, thread[:3]))
+    own, posts = await _segment(app), await _posts_segment(app, thread[:3])
+    shops = await stock(app, thread[:25], hostile=HOSTILE, long=LONG)
+    return Furnished(JobId(dead), run.id, thread[0], own, posts, shops)
 
 
 async def _segment(app: App) -> int:

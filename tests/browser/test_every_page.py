@@ -49,6 +49,12 @@ async def test_html_in_names_posts_reasons_and_errors_is_shown_as_text(sqlite_ur
                 f"/segments/{there.posts}": "in a rule and posts",
                 f"/jobs/{there.dead}": "in an error",
                 "/sources": "in the reason of a pause",
+                "/feeds": "in why a feed is refused",
+                "/links": "in a title",
+                f"/links/{there.shops.link}": "in a problem and posts",
+                "/products": "in titles",
+                f"/products/{there.shops.product}": "in a title, doubts and posts",
+                "/lanes": "in errors",
                 f"/runs/{there.run}": "in a reason",
             }
             for path, what in shown.items():

@@ -27,6 +27,7 @@ from mistnet.store.tokens import Tokens
 from tests.apis import PUBLIC, app_on
 from tests.databases import Templates
 from tests.harvests import end_badly, post, tell, user
+from tests.shelves import crawl, job, link, mention, offer, product
 
 KEY = "the-key-of-upstream"
 EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", "3"))
@@ -89,14 +90,32 @@ async def _fill(app: App) -> None:
     await tell(app, *broken)
     await app.enqueue([args.backfill(UserId(each)) for each in (1, 2)])
     await end_badly(app, args.relook(UserId(1)), args.relook(UserId(2)))
+    await _stock(app)
     await app.segments.define("a", read_rule("a", {"kind": "specified_users"}))
     await app.segments.store.add_inputs("a", [UserId(1), UserId(2)], now=app.database.clock.now())
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+async def _stock(app: App) -> None:
+    database = app.database
+    things = [await product(database, str(number)) for number in range(3)]
+    for number, thing in enumerate(things):
+        own = await link(database, f"https://shopee.tw/product/1/{number}", product_id=thing)
+        await link(database, f"https://s.shopee.tw/{number}", kind="short", leads_to=own)
+        for post_id in (1, 2, 10):
+            await mention(database, own, post_id, nr=number)
+        for amount, doubt in (("12.50", None), ("1250", "a hundred times the last"), (None, None)):
+            await offer(database, thing, amount, doubt=doubt)
+        await crawl(database, own, "blocked")
+        await crawl(database, own)
+        await job(database, "shopee", "dead", key=f"https://shopee.tw/product/1/{number}")
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "libsql"])
 def running(request: pytest.FixtureRequest, templates: Templates) -> Iterator[Running]:
     if request.param == "sqlite":
         url = templates.sqlite()
+    elif request.param == "libsql":
+        url = templates.libsql(request.getfixturevalue("sqld"))
     else:
         url = templates.postgresql(request.getfixturevalue("postgres_dsn"))
     with Running(url) as running:

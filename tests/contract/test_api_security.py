@@ -29,6 +29,7 @@ FILLED = {
     "who": "ann",
     "user_id": "11",
     "kind": "walk",
+    "lane": "shopee",
     "name": "x",
     "task_id": "01900000-0000-7000-8000-000000000000",
     "run_id": "01900000-0000-7000-8000-000000000000",
@@ -36,11 +37,13 @@ FILLED = {
 BODIES: dict[str, Any] = {
     "/api/admin/scrape": {"usernames": "ann"},
     "/api/accounts": {"handles": ["ann"]},
+    "/api/feeds": {"handles": ["ann"]},
     "/api/suggestions": {"handles": ["ann"]},
     "/api/users/{who}/follow-sync": {},
     "/api/jobs/requeue": {},
     "/api/sources/{name}": {"rate": 60},
     "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
+    "/api/segments/{name}/inputs": {"add": ["11"]},
 }
 
 

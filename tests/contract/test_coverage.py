@@ -19,6 +19,7 @@ from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs import args
 from mistnet.store.coverage import Coverage
 from mistnet.store.statements import command
+from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
 from tests.support import START
 
@@ -361,7 +362,7 @@ async def test_the_questions_go_through_their_indexes(url: str) -> None:
         )
         await tell(app, *(post(n, answers=n - 1, conversation=n - n % 50) for n in range(10_000, 13_000)))
         async with app.database.read() as connection:
-            await connection.execute(text("ANALYZE"))
+            await analyze(connection)
         conversation = {"platform": "x", "id": ROOT}
         for name, binds, indexes in (
             ("sweeps", {"key": "11", "mends": "11:%"}, ("jobs_live_key", "jobs_gaps")),

@@ -44,6 +44,7 @@ from mistnet.store.accounts import write_tracked
 from mistnet.store.database import Database
 from mistnet.store.export import Exported, Exporter, Format, Selection, fields_of, whole_file
 from mistnet.store.social import write_missing, write_posts, write_users
+from tests.databases import analyze
 from tests.support import START
 
 PAGE = Path(__file__).parents[2] / "docs" / "search-and-export.md"
@@ -402,7 +403,7 @@ async def fill_many(database: Database) -> None:
             )
         )
     async with database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from mistnet.domain.jobs import JobId
 from mistnet.domain.social import Platform, UserId
 from tests.circles import ANN, Circle, Desk, open_desk
 from tests.contract.test_plans import plan
+from tests.databases import analyze
 
 EDGES = 50_000
 STATEMENTS = ("reopen_follows", "refresh_follows", "end_follows")
@@ -39,7 +40,7 @@ async def fill(desk: Desk) -> None:
                 )
             )
     async with desk.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 def binds(desk: Desk, name: str) -> dict[str, Any]:

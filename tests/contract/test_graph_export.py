@@ -25,6 +25,7 @@ from mistnet.store.circles import Circle, Neighbourhood, SegmentCircle, circle_o
 from mistnet.store.database import Database
 from mistnet.store.export import Exported, Format
 from mistnet.store.graph_export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
+from tests.databases import analyze
 from tests.graphs import DAY, answer, follow, people, person, segment, written
 from tests.support import START
 
@@ -286,7 +287,7 @@ async def fill_many(database: Database, many: int) -> Circle:
         async with database.write() as connection:
             await connection.execute(text(sql))
         async with database.read() as connection:
-            await connection.execute(text("ANALYZE"))
+            await analyze(connection)
     return SegmentCircle(segment_id=own, name="many")
 
 

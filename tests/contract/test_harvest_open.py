@@ -18,7 +18,7 @@ async def test_one_that_leaves_does_not_close_it_for_the_others(sqlite_url: str)
                 pass
             with pytest.raises(SourceDown):
                 await app.harvest.x.user("ann", errand=Errand())
-        with pytest.raises(RuntimeError, match="while the harvest is open"):
+        with pytest.raises(RuntimeError, match="while the transport is open"):
             await app.harvest.x.user("ann", errand=Errand())
 
 

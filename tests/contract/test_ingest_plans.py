@@ -10,6 +10,7 @@ from mistnet.domain.ingests import IngestBegun, IngestEnded, IngestKind, IngestS
 from mistnet.domain.jobs import JobId
 from mistnet.domain.social import Platform
 from tests.contract.test_outbox_plans import explained, overheard
+from tests.databases import analyze
 from tests.harvests import open_harvest, tell
 
 ROWS = 50_000
@@ -30,7 +31,7 @@ async def fill(app: App) -> None:
             )
         )
     async with app.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 async def test_no_question_reads_the_whole_book(url: str) -> None:

@@ -13,6 +13,7 @@ from mistnet.app import App
 from mistnet.domain.events import SubscriberName
 from mistnet.settings import WebhookSettings
 from tests.contract.test_outbox import data, hook
+from tests.databases import analyze
 from tests.harvests import open_harvest, tell
 
 ROWS = 50_000
@@ -41,7 +42,7 @@ async def fill(app: App) -> None:
         for statement in filling:
             await connection.execute(text(statement))
     async with app.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 @contextmanager

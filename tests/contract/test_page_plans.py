@@ -13,6 +13,7 @@ from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.social import Platform, UserId
 from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
+from tests.databases import analyze
 from tests.harvests import tell, user
 
 POSTS, AUTHORS = 50_000, 50
@@ -40,7 +41,7 @@ async def fill(app: App) -> None:
             )
         )
     async with app.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def noted() -> Iterator[list[tuple[str, Any]]]:
 def stand_still(api: Api) -> None:
     """What is counted behind the pages is not renewed any more."""
     dashboard = api.service.state.dashboard
-    for snapshot in (dashboard._collected, dashboard._queue, dashboard._holdings):
+    for snapshot in (dashboard._collected, dashboard._queue, dashboard._holdings, dashboard._lanes):
         snapshot._due_at = math.inf
         snapshot._found_at = math.inf
 
@@ -83,7 +84,7 @@ async def test_no_page_looks_at_every_post_while_somebody_waits(url: str) -> Non
         await fill(api.app)
         there = await furnish(api.app)
         paths = [*there.paths, "/accounts/7", f"/conversations/{FIRST_ID + 41943040}", "/search?q=rare&author=user7"]
-        for path in ("/", "/accounts"):
+        for path in ("/", "/accounts", "/lanes"):
             await api.get(path, headers=PAGE)
         stand_still(api)
         for path in paths:

@@ -26,6 +26,7 @@ from tests.contract.test_schema import described
 from tests.databases import create_database, drop_database, with_database
 from tests.e2e.test_kill_collecting import world_served
 from tests.harvests import run, told
+from tests.services.sqld import SqldServer
 from tests.support import TurnedClock
 from tests.worlds import KEY
 
@@ -51,6 +52,10 @@ def _loosen(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("ALTER TABLE users ALTER COLUMN last_updated_at DROP NOT NULL"))
         return
+    if connection.dialect.driver == "libsql":
+        loose = "last_updated_at VARCHAR(26)"
+        connection.exec_driver_sql(f"ALTER TABLE users ALTER COLUMN last_updated_at TO {loose}")
+        return
     connection.execute(text("PRAGMA writable_schema = ON"))
     strict, loose = "last_updated_at VARCHAR(26) NOT NULL", "last_updated_at VARCHAR(26)"
     connection.execute(
@@ -73,10 +78,14 @@ async def _made_old(url: str, ids: Sequence[int]) -> None:
         await database.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "libsql"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'old.db'}"
+        return
+    if request.param == "libsql":
+        sqld: SqldServer = request.getfixturevalue("sqld")
+        yield sqld.create()
         return
     dsn: str = request.getfixturevalue("postgres_dsn")
     name = f"old_{tmp_path.name}".lower()

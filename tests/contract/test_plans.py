@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.store.queue import LONG_AGO, _columns
 from mistnet.store.statements import command
+from tests.databases import analyze
 from tests.support import Shop, kind, new, open_shop
 
 ROWS = 50_000
@@ -42,7 +43,7 @@ async def fill(shop: Shop) -> None:
                 )
             )
     async with shop.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 async def plan(connection: AsyncConnection, name: str, binds: dict[str, Any]) -> str:

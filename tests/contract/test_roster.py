@@ -23,6 +23,7 @@ from mistnet.jobs import args
 from mistnet.settings import load_settings
 from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
 from mistnet.store.writes import Writers
+from tests.databases import analyze
 from tests.support import START, TurnedClock, new
 
 ANN, BEA = UserId(12), UserId(123)
@@ -288,7 +289,7 @@ async def test_posts_are_counted_through_their_index(url: str) -> None:
         written = [post(each, people[each % 40]) for each in range(1, 4_001)]
         await desk.write(*(user(each, f"h{each}") for each in people), *map(tracked, people), *written)
         async with desk.app.database.read() as connection:
-            await connection.execute(text("ANALYZE"))
+            await analyze(connection)
             explain = "EXPLAIN QUERY PLAN " if desk.app.database.dialect == "sqlite" else "EXPLAIN "
             asked = str(_ENTRIES.compile(desk.app.database.engine.sync_engine))
             plan = "\n".join(str(row[-1]) for row in await connection.execute(text(explain + asked)))

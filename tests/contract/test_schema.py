@@ -16,6 +16,7 @@ from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.schema import MIGRATIONS, migrate, require_current, revisions, schema_state
 from tests.databases import create_database, drop_database, with_database
+from tests.services.sqld import SqldServer
 
 CATALOG = """
     SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
@@ -41,11 +42,15 @@ def described(connection: Connection) -> list[str]:
     return sorted(line for line in lines if "alembic_version" not in line and "sqlite_sequence" not in line)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "libsql"])
 def empty_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Two empty databases of the same kind."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'one.db'}", f"sqlite:///{tmp_path / 'two.db'}"
+        return
+    if request.param == "libsql":
+        sqld: SqldServer = request.getfixturevalue("sqld")
+        yield sqld.create(), sqld.create()
         return
     dsn: str = request.getfixturevalue("postgres_dsn")
     names = [f"schema_{tmp_path.name}_{n}".lower() for n in (1, 2)]

@@ -24,6 +24,7 @@ from mistnet.store.database import Database
 from mistnet.store.search import PostSearch, _between, _questions, _with_authors
 from mistnet.store.social import write_posts, write_users
 from mistnet.store.tables import posts
+from tests.databases import analyze
 from tests.support import START
 
 ANN, BEA = UserId(1), UserId(2)
@@ -285,7 +286,7 @@ async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
         for analyzed in (False, True):
             if analyzed:
                 async with database.read() as connection:
-                    await connection.execute(text("ANALYZE"))
+                    await analyze(connection)
             for plan in await plans(database, 'word7 -word8 OR "mist word9"'):
                 if database.dialect == "postgresql":
                     assert "Bitmap Index Scan on posts_search" in plan, plan

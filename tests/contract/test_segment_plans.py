@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.store.materialize import _free_plans, _Turn
 from mistnet.store.segment_members import as_of, changes, present
 from mistnet.store.segment_rules import Known, members_of
+from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
@@ -51,7 +52,7 @@ async def fill(shop: Workshop) -> None:
 
 async def analyzed(shop: Workshop) -> None:
     async with shop.app.database.read() as connection:
-        await connection.execute(text("ANALYZE"))
+        await analyze(connection)
 
 
 async def plan(connection: AsyncConnection, asked: Select[Any]) -> str:

@@ -287,10 +287,12 @@ def test_no_payload_stops_its_neighbours_from_being_stored(
     asyncio.run(store())
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "libsql"])
 def fuzz_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """One database for all examples: what one leaves behind, the next one has to live with."""
     templates = Templates(tmp_path_factory.mktemp("fuzz"))
     if request.param == "sqlite":
         return templates.sqlite()
+    if request.param == "libsql":
+        return templates.libsql(request.getfixturevalue("sqld"))
     return templates.postgresql(request.getfixturevalue("postgres_dsn"))

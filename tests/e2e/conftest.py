@@ -22,8 +22,10 @@ from mistnet.settings import load_settings
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate
 from tests.plugins import toy
+from tests.services.sqld import SqldServer
 
 ROOT = Path(__file__).parents[2]
+SOURCES = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 PATIENCE = 60.0
 QUICK = {
     "MISTNET_X_API_KEY": "sim-key",
@@ -100,7 +102,7 @@ class CommandLine:
     def environment(self, **settings: str) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MISTNET_")}
         plugins = json.dumps([f"{toy.__name__}:plugin"])
-        own = {"MISTNET_DATABASE_URL": self.url, "MISTNET_PLUGINS": plugins, "PYTHONPATH": str(ROOT)}
+        own = {"MISTNET_DATABASE_URL": self.url, "MISTNET_PLUGINS": plugins, "PYTHONPATH": SOURCES}
         return {**inherited, **own, **self.settings, **settings}
 
     def sql(self, query: str, **values: object) -> list[dict[str, Any]]:
@@ -171,6 +173,14 @@ async def _administer(dsn: str, statement: str) -> None:
         await connection.close()
 
 
+@pytest.fixture
+def fresh_libsql(sqld: SqldServer) -> Iterator[str]:
+    """The URL of a new, empty database on a libSQL server."""
+    url = sqld.create()
+    yield url
+    sqld.drop(url)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database that nothing has been done to yet."""
@@ -192,6 +202,15 @@ def mistnet(empty_url: str, tmp_path: Path) -> Iterator[CommandLine]:
 def postgres_command_line(fresh_postgres: str, tmp_path: Path) -> Iterator[CommandLine]:
     """The command on a migrated PostgreSQL database."""
     command = CommandLine(folder=tmp_path, url=fresh_postgres)
+    command.prepare()
+    yield command
+    command.stop_all()
+
+
+@pytest.fixture
+def on_libsql(fresh_libsql: str, tmp_path: Path) -> Iterator[CommandLine]:
+    """The command on a migrated database of a libSQL server."""
+    command = CommandLine(folder=tmp_path, url=fresh_libsql)
     command.prepare()
     yield command
     command.stop_all()

@@ -55,6 +55,13 @@ async def gated(job: Job[Gate]) -> Outcome:
     return Done([Effect(job_id=job.id, n=0)])
 
 
+async def mendable(job: Job[Gate]) -> Outcome:
+    """Fails until somebody makes the file."""
+    if not Path(job.args.path).exists():
+        raise Permanent("somebody has to mend it first")
+    return Done([Effect(job_id=job.id, n=0)])
+
+
 async def failing(job: Job[Number]) -> Outcome:
     raise Permanent(f"number {job.args.n} will never do")
 
@@ -82,6 +89,7 @@ def plugin() -> Plugin:
             single("quick", quick, Number, job_class=JobClass.SWEEP, lanes=[LANE, "side"]),
             single("sleepy", sleepy, Nap, job_class=JobClass.SWEEP, lanes=[LANE]),
             single("gated", gated, Gate, job_class=JobClass.SWEEP, lanes=[LANE]),
+            single("mendable", mendable, Gate, job_class=JobClass.SWEEP, lanes=[LANE]),
             single("failing", failing, Number, job_class=JobClass.WALK, lanes=[LANE]),
             single("shaky", shaky, Number, job_class=JobClass.WALK, lanes=[LANE]),
             single("tell", tell, Words, job_class=JobClass.WALK, lanes=[LANE]),

@@ -40,6 +40,7 @@ _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
     errors.UserNotFound: 404,
     errors.RunNotFound: 404,
     errors.SegmentNotFound: 404,
+    errors.FeedNotFound: 404,
     errors.JobNotAllowed: 409,
     errors.RunInProgress: 409,
     errors.SegmentDisabled: 409,
@@ -192,6 +193,8 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:
             return [FieldProblem(field="usernames", problem=str(each)) for each in problems]
         case errors.BadRun(field=field, problem=problem):
             return [FieldProblem(field=field, problem=problem)]
+        case errors.BadFeed(problem=problem):
+            return [FieldProblem(field="handles", problem=problem)]
         case errors.BadSegment(problem=problem):
             return [FieldProblem(field="rule", problem=problem)]
         case errors.BadSearch(problem=problem):

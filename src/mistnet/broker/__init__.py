@@ -1,1 +1,1 @@
-"""RabbitMQ behind a port."""
+"""RabbitMQ behind a port: it carries job ids to workers, and dead letters to operators."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.broker import requeue_dead
 from mistnet.cli.joblines import read_jobs, storable
 from mistnet.cli.jobs import LARGEST_ID, require_kind
 from mistnet.cli.output import document
@@ -89,11 +90,16 @@ async def requeue(
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="All gaps of this kind.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All gaps there are.")] = False,
+    dlq: Annotated[
+        str | None, typer.Option("--dlq", metavar="LANE", help="All dead letters of this lane, out of RabbitMQ too.")
+    ] = None,
 ) -> int:
     """Try dead and failed jobs anew, with all their attempts."""
-    if sum((bool(ids), kind is not None, everything)) != 1:
-        raise typer.BadParameter("say which: some ids, or --kind KIND, or --all")
+    if sum((bool(ids), kind is not None, everything, dlq is not None)) != 1:
+        raise typer.BadParameter("say which: some ids, or --kind KIND, or --dlq LANE, or --all")
     async with open_app(invocation.settings) as app:
+        if dlq is not None:
+            return await requeue_dead(invocation, app, dlq)
         await require_kind(app, kind)
         now = app.database.clock.now()
         if ids:

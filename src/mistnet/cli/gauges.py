@@ -12,20 +12,21 @@ from prometheus_client import start_http_server
 from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
 
-HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 
 
 @asynccontextmanager
-async def served(app: App, port: int | None) -> AsyncIterator[None]:
-    """Serves the meters on this machine alone while the block runs; without a port nothing happens."""
+async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncIterator[None]:
+    """Serves the meters while the block runs, for this machine alone unless told; without a port nothing happens."""
     if port is None:
         yield
         return
     try:
-        server, thread = start_http_server(port, addr=HOST, registry=app.metrics.registry)
+        server, thread = start_http_server(port, addr=host, registry=app.metrics.registry)
     except OSError as error:
-        raise typer.BadParameter(f"port {port} cannot be used: {error.strerror}", param_hint="--metrics-port") from None
-    logger.info("metrics at http://{host}:{port}/metrics", host=HOST, port=port)
+        problem = f"port {port} cannot be used on {host}: {error.strerror}"
+        raise typer.BadParameter(problem, param_hint="--metrics-port") from None
+    logger.info("metrics at http://{host}:{port}/metrics", host=host, port=port)
     refresher = asyncio.create_task(QueueGauges(app).run(), name="gauges")
     try:
         yield

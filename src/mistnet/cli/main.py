@@ -8,15 +8,22 @@ import typer
 
 from mistnet import __version__
 from mistnet.cli import (
+    broker,
     changes,
     coverage,
     db,
     demo,
     doctor,
     export,
+    feeds,
     follows,
     hydrate,
     jobs,
+    link_lists,
+    links,
+    prices,
+    products,
+    products_extract,
     runs,
     search,
     segment_members,
@@ -29,7 +36,7 @@ from mistnet.cli import (
     track,
     work,
 )
-from mistnet.cli.shared import INTERRUPTED, complain
+from mistnet.cli.entry import run_with
 
 app = typer.Typer(
     name="mistnet",
@@ -40,6 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 job_commands = typer.Typer(help="Look at jobs, add them, and decide what becomes of them.")
+product_commands = typer.Typer(help="Things for sale: what pages say of them.", no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:
@@ -76,12 +84,32 @@ app.command("spend")(spend.spend)
 app.add_typer(sources.commands, name="sources")
 app.add_typer(hydrate.commands, name="hydrate")
 app.add_typer(follows.commands, name="follows")
+app.add_typer(feeds.commands, name="feeds")
 app.add_typer(segments.commands, name="segments")
 segments.commands.add_typer(segment_members.inputs, name="inputs")
 app.add_typer(job_commands, name="jobs")
 app.add_typer(runs.commands, name="runs")
 app.add_typer(db.commands, name="db")
+app.add_typer(broker.commands, name="broker")
+app.add_typer(links.commands, name="links")
+app.add_typer(prices.commands, name="prices")
+app.add_typer(product_commands, name="products")
 app.add_typer(sim.commands, name="sim")
+product_commands.command("extract")(products_extract.extract)
+for name, command in (
+    ("list", products.list_products),
+    ("show", products.show),
+    ("refresh", products.refresh),
+    ("export", products.export),
+):
+    product_commands.command(name)(command)
+for name, command in (
+    ("list", link_lists.list_links),
+    ("show", link_lists.show),
+    ("scan", link_lists.scan_posts),
+    ("crawl", link_lists.crawl),
+):
+    links.commands.command(name)(command)
 for name, command in (
     ("list", jobs.list_jobs),
     ("show", jobs.show),
@@ -108,14 +136,4 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the answer is the exit code."""
-    try:
-        return int(app(args=list(arguments), prog_name="mistnet", standalone_mode=False) or 0)
-    except typer.TyperException as error:
-        complain(f"{error.format_message()} (`{_command_path(error)} --help` tells more)")
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-
-
-def _command_path(error: typer.TyperException) -> str:
-    return str(getattr(getattr(error, "ctx", None), "command_path", "mistnet"))
+    return run_with(app, arguments)

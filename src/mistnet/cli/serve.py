@@ -111,6 +111,8 @@ async def _run(
     with stopping(asked.set, meaning=f"open requests may finish{grace}"), closing(listener):
         async with AsyncExitStack() as parts:
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
+            if not working:
+                await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
             server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
             url = url_of(listener)
             invocation.out.show(document(url=url), f"mistnet is at {url}")

@@ -41,7 +41,9 @@ AsyncCommand: TypeAlias = Callable[..., Coroutine[Any, Any, int | None]]
 SHARED_OPTIONS: Final = {
     "database_url": Annotated[
         str | None,
-        typer.Option("--database-url", metavar="URL", help="sqlite:///FILE or postgresql://…", rich_help_panel=_PANEL),
+        typer.Option(
+            "--database-url", metavar="URL", help="sqlite:///FILE, postgresql://… or libsql://…", rich_help_panel=_PANEL
+        ),
     ],
     "log_format": Annotated[
         str | None,

@@ -13,10 +13,9 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.standings import blocks, keys_grid
-from mistnet.desk.standings import KNOWN, standings, state_of
+from mistnet.desk.standings import KNOWN, configured, standings, state_of
 from mistnet.domain.errors import NoKey, did_you_mean
-from mistnet.domain.sources import SourceName
-from mistnet.harvest import keys_of
+from mistnet.domain.sources import X_SOURCE, SourceName
 
 NOT_ANSWERED: Final = 1
 """Exit code of `check` when a key's balance could not be had."""
@@ -42,7 +41,7 @@ def known_source(given: str) -> SourceName:
     return SourceName(given)
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", parser=known_source, help="The source: x.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", parser=known_source, help="The source: x, threads or a lane.")]
 
 
 @commands.command("list")
@@ -120,7 +119,7 @@ async def set_limits(
     async with open_app(invocation.settings) as app:
         book, now = app.harvest.book, app.database.clock.now()
         if rate is not None:
-            await book.set_rate(source, rate, keys_of(app.settings))
+            await book.set_rate(source, rate, configured(app, source)[0])
         await book.set_caps(source, day=day_credits, month=month_credits)
         await book.lift_caps(source, day=no_day_cap, month=no_month_cap)
         if caps_change:
@@ -134,6 +133,8 @@ async def set_limits(
 async def check(invocation: Invocation, name: Name) -> int:
     """Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer."""
     source = SourceName(name)
+    if source != X_SOURCE:
+        raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
     async with open_app(invocation.settings) as app:
         if not app.settings.x_api_key:
             raise NoKey

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from mistnet.app import App, open_app
-from mistnet.cli.gauges import served
+from mistnet.app import App, Via, open_app
+from mistnet.cli.gauges import LOOPBACK, served
 from mistnet.cli.processes import Crew, CrewPlan
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import ask_when_orphaned, stopping
@@ -35,7 +35,9 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Sequence[str] | None
     until_idle: bool
     metrics_port: int | None
+    metrics_host: str = LOOPBACK
     parent: int | None = None
+    via: Via | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,14 @@ async def work(
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
     lanes: Annotated[str | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes.")] = None,
+    via: Annotated[
+        Via | None,
+        typer.Option(
+            "--via",
+            help="How jobs come: amqp takes messages of the lanes in `amqp_lanes`, db takes these lanes from the "
+            "database too. Default: the database, without these lanes.",
+        ),
+    ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
     metrics_port: Annotated[
         int | None,
@@ -78,9 +88,12 @@ async def work(
             "--metrics-port",
             min=1,
             max=65_535,
-            help="Serve Prometheus metrics on this port of 127.0.0.1; each further process on the next.",
+            help="Serve Prometheus metrics on this port; each further process on the next.",
         ),
     ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address to serve them on.")
+    ] = LOOPBACK,
     child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None,
 ) -> int:
     """Work on jobs until told to stop.
@@ -92,10 +105,12 @@ async def work(
     async with open_app(invocation.settings) as app:
         plan = WorkPlan(
             concurrency=concurrency,
-            lanes=wanted_lanes(app, lanes),
+            lanes=wanted_lanes(app, lanes, via),
             until_idle=until_idle,
             metrics_port=metrics_port,
+            metrics_host=metrics_host,
             parent=child_of,
+            via=via,
         )
         if processes == 1:
             report = await _work_here(app, plan)
@@ -106,9 +121,13 @@ async def work(
     return code
 
 
-def wanted_lanes(app: App, lanes: str | None) -> Sequence[str] | None:
+def wanted_lanes(app: App, lanes: str | None, via: Via | None = None) -> Sequence[str] | None:
     """The lanes to work on; a name that no kind has is a slip of the pen."""
-    if not app.settings.x_api_key and (lanes is None or X_SOURCE in lanes.split(",")) and not app.settings.plugins:
+    if via is Via.AMQP and lanes is None:
+        return app.dispatching.chosen(None)
+    others = app.settings.plugins or app.feeds.keeper.token
+    needs_x = not others if lanes is None else X_SOURCE in lanes.split(",") and not app.settings.plugins
+    if needs_x and not app.settings.x_api_key:
         raise NoKey
     if lanes is None:
         return None
@@ -118,6 +137,15 @@ def wanted_lanes(app: App, lanes: str | None) -> Sequence[str] | None:
         known = ", ".join(app.kinds.lanes)
         wrong = f"there is no lane {unknown[0]!r}.{did_you_mean(unknown[0], app.kinds.lanes)} " if unknown else ""
         raise typer.BadParameter(f"{wrong}Known lanes: {known}", param_hint="--lanes")
+    if via is Via.AMQP:
+        return app.dispatching.chosen(named)
+    dispatched = [lane for lane in named if lane in app.dispatching.lanes]
+    if dispatched and via is None:
+        raise typer.BadParameter(
+            f"lane {dispatched[0]!r} is dispatched over RabbitMQ: add --via amqp to take its messages, "
+            f"or --via db to take its jobs from the database all the same",
+            param_hint="--lanes",
+        )
     return named
 
 
@@ -126,8 +154,8 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
     grace = app.settings.grace_seconds
     meaning = f"no new jobs; what runs may finish within {grace:g} s, then its lease is handed back"
     async with (
-        served(app, plan.metrics_port),
-        app.worker(concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle) as worker,
+        served(app, plan.metrics_port, plan.metrics_host),
+        app.worker(concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle, via=plan.via) as worker,
     ):
         with stopping(worker.drain, meaning=meaning) as stop:
             watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
@@ -163,5 +191,7 @@ def _flags(plan: WorkPlan) -> list[str]:
     return [
         *(["--concurrency", str(plan.concurrency)] if plan.concurrency else []),
         *(["--lanes", ",".join(plan.lanes)] if plan.lanes else []),
+        *(["--via", plan.via] if plan.via else []),
         *(["--until-idle"] if plan.until_idle else []),
+        *(["--metrics-host", plan.metrics_host] if plan.metrics_host != LOOPBACK else []),
     ]

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 from prometheus_client import Gauge
 
 from mistnet.app import App
 from mistnet.domain.errors import DatabaseError
+from mistnet.domain.jobs import GAP_STATES, LIVE_STATES
+from mistnet.store.lane_pages import LanePages
 
 _REFRESH_SECONDS: Final = 15.0
 
@@ -40,6 +43,17 @@ class QueueGauges:
         self._set(metrics.depth, depth)
         self._set(metrics.oldest, oldest)
         self._set(metrics.parked, parked)
+        await self._refresh_lanes(now)
+
+    async def _refresh_lanes(self, now: datetime) -> None:
+        lanes = await LanePages(self._app.database).counts(now=now)
+        meters = self._app.metrics.lanes
+        self._set(meters.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES})
+        gaps: dict[tuple[str, ...], float] = {
+            (lane, state): 0 for lane in self._app.kinds.lanes for state in GAP_STATES
+        }
+        gaps |= {(each.lane, each.state): each.jobs for each in lanes if each.state in GAP_STATES}
+        self._set(meters.dead_letters, gaps)
 
     def _set(self, gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
         for labels, value in values.items():

@@ -5,11 +5,10 @@ from typing import Final
 import msgspec
 
 from mistnet.app import App
-from mistnet.domain.social import Detail
-from mistnet.harvest import WRITERS
+from mistnet.domain.social import Detail, Platform
 from mistnet.store.quarantine import KeptPayload, Quarantine, Reading, Reparsed
 from mistnet.store.schema import require_current
-from mistnet.store.writes import Writers
+from mistnet.upstream.threads import decode as threads
 from mistnet.upstream.x.decode import gather_posts, gather_users
 
 WEBHOOK_ENDPOINT: Final = "webhook"
@@ -27,14 +26,16 @@ async def reparse_all(app: App) -> Reparsed:
     """Reads what was set aside with today's decoder, and writes what can be read now."""
     await require_current(app.database)
     await app.database.correct_clock()
-    return await Quarantine(app.database).reparse(reread, Writers(WRITERS), now=app.database.clock.now())
+    return await Quarantine(app.database).reparse(reread, app.writers, now=app.database.clock.now())
 
 
 def reread(kept: KeptPayload) -> Reading:
     """One payload by the decoder of the endpoint it came from. All of it can be read, or none is taken."""
     payload = msgspec.Raw(kept.payload)
     try:
-        if kept.endpoint in POST_ENDPOINTS:
+        if kept.platform is Platform.THREADS:
+            gathered, *_ = threads.gather_posts([payload], kept.endpoint)
+        elif kept.endpoint in POST_ENDPOINTS:
             gathered, _ = gather_posts([payload], kept.endpoint)
         elif kept.endpoint in USER_ENDPOINTS:
             gathered = gather_users([payload], kept.endpoint, USER_ENDPOINTS[kept.endpoint])

@@ -1,17 +1,18 @@
 """How sources and their keys stand, as all workers share it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from mistnet import crawling, feeding, harvest
 from mistnet.app import App
-from mistnet.domain.sources import X_SOURCE, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.domain.links import CRAWL_LANES
+from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.engine.grants import Limits
-from mistnet.harvest import keys_of, limits_of
 
-KNOWN: Final = (X_SOURCE,)
+KNOWN: Final = (X_SOURCE, THREADS_SOURCE, *map(SourceName, CRAWL_LANES))
 
 
 class KeyStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +53,26 @@ async def state_of(app: App, source: SourceName) -> SourceState:
 
 
 async def standings(app: App) -> Sequence[SourceStanding]:
-    """All known sources, whether or not they have been asked before."""
-    now, limits = app.database.clock.now(), limits_of(app.settings)
-    keys = await app.harvest.book.keys()
-    return [standing(await state_of(app, name), _keys(app, keys, limits), limits, now) for name in KNOWN]
+    """X, and every other source that is configured here or was asked before."""
+    now = app.database.clock.now()
+    asked = {state.name for state in await app.harvest.book.states()}
+    stored = await app.harvest.book.keys()
+    found = []
+    for name in KNOWN:
+        here, limits = configured(app, name)
+        if name == X_SOURCE or here or name in asked:
+            keys = _keys([key for key in stored if key.source == name], here, name, limits)
+            found.append(standing(await state_of(app, name), keys, limits, now))
+    return found
+
+
+def configured(app: App, name: SourceName) -> tuple[Collection[KeyLabel], Limits]:
+    """The labels of the keys this machine has, and what its settings allow."""
+    if name == THREADS_SOURCE:
+        return ([feeding.TOKEN] if app.feeds.keeper.token else []), feeding.limits_of(app.settings)
+    if name in CRAWL_LANES:
+        return ([crawling.DIRECT] if name in app.crawling.lanes else []), crawling.limits_of(app.settings, name)
+    return harvest.keys_of(app.settings), harvest.limits_of(app.settings)
 
 
 def standing(source: SourceState, keys: Sequence[KeyStanding], limits: Limits, now: datetime) -> SourceStanding:
@@ -91,9 +108,10 @@ def _state(source: SourceState, limits: Limits, now: datetime) -> tuple[str, str
     return "serving", None, None
 
 
-def _keys(app: App, stored: Sequence[KeyState], limits: Limits) -> Sequence[KeyStanding]:
-    here = keys_of(app.settings)
-    unseen = [KeyState(source=X_SOURCE, label=label) for label in here if label not in {key.label for key in stored}]
+def _keys(
+    stored: Sequence[KeyState], here: Collection[KeyLabel], name: SourceName, limits: Limits
+) -> Sequence[KeyStanding]:
+    unseen = [KeyState(source=name, label=label) for label in here if label not in {key.label for key in stored}]
     return [
         KeyStanding(
             label=key.label,

@@ -6,6 +6,9 @@ MistnetError
 │   ├── UnknownKind
 │   ├── NoKey
 │   ├── NoToken
+│   ├── NoThreadsToken
+│   ├── BadFeed
+│   ├── FeedNotFound
 │   ├── TokenNotFound
 │   ├── BadHandle
 │   ├── BadHandles
@@ -24,6 +27,11 @@ MistnetError
 │   │   └── SegmentCycle
 │   ├── SegmentNotFound
 │   ├── SegmentDisabled
+│   ├── NoBroker
+│   ├── BrokerMismatch
+│   ├── LinkNotFound
+│   ├── ProductNotFound
+│   ├── UnreadableFile
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1
@@ -34,13 +42,21 @@ MistnetError
 │   ├── DatabaseForeign
 │   ├── PlaceholdersLeft
 │   └── WriteRefused
+├── BrokerError                exit code 1
+│   ├── BrokerUnreachable
+│   └── BrokerRefused
 └── WorkError                  raised by handlers; the executor turns each into an outcome
     ├── Temporary              -> Retry
     │   ├── TookTooLong
     │   ├── SourceDown
+    │   │   └── SourceBlocked
     │   ├── BrokenAnswer
     │   └── Undelivered
     ├── Permanent              -> Fail
+    │   ├── NotPermitted
+    │   ├── NotShown
+    │   ├── CrawlRefused
+    │   │   └── UnsafeAddress
     │   └── BadRequest
     └── NotNow                 -> Snooze
         ├── RateLimited
@@ -120,6 +136,32 @@ class NoToken(UsageError):
             f"--scope admin`, or set MISTNET_ADMIN_TOKEN, or leave out --host to serve this machine alone"
         )
         self.host = host
+
+
+class NoThreadsToken(UsageError):
+    """Threads is to be asked and no access token for it is configured."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no token for Threads is configured: set MISTNET_THREADS_TOKEN to a long-lived access token, "
+            "and MISTNET_THREADS_TOKEN_FILE to where its refreshed form is kept"
+        )
+
+
+class BadFeed(UsageError):
+    """A feed that cannot be as somebody wants it."""
+
+    def __init__(self, given: str, problem: str) -> None:
+        super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://www.threads.com/@name")
+        self.given, self.problem = given, problem
+
+
+class FeedNotFound(UsageError):
+    """Nobody asked for this account's feed, or it was removed."""
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` begins one")
+        self.handle = handle
 
 
 class TokenNotFound(UsageError):
@@ -275,6 +317,30 @@ class SegmentDisabled(UsageError):
         self.name = name
 
 
+class LinkNotFound(UsageError):
+    """No link has this id or URL."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(f"there is no link {given[:200]!r}; `mistnet links list` shows those that were found")
+        self.given = given
+
+
+class ProductNotFound(UsageError):
+    """No product has this id or URL."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(f"there is no product {given[:200]!r}; `mistnet products list` shows those that were found")
+        self.given = given
+
+
+class UnreadableFile(UsageError):
+    """A file somebody named cannot be read."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(f"cannot read {file}: {problem}; name a file, or - for standard input")
+        self.file, self.problem = file, problem
+
+
 class BadExport(UsageError):
     """An export that cannot be made, or not written where it was asked for."""
 
@@ -369,6 +435,51 @@ class WriteRefused(DatabaseError):
         self.problem = problem
 
 
+class NoBroker(UsageError):
+    """Jobs are to go over RabbitMQ, and nothing says where it is or which lanes it serves."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; see docs/rabbitmq.md")
+        self.problem = problem
+
+
+class BrokerMismatch(UsageError):
+    """A queue or exchange of that name is there already, made in another way."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"RabbitMQ has a queue or exchange of another make: {problem}. Set amqp_queue_type as it was when the queue "
+            f"was made, or delete the queue: no job is lost by that, the database has them all"
+        )
+        self.problem = problem
+
+
+class BrokerError(MistnetError):
+    """The broker, or the way to it, is at fault. Jobs stay where they are: in the database."""
+
+
+class BrokerUnreachable(BrokerError):
+    """RabbitMQ does not answer, or the connection to it broke."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            f"RabbitMQ at {url} does not answer: {problem}. Check MISTNET_BROKER_URL and that the server is up; "
+            f"no job is lost, and `mistnet work --via db` works without it"
+        )
+        self.url, self.problem = url, problem
+
+
+class BrokerRefused(BrokerError):
+    """RabbitMQ answers, and will not let us in: a wrong password, virtual host, permission or certificate."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            f"RabbitMQ at {url} refuses us: {problem}. Check user, password and virtual host in MISTNET_BROKER_URL, "
+            f"and the certificates broker_ca_file, broker_cert_file and broker_key_file"
+        )
+        self.url, self.problem = url, problem
+
+
 class WorkError(MistnetError):
     """Raised inside a handler; the executor turns it into an outcome. If a source's answer is at fault, it is kept."""
 
@@ -399,6 +510,14 @@ class SourceDown(Temporary):
         self.source, self.problem, self.status = source, problem, status
 
 
+class SourceBlocked(SourceDown):
+    """A shop shows a riddle, a log-in or a decoy in the place of the page: it takes us for a robot."""
+
+    def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
+        super().__init__(source, f"it keeps us out: {problem}; `crawl_rates` makes visits rarer", status=status)
+        self.block = problem
+
+
 class BrokenAnswer(Temporary):
     """A source answered with something that cannot be read, or that cannot be true."""
 
@@ -417,6 +536,34 @@ class Undelivered(Temporary):
             f"or at once with `mistnet jobs retry ID`"
         )
         self.subscriber, self.event_id, self.problem = subscriber, event_id, problem
+
+
+class NotPermitted(Permanent):
+    """A source does not let this token ask that: it lacks a permission, or the app lacks approval for it."""
+
+    def __init__(self, source: str, endpoint: str, problem: str, *, status: int) -> None:
+        super().__init__(f"{source} does not let this token ask {endpoint}: {problem}; grant it, then ask anew")
+        self.source, self.endpoint, self.problem, self.status = source, endpoint, problem, status
+
+
+class NotShown(Permanent):
+    """A source has nothing by that name or id, or does not show it to us; it does not tell which."""
+
+    def __init__(self, source: str, what: str, problem: str, *, status: int) -> None:
+        super().__init__(f"{source} does not show {what}: {problem}")
+        self.source, self.what, self.problem, self.status = source, what, problem, status
+
+
+class CrawlRefused(Permanent):
+    """A page that mistnet will not fetch, or not read to its end."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url[:200]} is not fetched: {reason}")
+        self.url, self.reason = url, reason
+
+
+class UnsafeAddress(CrawlRefused):
+    """A URL that leads, or could lead, to a machine that is nobody else's business."""
 
 
 class BadRequest(Permanent):

@@ -25,6 +25,7 @@ class Shop(StrEnum):
     TAOBAO = "taobao"
     EBAY = "ebay"
     AMAZON = "amazon"
+    GOOFISH = "goofish"
     WEB = "web"
 
     @property
@@ -33,13 +34,19 @@ class Shop(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """What a link names. A short link must be followed; a code can only be read by the shop's own app."""
+    """What a link names. A short link must be followed; a code can only be read by the shop's own app.
+
+    `blocked` and `dead` are where shops send strangers and old links: a log-in or captcha page, an error page.
+    """
 
     ITEM = "item"
     CATALOGUE = "catalogue"
     SHOP = "shop"
+    SEARCH = "search"
     SHORT = "short"
     CODE = "code"
+    BLOCKED = "blocked"
+    DEAD = "dead"
     PAGE = "page"
 
 
@@ -77,11 +84,12 @@ class Canonical(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mention(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of one post, as it was posted."""
+    """One link of one post, as it was posted. A code comes with the title the shop's app wrote beside it."""
 
     url: str
     place: Place
     canonical: Canonical
+    title: str | None = None
 
 
 class PostLinks(Write, frozen=True, kw_only=True):

@@ -1,14 +1,15 @@
-"""What the engine needs of the outside: a clock, a queue, a bell."""
+"""What the engine needs of the outside: a clock, a queue, a bell, and a broker where one carries job ids."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
-from mistnet.domain.jobs import Claim, KindName, Lease, LostLease, Settlement, Target, WorkerName
+from mistnet.domain.jobs import Claim, JobId, JobState, KindName, Lane, Lease, LostLease, Settlement, Target, WorkerName
 
 
 class Clock(Protocol):
@@ -86,3 +87,160 @@ class Bell(Protocol):
     async def wait(self, seconds: float) -> None: ...
 
     def ring(self) -> None: ...
+
+
+class Feed(Protocol):
+    """Where a worker's leases come from: the table itself, or a broker that names jobs."""
+
+    def opened(self) -> AbstractAsyncContextManager[object]:
+        """For as long as leases are wanted or held."""
+        ...
+
+    async def take(self, slots: int) -> Sequence[Lease]:
+        """Leases for so many free slots; none if there is nothing, or no way to ask."""
+        ...
+
+    def ring(self) -> None:
+        """Ends a wait."""
+        ...
+
+    async def wait(self, *, leaving: bool) -> None:
+        """Until there may be something to take. Somebody who leaves when nothing is left looks more often."""
+        ...
+
+    def ended(self, lease: Lease) -> None:
+        """What became of this lease is written, or somebody else's to write."""
+        ...
+
+    async def stop(self) -> None:
+        """No more is wanted: what was not taken goes back."""
+        ...
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's id on its way to the broker. The fence tells whether the job has moved since."""
+
+    job_id: JobId
+    fence: int
+    lane: Lane
+    again: bool = False
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that ended without its result, and what went wrong."""
+
+    job_id: JobId
+    fence: int
+    lane: Lane
+    kind: KindName
+    key: str | None
+    state: JobState
+    attempts: int
+    error: str | None
+
+
+class Depth(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker holds for one lane: messages nobody has in hand, consumers, dead letters."""
+
+    ready: int
+    consumers: int
+    dead: int
+
+
+class Broker(Protocol):
+    """Carries job ids to workers. It only gives hints: the database alone knows what is to be done."""
+
+    async def declare(self, lanes: Collection[Lane]) -> None: ...
+
+    async def publish(self, letters: Sequence[Letter]) -> Collection[JobId]:
+        """Those the broker has confirmed. One that was returned or never confirmed is not published."""
+        ...
+
+    async def bury(self, letters: Sequence[DeadLetter]) -> Collection[JobId]:
+        """Puts dead letters where operators look for them; returns those the broker has confirmed."""
+        ...
+
+    async def depths(self, lanes: Collection[Lane]) -> Mapping[Lane, Depth]: ...
+
+
+class Delivery(Protocol):
+    """One message in hand. It goes back to the queue by itself if its connection is lost."""
+
+    @property
+    def lane(self) -> Lane: ...
+
+    @property
+    def job_id(self) -> JobId: ...
+
+    async def accept(self) -> None:
+        """It has served its purpose."""
+        ...
+
+    async def give_back(self) -> None:
+        """Somebody else shall have it."""
+        ...
+
+
+class Mailbox(Protocol):
+    """Messages as they come in, over a connection that is made anew whenever it breaks."""
+
+    def opened(self) -> AbstractAsyncContextManager[object]: ...
+
+    @property
+    def waiting(self) -> int:
+        """How many have arrived and were not taken out."""
+        ...
+
+    def arrived(self, limit: int) -> Sequence[Delivery]:
+        """Takes out so many at most, those of the most important lane first."""
+        ...
+
+    def ring(self) -> None: ...
+
+    async def wait(self, seconds: float) -> None:
+        """Until something arrives, or so long."""
+        ...
+
+    async def stop(self) -> None:
+        """Takes in no more; what was not taken out goes back."""
+        ...
+
+
+class ClaimedById(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a claim by ids: leases, jobs to ask for again shortly, jobs of kinds this worker does not know."""
+
+    leases: Sequence[Lease] = ()
+    capped: Collection[JobId] = ()
+    foreign: Collection[JobId] = ()
+
+
+class Dispatch(Protocol):
+    """The queue as a dispatcher and its consumers see it. Each call is one transaction with its own guard."""
+
+    async def to_publish(
+        self, targets: Sequence[Target], *, window: int, limit: int, now: datetime
+    ) -> Sequence[Letter]: ...
+
+    async def mark_queued(self, letters: Sequence[Letter], *, now: datetime) -> int: ...
+
+    async def queued(self, lanes: Collection[Lane], *, before: datetime) -> Mapping[Lane, tuple[int, int]]:
+        """How many jobs of each lane are queued, and how many of them since before then."""
+        ...
+
+    async def unqueue(self, lane: Lane, *, before: datetime) -> int: ...
+
+    async def unburied(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]: ...
+
+    async def mark_buried(self, letters: Sequence[DeadLetter], *, now: datetime) -> None: ...
+
+    async def forget_letters(self) -> None: ...
+
+    async def claim_by_ids(
+        self,
+        ids: Sequence[JobId],
+        *,
+        worker: WorkerName,
+        targets: Sequence[Target],
+        lease: timedelta,
+        now: datetime,
+    ) -> ClaimedById: ...

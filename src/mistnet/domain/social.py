@@ -42,10 +42,14 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A link as a post shows it, and where upstream says it leads."""
+    """A link as a post shows it, and where upstream says it leads.
+
+    `place` is where it stands if not among the text's own links: one of the words of `links.Place`.
+    """
 
     url: str
     expanded_url: str | None = None
+    place: str | None = None
 
 
 class User(Write, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ KeyLabel = NewType("KeyLabel", str)
 T = TypeVar("T")
 
 X_SOURCE = SourceName("x")
+THREADS_SOURCE = SourceName("threads")
 
 
 class Halt(StrEnum):

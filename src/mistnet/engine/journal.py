@@ -14,6 +14,13 @@ from mistnet.domain.jobs import JobState, Lease, LostLease, Settlement, WorkerNa
 from mistnet.engine.metrics import EngineMetrics
 
 _LEVELS: Final = {JobState.RETRYABLE: "WARNING", JobState.FAILED: "ERROR", JobState.DEAD: "ERROR"}
+_OUTCOMES: Final = {
+    JobState.SUCCEEDED: "success",
+    JobState.RETRYABLE: "retry",
+    JobState.DEAD: "dead",
+    JobState.FAILED: "failed",
+}
+_ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED)
 _LINE: Final = "job {job_id} {kind} {state} in {latency_ms:.1f} ms (attempt {attempt}, lane {lane}){note}"
 
 
@@ -36,9 +43,10 @@ class Journal:
             if lease.lost_by:
                 self._taken_over(lease)
 
-    def settled(self, settled: Sequence[tuple[Settlement, float]]) -> None:
+    def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None:
         self.settled_count += len(settled)
         self._count([settlement for settlement, _ in settled])
+        self._count_lanes([settlement for settlement, _ in settled], now)
         for settlement, seconds in settled:
             self._on_end(settlement.lease)
             self._write(settlement, seconds)
@@ -51,6 +59,17 @@ class Journal:
                 self._metrics.retries.labels(kind).inc(number)
             elif state is JobState.DEAD:
                 self._metrics.dead.labels(kind).inc(number)
+
+    def _count_lanes(self, settlements: Sequence[Settlement], now: datetime) -> None:
+        """Steps and snoozes are no end and no failure: they are not counted here."""
+        meters = self._metrics.lanes
+        for settlement in settlements:
+            lease, outcome = settlement.lease, _OUTCOMES.get(settlement.state)
+            if outcome:
+                meters.jobs.labels(lease.lane, outcome).inc()
+            if settlement.state in _ENDS:
+                took = max((now - lease.created_at).total_seconds(), 0)
+                meters.finish_seconds.labels(lease.lane).observe(took)
 
     def _write(self, settlement: Settlement, seconds: float) -> None:
         lease, state = settlement.lease, settlement.state
@@ -95,6 +114,7 @@ class Journal:
     def reclaimed(self, jobs: Sequence[LostLease]) -> None:
         for job in jobs:
             self._metrics.reclaimed.labels(job.kind).inc()
+            self._metrics.lanes.jobs.labels(job.lane, "dead" if job.state is JobState.DEAD else "retry").inc()
             if job.state is JobState.DEAD:
                 self._metrics.dead.labels(job.kind).inc()
             logger.warning(

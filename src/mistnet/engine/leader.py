@@ -85,7 +85,7 @@ class Leadership:
         term = await self._leaders.take(self._name, self._holder, lease=self._lease, now=self._clock.now())
         if term:
             self._term, self._safe_until = term, begun + self._safe_seconds
-            logger.info("leads the schedule now (fence {fence})", fence=term.fence, holder=self._holder)
+            logger.info("leads the {name} now (fence {fence})", name=self._name, fence=term.fence, holder=self._holder)
             self._acts = asyncio.create_task(self._lead(term), name=f"leading {self._name}")
 
     async def _keep(self, term: Term) -> float:
@@ -127,7 +127,7 @@ class Leadership:
             await self._stand_down("its lease could not be renewed in time")
 
     async def _stand_down(self, why: str) -> None:
-        logger.warning("leads the schedule no more: {why}", why=why, holder=self._holder)
+        logger.warning("leads the {name} no more: {why}", name=self._name, why=why, holder=self._holder)
         await self._stop_acting()
 
     async def _stop_acting(self) -> None:
@@ -146,7 +146,7 @@ class Leadership:
             with contextlib.suppress(DatabaseError, TimeoutError):
                 async with asyncio.timeout(_FAREWELL_SECONDS):
                     await self._leaders.resign(term, now=self._clock.now())
-                logger.info("gave up the lead of the schedule", holder=self._holder)
+                logger.info("gave up the lead of the {name}", name=self._name, holder=self._holder)
 
     @property
     def _pause(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_PATIENT = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800)
 _LONG = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -50,9 +51,49 @@ class EngineMetrics:
             ["kind", "state"],
             registry=self.registry,
         )
+        self.lanes = LaneMetrics(self.registry)
+        self.broker = BrokerMetrics(self.registry)
         self.parked = Gauge("mistnet_jobs_parked", "Jobs held back by a cap.", ["kind"], registry=self.registry)
         self.clock_drift = Gauge(
             "mistnet_clock_drift_seconds", "How far the clock was off at its last correction.", registry=self.registry
+        )
+
+
+class BrokerMetrics:
+    """The meters of what goes over the broker, by lane."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, meaning: str) -> Counter:
+            return Counter(name, meaning, ["lane"], registry=registry)
+
+        self.published = counter("mistnet_broker_published", "Job ids the broker has confirmed.")
+        self.republished = counter(
+            "mistnet_broker_republished", "Job ids published again because their message seemed lost."
+        )
+        self.returned = counter("mistnet_broker_returned", "Messages the broker returned or never confirmed.")
+        self.consumed = counter("mistnet_broker_consumed", "Messages that reached this process.")
+        self.acked = counter("mistnet_broker_acked", "Messages this process has done with.")
+        self.rejected = counter("mistnet_broker_rejected", "Messages nobody can read, sent to the dead letters.")
+        self.dead_lettered = counter("mistnet_broker_dead_lettered", "Dead letters the broker has confirmed.")
+
+
+class LaneMetrics:
+    """The meters of lanes: what came of their jobs, how long those took from first to last, what is left."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.jobs = Counter(
+            "mistnet_lane_jobs", "Attempts at jobs, by lane and outcome.", ["lane", "outcome"], registry=registry
+        )
+        self.finish_seconds = Histogram(
+            "mistnet_lane_finish_seconds",
+            "How long a job took from being added to its end; of a crawl, from its link being seen.",
+            ["lane"],
+            buckets=_PATIENT,
+            registry=registry,
+        )
+        self.depth = Gauge("mistnet_lane_depth", "Live jobs, by lane and state.", ["lane", "state"], registry=registry)
+        self.dead_letters = Gauge(
+            "mistnet_dead_letters", "Jobs that ended without their result.", ["lane", "state"], registry=registry
         )
 
 

@@ -34,7 +34,7 @@ class Finished(msgspec.Struct, frozen=True):
 class Witness(Protocol):
     """Told of every job that was settled, or that could not be because its lease was gone."""
 
-    def settled(self, settled: Sequence[tuple[Settlement, float]]) -> None: ...
+    def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None: ...
 
     def lost(self, lease: Lease) -> None: ...
 
@@ -124,7 +124,7 @@ class Settler:
                 await asyncio.sleep(wait * (0.5 + self._chance.random()))
                 wait = min(wait * 2, _LONGEST_WAIT)
         pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
-        self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won])
+        self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won], now)
         for settled, _seconds in pairs:
             if settled.lease.claim not in won:
                 self._witness.lost(settled.lease)

@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from loguru import logger
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Lane, Lease, WorkerName
-from mistnet.domain.ports import Bell, Clock, Queue, Upkeep, WorkerCard
+from mistnet.domain.ports import Bell, Clock, Feed, Queue, Upkeep, WorkerCard
 from mistnet.engine.caretaker import Caretaker
 from mistnet.engine.executor import Executor
 from mistnet.engine.journal import Journal
@@ -22,17 +21,12 @@ from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.leases import LeaseKeeper
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
+from mistnet.engine.polling import Polling
 from mistnet.engine.settler import Finished, Settler
 from mistnet.engine.traces import Trace, untraced
 
 _GATHER_SECONDS: Final = 0.005
 """A claim costs as much for one job as for many."""
-
-_CONTENDED_SECONDS: Final = 0.05
-_CAPPED_SECONDS: Final = 1.0
-_OUTAGE_SECONDS: Final = 2.0
-_LAST_LOOK_SECONDS: Final = 0.5
-_OUTLOOK_SECONDS: Final = 0.1
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,15 +50,19 @@ class Worker:
     """One worker in one event loop. Any number of them share a database."""
 
     def __init__(
-        self, tools: Tools, card: WorkerCard, *, lanes: Sequence[Lane] | None = None, until_idle: bool = False
+        self,
+        tools: Tools,
+        card: WorkerCard,
+        *,
+        lanes: Sequence[Lane] | None = None,
+        until_idle: bool = False,
+        feed: Feed | None = None,
     ) -> None:
         self._tools = tools
         self._policy = tools.policy
         self._card = card
         self._lanes = lanes
         self._until_idle = until_idle
-        self._patience = _CONTENDED_SECONDS / 2
-        self._looked_ahead_at = float("-inf")
         self._draining = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
@@ -90,6 +88,17 @@ class Worker:
             wake=tools.bell.ring,
             chores=tools.chores,
         )
+        self._feed = feed or Polling(
+            queue=tools.queue,
+            bell=tools.bell,
+            clock=tools.clock,
+            policy=self._policy,
+            kinds=tools.kinds,
+            worker=card.name,
+            lanes=lanes,
+            metrics=tools.metrics,
+            unpark=self._caretaker.unpark,
+        )
         self._executor = Executor(
             clock=tools.clock,
             timeout=self._policy.job_timeout,
@@ -109,12 +118,13 @@ class Worker:
         """No new claims; what runs may finish within the grace time, then leases are handed back."""
         self._draining.set()
         self._slot_freed.set()
-        self._tools.bell.ring()
+        self._feed.ring()
 
     async def run(self) -> None:
         """Works until drained, or until nothing is left if that was asked for."""
         await self._tools.upkeep.correct_clock()
         async with contextlib.AsyncExitStack() as cleanup:
+            await cleanup.enter_async_context(self._feed.opened())
             background = [
                 asyncio.create_task(part, name=name)
                 for name, part in (
@@ -141,8 +151,8 @@ class Worker:
                 self._start(leases)
             elif await self._nothing_left():
                 return
-            else:
-                await self._wait_for_work()
+            elif not self._draining.is_set():
+                await self._feed.wait(leaving=self._until_idle)
 
     async def _room(self) -> None:
         """Waits for a free slot, a moment longer for a few of them, and for the settler not to fall behind."""
@@ -157,25 +167,8 @@ class Worker:
         slots = self._card.concurrency - len(self._running)
         if slots <= 0 or self._draining.is_set():
             return []
-        now = self._tools.clock.now()
-        begun = time.perf_counter()
-        try:
-            leases = await self._tools.queue.claim(
-                worker=self.name,
-                targets=self._tools.kinds.targets(slots=slots, lanes=self._lanes, lane_caps=self._policy.lane_caps),
-                room=slots,
-                lease=self._policy.lease,
-                now=now,
-                aged_before=now - self._policy.aging if self._policy.aging else None,
-            )
-        except (DatabaseBusy, DatabaseUnreachable) as error:
-            logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self.name)
-            self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
-            await asyncio.sleep(self._patience)
-            return []
-        self._patience = _CONTENDED_SECONDS / 2
-        self._tools.metrics.claim_seconds.observe(time.perf_counter() - begun)
-        self._journal.claimed(leases, now)
+        leases = await self._feed.take(slots)
+        self._journal.claimed(leases, self._tools.clock.now())
         return leases
 
     def _start(self, leases: Sequence[Lease]) -> None:
@@ -203,6 +196,7 @@ class Worker:
     def _ended(self, lease: Lease) -> None:
         """A settlement was written or refused: the lease is over, and its class may have work again."""
         self._leases.drop(lease)
+        self._feed.ended(lease)
         self._caretaker.count_settled()
         self._tools.bell.ring()
 
@@ -214,38 +208,6 @@ class Worker:
                 task.cancel()
         for lease in lost:
             self._journal.lost(lease)
-
-    async def _wait_for_work(self) -> None:
-        """Until the bell rings, the next job falls due, or it is time for a look anyway."""
-        if self._draining.is_set():
-            return
-        if self._outlook_age() < _OUTLOOK_SECONDS:
-            await self._tools.bell.wait(_OUTLOOK_SECONDS)
-            return
-        try:
-            if await self._caretaker.unpark():
-                return
-            ahead = await self._tools.queue.outlook(
-                self._tools.kinds.targets(slots=1, lanes=self._lanes, lane_caps=self._policy.lane_caps),
-                now=self._tools.clock.now(),
-            )
-        except DatabaseError:
-            await asyncio.sleep(_OUTAGE_SECONDS)
-            return
-        wait = self._policy.idle_poll.total_seconds()
-        if self._until_idle:
-            wait = min(wait, _LAST_LOOK_SECONDS)
-        if ahead.capped:
-            wait = min(wait, _CAPPED_SECONDS)
-        if ahead.next_due_at is not None:
-            due_in = (ahead.next_due_at - self._tools.clock.now()).total_seconds()
-            wait = min(wait, max(due_in, _CONTENDED_SECONDS))
-        self._looked_ahead_at = asyncio.get_running_loop().time()
-        await self._tools.bell.wait(wait)
-
-    def _outlook_age(self) -> float:
-        """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
-        return asyncio.get_running_loop().time() - self._looked_ahead_at
 
     async def _nothing_left(self) -> bool:
         if not self._until_idle or self._running or len(self._leases):
@@ -262,6 +224,7 @@ class Worker:
 
     async def _finish(self) -> None:
         """Lets running jobs end within the grace time, then hands back what is unfinished."""
+        await self._feed.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._policy.grace.total_seconds()):
                 while self._running:

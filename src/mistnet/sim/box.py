@@ -7,6 +7,8 @@ from mistnet.sim.faults import PRESETS, Faults
 from mistnet.sim.ledger import Key
 from mistnet.sim.server import App, asgi
 from mistnet.sim.service import DEFAULT_KEY, XService
+from mistnet.sim.threads import ThreadsService
+from mistnet.sim.threads_truth import ThreadsTruth
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 
@@ -15,10 +17,15 @@ from mistnet.sim.world import World
 class Box:
     clock: SimClock
     service: XService
+    threads: ThreadsService
 
     @property
     def truth(self) -> Truth:
         return Truth(self.service.world)
+
+    @property
+    def threads_truth(self) -> ThreadsTruth:
+        return ThreadsTruth(self.threads.threads)
 
     @property
     def handles(self) -> list[str]:
@@ -26,7 +33,7 @@ class Box:
         return self.truth.accounts(self.clock.now())
 
     def asgi(self) -> App:
-        return asgi(self.service, self.clock)
+        return asgi(self.service, self.clock, self.threads)
 
 
 def pack(
@@ -38,9 +45,14 @@ def pack(
     speed: float = 0.0,
     key: Key = DEFAULT_KEY,
     restless: bool = False,
+    page_limit: int = 100,
 ) -> Box:
     """The world and its faults follow from the seed; `speed` is simulated seconds per real second."""
     clock = SimClock(speed=speed)
     trouble = Faults(seed, PRESETS[faults], latency_seconds=latency_seconds)
     world = World(seed, size, restless=restless)
-    return Box(clock=clock, service=XService(world, clock.now, keys=[key], faults=trouble))
+    threads = ThreadsService(
+        world, clock.now, faults=Faults(seed, PRESETS[faults], latency_seconds=latency_seconds), page_limit=page_limit
+    )
+    service = XService(world, clock.now, keys=[key], faults=trouble)
+    return Box(clock=clock, service=service, threads=threads)

@@ -11,6 +11,8 @@ from mistnet.sim.clock import SimClock
 from mistnet.sim.cost import Cost, least_by_endpoint
 from mistnet.sim.faults import PRESETS, Fault, Faults
 from mistnet.sim.service import Answer, Stats, XService
+from mistnet.sim.threads import ThreadsService, ThreadsStats
+from mistnet.sim.threads_truth import ThreadsTruth
 from mistnet.sim.truth import Truth
 from mistnet.sim.users import dump
 
@@ -20,9 +22,10 @@ Given = Mapping[str, Any]
 
 
 class Control:
-    def __init__(self, service: XService, clock: SimClock) -> None:
-        self._service, self._clock = service, clock
+    def __init__(self, service: XService, clock: SimClock, threads: ThreadsService) -> None:
+        self._service, self._clock, self._threads = service, clock, threads
         self._truth = Truth(service.world)
+        self._threads_truth = ThreadsTruth(threads.threads)
         self._routes: dict[tuple[str, str], Callable[[Given], object]] = {
             ("GET", "now"): self.now,
             ("GET", "accounts"): self.accounts,
@@ -30,12 +33,16 @@ class Control:
             ("GET", "post"): self.post,
             ("GET", "thread"): self.thread,
             ("GET", "follows"): self.follows,
+            ("GET", "threads"): self.threads,
+            ("GET", "feed"): self.feed,
             ("GET", "cost"): self.cost,
             ("GET", "stats"): self.stats,
             ("GET", "repeats"): self.repeats,
             ("POST", "advance"): self.advance,
             ("POST", "faults"): self.faults,
             ("POST", "balance"): self.balance,
+            ("POST", "threads_token"): self.threads_token,
+            ("POST", "threads_usage"): self.threads_usage,
             ("POST", "reset"): self.reset,
         }
 
@@ -77,6 +84,27 @@ class Control:
         handle, at = given["handle"], self._clock.now()
         return {"followers": self._truth.followers(handle, at), "followings": self._truth.followings(handle, at)}
 
+    def threads(self, _: Given) -> object:
+        """Whose feeds on Threads can be read and whose cannot, and how it was asked."""
+        at = self._clock.now()
+        asked = {each.name: getattr(self._threads.stats, each.name) for each in fields(self._threads.stats)}
+        return {"handles": self._threads_truth.accounts(at), "closed": self._threads_truth.closed(at), **asked}
+
+    def feed(self, given: Given) -> object:
+        found = self._threads_truth.feed(given["handle"], self._clock.now())
+        return {"feed": asdict(found) if found else None}
+
+    def threads_token(self, given: Given) -> object:
+        """Lets the tokens expire so many seconds from now; less than nothing: they have expired."""
+        until = self._clock.now() + timedelta(seconds=float(given["seconds"]))
+        for token in self._threads.tokens.values():
+            token.expires_at = until
+        return {"expires_at": until}
+
+    def threads_usage(self, given: Given) -> object:
+        self._threads.usage = float(given["percent"])
+        return {"percent": self._threads.usage}
+
     def cost(self, given: Given) -> object:
         handles = given["handles"].split(",")
         retweets = given.get("retweets", "false") == "true"
@@ -102,7 +130,8 @@ class Control:
         low, high = given.get("latency_seconds", (0.0, 0.0))
         chosen = {**PRESETS[given.get("preset", "none")], **rates}
         seed = int(given.get("seed", self._service.faults.seed))
-        self._service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)))
+        for service in (self._service, self._threads):
+            service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)))
         return {"rates": {str(fault): rate for fault, rate in self._service.faults.rates.items()}}
 
     def balance(self, given: Given) -> object:
@@ -112,6 +141,8 @@ class Control:
     def reset(self, _: Given) -> object:
         self._service.stats = Stats()
         self._service.faults.forget()
+        self._threads.stats = ThreadsStats()
+        self._threads.faults.forget()
         return {"reset": True}
 
 

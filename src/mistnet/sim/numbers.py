@@ -39,6 +39,7 @@ class Draw(IntEnum):
     LAG = 18
     PAGE = 19
     UNREST = 20
+    THREADS = 21
 
 
 def mix(*parts: int) -> int:

@@ -10,7 +10,10 @@ from typing import Any
 from mistnet.sim.clock import SimClock
 from mistnet.sim.control import PREFIX, Control
 from mistnet.sim.service import Answer, NeverAnswers, XService
+from mistnet.sim.shops import ShopService
+from mistnet.sim.threads import ThreadsService
 
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]", "testserver", "sim")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -26,15 +29,17 @@ class BodyCut(Exception):
     """The rest of the body is never sent."""
 
 
-def asgi(service: XService, clock: SimClock | None = None) -> App:
+def asgi(service: XService, clock: SimClock | None = None, threads: ThreadsService | None = None) -> App:
     """Without a clock there is no control: the truth can then only be asked in the same process."""
-    control = Control(service, clock) if clock else None
+    threads = threads or ThreadsService(service.world, service.now)
+    control = Control(service, clock, threads) if clock else None
+    shops = ShopService(service.now, seed=service.world.seed)
 
     async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
-            await _respond(service, control, scope, receive, send)
+            await _respond(service, control, shops, threads, scope, receive, send)
 
     return app
 
@@ -48,7 +53,13 @@ async def _live(receive: Receive, send: Send) -> None:
 
 
 async def _respond(
-    service: XService, control: Control | None, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    service: XService,
+    control: Control | None,
+    shops: ShopService,
+    threads: ThreadsService,
+    scope: MutableMapping[str, Any],
+    receive: Receive,
+    send: Send,
 ) -> None:
     method, path, query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -57,10 +68,20 @@ async def _respond(
         await _send(control.answer(method, path, query, body), send)
         return
     try:
-        await _send(await service.handle(method, path, query, headers, body), send)
+        if _is_elsewhere(headers.get("host", "")):
+            await _send(shops.handle(headers["host"], path, query, headers), send)
+            return
+        asked = threads if threads.knows(path) else service
+        await _send(await asked.handle(method, path, query, headers, body), send)
     except NeverAnswers:
         while (await receive())["type"] != "http.disconnect":
             pass
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Whether a request is meant for another host that this one plays."""
+    name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
+    return bool(name) and name not in LOCAL_HOSTS
 
 
 async def _body(receive: Receive) -> bytes:
@@ -87,7 +108,12 @@ async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncI
 
     with _listening(host, port) as listener:
         config = uvicorn.Config(
-            app, log_level="critical", access_log=False, lifespan="off", timeout_graceful_shutdown=1
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            date_header=False,  # the world has its own time
         )
         server = uvicorn.Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))

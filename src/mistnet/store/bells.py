@@ -16,6 +16,8 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
 
 _LOOK_SECONDS: Final = 0.1
+_ASK_SECONDS: Final = 1.0  # each asking is a round trip, and by some contracts money
+_LAST_JOB: Final = text("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
 
 
 class LocalBell:
@@ -35,7 +37,7 @@ class LocalBell:
 
 
 class DatabaseBell(LocalBell):
-    """Rings when any process adds work: LISTEN on PostgreSQL, the file's change counter on SQLite.
+    """Rings when any process adds work: LISTEN on PostgreSQL, a change counter on SQLite and libSQL.
 
     A bell that cannot reach the database keeps trying and stays silent meanwhile: polling goes on.
     """
@@ -47,8 +49,8 @@ class DatabaseBell(LocalBell):
         self._listener: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        listen = self._listen if self._database.dialect == "postgresql" else self._watch
-        self._listener = asyncio.create_task(self._keep(listen), name="bell")
+        ways = {"postgresql": self._listen, "sqlite": self._watch, "libsql": self._ask}
+        self._listener = asyncio.create_task(self._keep(ways[self._database.product]), name="bell")
         return self
 
     async def __aexit__(
@@ -89,3 +91,19 @@ class DatabaseBell(LocalBell):
                     self.ring()
                 seen = version
                 await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _ask(self) -> None:
+        """A libSQL server tells nobody of anything. Its answers carry its count of changes, or else there is ours.
+
+        One row is read, and no connection is kept between two questions.
+        """
+        seen = None
+        while True:
+            async with self._database.read() as connection:
+                last_job = (await connection.execute(_LAST_JOB)).scalar()
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                found = (last_job, driver.changes)
+            if seen is not None and found != seen:
+                self.ring()
+            seen = found
+            await asyncio.sleep(_ASK_SECONDS)

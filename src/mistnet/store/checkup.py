@@ -24,6 +24,12 @@ from mistnet.store.upkeep import StoreUpkeep
 
 OLDEST_SQLITE: Final = (3, 38)
 OLDEST_POSTGRESQL: Final = (13,)
+OLDEST_LIBSQL: Final = (3, 45)
+_VERSIONS: Final = {
+    "postgresql": ("SHOW server_version", "PostgreSQL", OLDEST_POSTGRESQL),
+    "sqlite": ("SELECT sqlite_version()", "SQLite", OLDEST_SQLITE),
+    "libsql": ("SELECT sqlite_version()", "libSQL on SQLite", OLDEST_LIBSQL),
+}
 _SLOW_SECONDS: Final = 0.25
 _SKEW: Final = timedelta(seconds=5)
 _SILENT: Final = timedelta(days=1)
@@ -93,17 +99,29 @@ class Checkup:
             slow = seconds > _SLOW_SECONDS
             reached = warn("database", latency, "run it nearer to the workers") if slow else ok("database", latency)
             found = [reached, await self._version(connection)]
-            return [*found, await _skew(connection)] if self._dialect == "postgresql" else found
+            if self._database.product == "sqlite":
+                return found
+            if self._database.product == "libsql":
+                found.append(await _references(connection))
+            return [*found, await self._skew(connection)]
 
     async def _version(self, connection: AsyncConnection) -> Finding:
-        postgresql = self._dialect == "postgresql"
-        asked = "SHOW server_version" if postgresql else "SELECT sqlite_version()"
+        asked, name, oldest = _VERSIONS[self._database.product]
         version = str((await connection.execute(text(asked))).scalar_one())
-        name, oldest = ("PostgreSQL", OLDEST_POSTGRESQL) if postgresql else ("SQLite", OLDEST_SQLITE)
         if version_tuple(version) >= oldest:
             return ok("version", f"{name} {version}")
         wanted = ".".join(map(str, oldest))
         return fail("version", f"{name} {version}", f"upgrade to {name} {wanted} or newer")
+
+    async def _skew(self, connection: AsyncConnection) -> Finding:
+        before = datetime.now(UTC)
+        server_time = await self._database.time_there(connection)
+        skew = abs(server_time - (before + (datetime.now(UTC) - before) / 2))
+        found = f"this machine's clock and the database's are {skew.total_seconds():.1f} s apart"
+        if skew <= _SKEW:
+            return ok("clock", found)
+        advice = "set this machine's clock; leases are safe meanwhile, for only the database's clock counts there"
+        return warn("clock", found, advice)
 
     async def _schema(self) -> Finding:
         state = await schema_state(self._database)
@@ -178,15 +196,11 @@ class Checkup:
         return warn("errors", found, "use --fix to delete them", fixable=True)
 
 
-async def _skew(connection: AsyncConnection) -> Finding:
-    before = datetime.now(UTC)
-    server_time: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-    skew = abs(server_time - (before + (datetime.now(UTC) - before) / 2))
-    found = f"this machine's clock and the database's are {skew.total_seconds():.1f} s apart"
-    if skew <= _SKEW:
-        return ok("clock", found)
-    advice = "set this machine's clock; leases are safe meanwhile, for only the database's clock counts there"
-    return warn("clock", found, advice)
+async def _references(connection: AsyncConnection) -> Finding:
+    """A libSQL server enforces them unless it was built not to; transactions ask for it, single statements cannot."""
+    if (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one():
+        return ok("references", "the server enforces them")
+    return warn("references", "this server enforces them only where asked", "use a server with foreign keys on")
 
 
 def version_tuple(version: str) -> tuple[int, ...]:

@@ -7,11 +7,11 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import asyncpg
-from sqlalchemy import event, text
+from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -29,10 +29,15 @@ from mistnet.domain.errors import (
 )
 from mistnet.domain.ports import Clock
 from mistnet.store.clock import ServerClock, SystemClock
-from mistnet.store.questions import Question, QuickReader, ask_server
+from mistnet.store.libsql.address import SCHEMES, address_of, shown
+from mistnet.store.libsql.dialect import known_to_sqlalchemy
+from mistnet.store.libsql.errors import ServerBusy, ServerGone
+from mistnet.store.libsql.server import Server
+from mistnet.store.questions import Question, QuickReader, ask_libsql, ask_server
 from mistnet.store.sqlite import quick
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _CONNECT_SECONDS: Final = 10
@@ -53,6 +58,10 @@ STEADY_PLANS: Final = {
     "enable_sort": "off",
 }
 _FREE_PLANS: Final[Mapping[str, str]] = {}
+_TIME_THERE: Final = {
+    "postgresql": "SELECT clock_timestamp()",
+    "libsql": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '+00:00'",
+}
 
 # SQLite commits by itself unless we say BEGIN, so there it is enough not to say it: no level to set and set back.
 _AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -66,17 +75,19 @@ class Database:
 
     def __init__(self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None) -> None:
         parsed = parse_url(url)
-        self.shown_url = make_url(url).render_as_string(hide_password=True)
+        self.shown_url = shown(make_url(url))
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
-        self.engine = _engine(parsed, STEADY_PLANS, connect_args or {})
+        self._libsql = Server(address_of(make_url(url))) if make_url(url).drivername in SCHEMES else None
+        self.product: Final[str] = "libsql" if self._libsql else self.dialect
+        self.engine = _engine(parsed, STEADY_PLANS, connect_args or {}, self._libsql)
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
-        reading = _engine(parsed, _FREE_PLANS, connect_args or {})
+        reading = _engine(parsed, _FREE_PLANS, connect_args or {}, self._libsql)
         self._reading = reading.execution_options(**_AUTOCOMMIT[self.dialect])
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
-        self._quick = QuickReader(str(parsed.database)) if self.dialect == "sqlite" else None
+        self._quick = QuickReader(str(parsed.database)) if self.product == "sqlite" else None
         self._questions: dict[SelectBase, Question] = {}
-        self._server_clock = ServerClock() if self.dialect == "postgresql" and clock is None else None
+        self._server_clock = ServerClock() if self.product in _TIME_THERE and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
 
     @asynccontextmanager
@@ -107,6 +118,8 @@ class Database:
         with self._translated():
             if self._quick is not None:
                 return self._quick.ask(question, binds)
+            if self._libsql is not None:
+                return await ask_libsql(self._libsql, question, binds)
             async with self._reading.connect() as connection:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 try:
@@ -138,14 +151,23 @@ class Database:
             return timedelta()
         async with self.read() as connection:
             asked = time.monotonic()
-            server_time = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+            server_time = await self.time_there(connection)
             return self._server_clock.learn(server_time, asked=asked, answered=time.monotonic())
+
+    async def time_there(self, connection: AsyncConnection) -> datetime:
+        """The server's own time; for a file, this machine's."""
+        if self.product not in _TIME_THERE:
+            return datetime.now(UTC)
+        told = (await connection.exec_driver_sql(_TIME_THERE[self.product])).scalar_one()
+        return datetime.fromisoformat(told) if isinstance(told, str) else told
 
     async def close(self) -> None:
         if self._quick is not None:
             self._quick.close()
         await self.engine.dispose()
         await self._reading.dispose()
+        if self._libsql is not None:
+            await self._libsql.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -160,23 +182,27 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise SettingsError(
-            "database_url", "settings", "not a URL; use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-        ) from None
+        raise SettingsError("database_url", "settings", f"not a URL; {_FORMS}") from None
+    if parsed.drivername in SCHEMES:
+        return URL.create(known_to_sqlalchemy(), host=address_of(parsed).base_url)
     driver = _DRIVERS.get(parsed.drivername.split("+")[0])
     if driver is None:
-        raise SettingsError(
-            "database_url",
-            "settings",
-            f"there is no driver for {parsed.drivername!r}; use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
-        )
+        raise SettingsError("database_url", "settings", f"there is no driver for {parsed.drivername!r}; {_FORMS}")
     query = dict(parsed.query)
     if driver.startswith("postgresql") and "sslmode" in query:
         query["ssl"] = query.pop("sslmode")
     return parsed.set(drivername=driver, query=query)
 
 
-def _engine(url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any]) -> AsyncEngine:
+def _engine(
+    url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], libsql: Server | None = None
+) -> AsyncEngine:
+    if libsql is not None:
+        engine = create_async_engine(
+            url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args={"server": libsql}
+        )
+        event.listen(engine.sync_engine, "begin", _begin_libsql)
+        return engine
     if url.get_backend_name() == "postgresql":
         server_settings = {"application_name": "mistnet", "jit": "off", **plans}
         return create_async_engine(
@@ -219,15 +245,20 @@ def _begin_sqlite(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _begin_libsql(connection: Any) -> None:
+    if not connection.get_execution_options().get("without_begin"):
+        connection.connection.dbapi_connection.begin()
+
+
 def translate(error: Exception, url: str) -> DatabaseError:
     """Names a driver's error for what it means to us."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     problem = _first_line(origin or error)
-    if isinstance(origin, OSError):  # includes time-outs
+    if isinstance(origin, OSError | ServerGone):  # includes time-outs
         return DatabaseUnreachable(url, problem or type(origin).__name__)
     code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
     locked = "database is locked" in problem or "database table is locked" in problem
-    if code in _BUSY_STATES or locked or isinstance(error, PoolTimeout):
+    if code in _BUSY_STATES or locked or isinstance(origin, ServerBusy | PoolTimeout):
         return DatabaseBusy(problem)
     if code == "42P01" or "no such table" in problem:
         return DatabaseNotMigrated(url, None, "its tables")

@@ -11,11 +11,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import DatabaseBusy, WriteRefused
-from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName
+from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
 from mistnet.store.statements import command, statement
+from mistnet.store.tables.engine import GAP
 
 T = TypeVar("T")
 _TRIES: Final = 5
@@ -62,14 +63,23 @@ class Operations:
 
         return await self._tried(change)
 
-    async def requeue(self, *, now: datetime, kind: KindName | None = None) -> Requeued:
-        """Tries gaps anew: all, or those of one kind."""
+    async def requeue(
+        self,
+        *,
+        now: datetime,
+        kind: KindName | None = None,
+        lane: Lane | None = None,
+        states: Collection[JobState] = GAP_STATES,
+    ) -> Requeued:
+        """Tries gaps anew: all, or those of one kind, of one lane, in some states."""
 
         async def change(connection: AsyncConnection) -> Requeued:
             jobs = tables.jobs.c
-            wanted = select(jobs.id).where(jobs.state.in_(GAP_STATES)).order_by(jobs.id)
+            wanted = select(jobs.id).where(text(GAP), jobs.state.in_(states)).order_by(jobs.id)
             if kind is not None:
                 wanted = wanted.where(jobs.kind == kind)
+            if lane is not None:
+                wanted = wanted.where(jobs.lane == lane)
             gaps = [JobId(each) for each in (await connection.execute(wanted)).scalars()]
             won = await self._revive(connection, gaps, now)
             return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])

@@ -25,6 +25,7 @@ _BINDS: dict[str, TypeEngine[Any]] = {
     "ingest_id": BigInteger(),
     "since": types.UtcTime(),
     "kinds": types.TEXTS,
+    "names": types.TEXTS,
     "keys": types.TEXTS,
     "lanes": types.TEXTS,
     "platforms": types.TEXTS,

@@ -39,7 +39,7 @@ class HttpTransport:
     async def send(self, request: Request) -> Answer:
         if self._session is None:
             raise RuntimeError("the transport is not open")
-        url = self._base.joinpath(request.path.lstrip("/")).with_query(dict(request.query))
+        url = self._base.joinpath(request.path.lstrip("/")).with_query({**request.query, **request.hidden})
         try:
             async with self._session.get(url, headers=dict(request.headers), allow_redirects=False) as answer:
                 body = await _whole(answer)

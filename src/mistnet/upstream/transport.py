@@ -9,11 +9,12 @@ import msgspec
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, ready to be sent. Secrets travel in the headers and are never shown."""
+    """One call, ready to be sent. Secrets travel in the headers, or in the hidden part of the query: never shown."""
 
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    hidden: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         shown = "&".join(f"{name}={value}" for name, value in self.query.items())

@@ -9,11 +9,29 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from mistnet.api.pages import accounts, conversations, jobs, live, login, overview, runs, search, segments, sources
+from mistnet.api.pages import (
+    accounts,
+    conversations,
+    feeds,
+    jobs,
+    lanes,
+    links,
+    live,
+    login,
+    overview,
+    products,
+    runs,
+    search,
+    segments,
+    sources,
+)
 from mistnet.api.pages.dashboard import Dashboard
 from mistnet.api.pages.render import STATIC, page
 
-_PAGES: Final = (overview, accounts, conversations, segments, jobs, sources, runs, search, login, live)
+_PAGES: Final = (
+    *(overview, accounts, conversations, segments, feeds, links, products),
+    *(jobs, lanes, sources, runs, search, login, live),
+)
 _TITLES: Final = {
     400: "That cannot be used",
     403: "Not allowed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -13,16 +15,21 @@ from mistnet.api.pages.pictures import Pictures
 from mistnet.api.pages.snapshots import Snapshot
 from mistnet.api.pages.tally import Bars, Span, Tally
 from mistnet.app import App
+from mistnet.desk.lanes import LaneStanding, lane_standings
 from mistnet.domain.coverage import Sweep
 from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.domain.social import UserId
 from mistnet.store.board import Board, GapGroup, OpenAlert
 from mistnet.store.coverage import Coverage
+from mistnet.store.feed_pages import FeedPages
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.store.link_pages import LinkPages
+from mistnet.store.product_pages import ProductPages
 from mistnet.store.segment_pages import SegmentPages
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
+_LOOKED_AT_SECONDS = 60.0
 _YOUNG = ((timedelta(minutes=3), Span.MINUTES), (timedelta(hours=2), Span.HOUR))
 SHOWN_STATES = (
     JobState.RUNNING,
@@ -48,6 +55,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     gaps: Sequence[GapGroup]
     accounts: Mapping[str, int]
     segments: tuple[int, int] = (0, 0)
+    shops: tuple[object, ...] = ()
 
     def of(self, *states: JobState) -> int:
         return sum(count.jobs for count in self.counts if count.state in states)
@@ -101,6 +109,8 @@ class Dashboard:
         self._collected = Snapshot(self._count, seconds=1)
         self._queue = Snapshot(self._look_at_the_queue, seconds=1)
         self._holdings = Snapshot(self._look_at_accounts, seconds=3)
+        self._lanes: Snapshot[Sequence[LaneStanding]] = Snapshot(self._look_at_lanes, seconds=2)
+        self._lanes_asked_at = -math.inf
         self.pictures = Pictures(app.database)
 
     @property
@@ -112,6 +122,18 @@ class Dashboard:
 
     async def queue(self) -> Queue:
         return await self._queue.get()
+
+    async def lanes(self) -> Sequence[LaneStanding]:
+        """How lanes stand: counted over all live jobs, and over what went through in an hour."""
+        self._lanes_asked_at = time.monotonic()
+        return await self._lanes.get()
+
+    async def _lanes_seen(self) -> tuple[object, ...]:
+        """As long as somebody looks at lanes, a change of theirs is news."""
+        if time.monotonic() - self._lanes_asked_at > _LOOKED_AT_SECONDS:
+            return ()
+        lanes = await self._lanes.get()
+        return tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in lanes)
 
     async def holdings(self) -> Holdings:
         return await self._holdings.get()
@@ -129,11 +151,11 @@ class Dashboard:
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        segments = (queue.segments, self.pictures.drawn)
+        segments = (queue.segments, queue.shops, await self._lanes_seen(), self.pictures.drawn)
         return hash((counts, workers, alerts, states, segments, collected, tuple(holdings.stored.items())))
 
     async def close(self) -> None:
-        for snapshot in (self._collected, self._queue, self._holdings):
+        for snapshot in (self._collected, self._queue, self._holdings, self._lanes):
             await snapshot.close()
         await self.pictures.close()
 
@@ -163,7 +185,16 @@ class Dashboard:
             gaps=await self._board.gaps(),
             accounts=await self._board.account_states(),
             segments=await SegmentPages(self._app.database).latest(),
+            shops=await self._look_at_shops(),
         )
+
+    async def _look_at_shops(self) -> tuple[object, ...]:
+        database = self._app.database
+        links, products = await LinkPages(database).latest(), await ProductPages(database).latest()
+        return links, products, await FeedPages(database).latest()
+
+    async def _look_at_lanes(self) -> Sequence[LaneStanding]:
+        return await lane_standings(self._app)
 
     async def _look_at_accounts(self) -> Holdings:
         by_account: dict[UserId, list[Sweep]] = {}

@@ -80,7 +80,7 @@ def _kinds(queue: Queue) -> Sequence[Mapping[str, Any]]:
         {
             "name": name,
             "states": {state: states.get(state, 0) for state in SHOWN_STATES if states.get(state)},
-            "parts": _parts(states, most),
+            "parts": parts_of(states, most),
             "total": sum(states.values()),
             "finished": queue.finished.get(name, 0),
             "paused": paused.get(name),
@@ -89,7 +89,7 @@ def _kinds(queue: Queue) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def _parts(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:
+def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:
     """Where each state's part begins and how wide it is, of 100."""
     parts: list[tuple[JobState, float, float]] = []
     begin = 0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,7 @@ _SAFE: Final = ("https://", "http://")
 _NONE: Final = "\u2013"
 _STEPS: Final = ((60, "s"), (60, "min"), (24, "h"), (365, "d"))
 _SHADES: Final = 8
+_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DID: Final = {
     "added": "Asked for. Its profile is looked up next, then its posts come in.",
     "known": "It is tracked already; what is new is being collected.",
@@ -45,6 +47,12 @@ _DID: Final = {
     "enabled": "It is materialized again, at its times and when asked.",
     "disabled": "It is not materialized any more. Its members and its history stay.",
     "disabled-segment": "It is disabled; enable it first.",
+    "not-requeued": "Nothing was to be tried anew.",
+    "feed-added": "The feed is added and will be read.",
+    "feed-known": "It is a feed already.",
+    "feed-again": "It was refused before; it is tried again.",
+    "feed-removed": "The feed is not read any more. What was collected stays.",
+    "feed-polled": "It will be read now; what is new appears among the links.",
     "syncing": "The lists will be read; who came and went appears here.",
 }
 """What a page may say after a change, by a word in its address: nobody can put other words there."""
@@ -83,6 +91,8 @@ def environment() -> Environment:
         "safe_url": safe_url,
         "shade": shade,
         "initial": initial,
+        "money": money,
+        "lasting": lasting,
     }
     made.globals |= {"static": static, "version": __version__}
     return made
@@ -109,6 +119,11 @@ def short(value: int | None) -> str:
     return f"{value:,}"
 
 
+def money(amount: Decimal | None, currency: str | None = None) -> str:
+    """An amount with all its digits."""
+    return _NONE if amount is None else f"{amount:,f} {currency or ''}".rstrip()
+
+
 def dollars(credits_spent: int | None) -> str:
     return "" if credits_spent is None else f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"
 
@@ -121,6 +136,10 @@ def span(since: datetime, until: datetime) -> str:
             return f"{left:.0f} {unit}"
         left /= size
     return f"{left:.1f} y"
+
+
+def lasting(duration: timedelta | None) -> str:
+    return _NONE if duration is None else span(_ORIGIN, _ORIGIN + duration)
 
 
 def at(moment: datetime | None, now: datetime | None = None) -> Markup:

@@ -12,9 +12,8 @@ from mistnet.api.auth import ADMINISTERS, OPERATES, READS
 from mistnet.api.errors import NotFound, refusals
 from mistnet.api.fields import Document, Given, Id, Integral, Moment, Reason, WrittenMoment
 from mistnet.api.parts import Mistnet
-from mistnet.desk.standings import KNOWN, standings, state_of
+from mistnet.desk.standings import KNOWN, configured, standings, state_of
 from mistnet.domain.sources import SourceName
-from mistnet.harvest import keys_of
 from mistnet.store.ledger import By, Ledger
 
 router = APIRouter(prefix="/api", tags=["sources"])
@@ -127,7 +126,7 @@ async def set_limits(name: Name, asked: SourceLimits, mistnet: Mistnet) -> objec
     """Set the rate and the budget of a source for all machines; they go before each machine's settings."""
     source, book = _known(name), mistnet.harvest.book
     if asked.rate is not None:
-        await book.set_rate(source, asked.rate, keys_of(mistnet.settings))
+        await book.set_rate(source, asked.rate, configured(mistnet, source)[0])
     named = asked.model_fields_set
     await book.set_caps(source, day=asked.day_credits, month=asked.month_credits)
     await book.lift_caps(

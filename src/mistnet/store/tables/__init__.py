@@ -1,6 +1,6 @@
 """The declared schema. Migrations are proven equal to it on every database."""
 
-from mistnet.store.tables.engine import job_errors, job_history, jobs, paused_kinds, workers
+from mistnet.store.tables.engine import dead_letters, job_errors, job_history, jobs, paused_kinds, workers
 from mistnet.store.tables.graph import (
     follow_events,
     follows,
@@ -48,6 +48,7 @@ __all__ = [
     "cached_answers",
     "calls",
     "crawls",
+    "dead_letters",
     "deliveries",
     "events",
     "feeds",

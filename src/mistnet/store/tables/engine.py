@@ -1,4 +1,4 @@
-"""The engine's tables: jobs, their history and errors, paused kinds, workers."""
+"""The engine's tables: jobs, their history and errors, dead letters, paused kinds, workers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ LIVE_KEY = "key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retry
 WAITING = "state IN ('pending', 'retryable') AND NOT parked"
 LEASED = "state = 'running'"
 GAP = "state IN ('failed', 'dead')"
+QUEUED = "state = 'queued'"
 
 # Rows here live for seconds, so dead ones must go at once, or every claim would wade through them.
 BUSY_TABLE = {
@@ -75,6 +76,7 @@ jobs = Table(
     Index("jobs_leased", "lease_until", postgresql_where=text(LEASED), sqlite_where=text(LEASED)),
     Index("jobs_parked", "kind", "run_at", "id", postgresql_where=text("parked"), sqlite_where=text("parked")),
     Index("jobs_gaps", "kind", "id", postgresql_where=text(GAP), sqlite_where=text(GAP)),
+    Index("jobs_queued", "lane", "started_at", "id", postgresql_where=text(QUEUED), sqlite_where=text(QUEUED)),
     sqlite_autoincrement=True,
     postgresql_with=BUSY_TABLE,
 )
@@ -109,6 +111,14 @@ job_errors = Table(
     Column("worker", Text, nullable=False),
     Column("error", Text, nullable=False),
     Index("job_errors_at", "at"),
+)
+
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("job_id", BigId, primary_key=True, autoincrement=False),
+    Column("fence", BigId, nullable=False),
+    Column("at", UtcTime, nullable=False),
 )
 
 paused_kinds = Table(

@@ -21,13 +21,15 @@ from mistnet.store.tables.social import PLATFORM
 from mistnet.store.types import BigId, Money, RawJson, UtcTime
 
 FEED_STATE = "state IN ('new', 'active', 'refused', 'removed')"
-LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'short', 'code', 'page')"
+LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page')"
 LINK_STATE = "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')"
 PLACE = "place IN ('text', 'entity', 'attachment', 'text_attachment', 'quoted')"
 CRAWL_OUTCOME = (
     "outcome IN ('offer', 'unchanged', 'doubted', 'no_price', 'resolved', 'blocked', 'gone', 'refused', 'failed')"
 )
 LIVE_FEED = "state <> 'removed'"
+LEADS_ON = "leads_to IS NOT NULL"
+READ = "state = 'crawled'"
 
 feeds = Table(
     "feeds",
@@ -78,6 +80,7 @@ products = Table(
     Column("gone_at", UtcTime),
     Column("offer_id", BigId),
     Index("products_identity", "platform", "region", "shop_id", "item_id", unique=True),
+    Index("products_platform", "platform", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -108,6 +111,9 @@ links = Table(
     Index("links_url_norm", "url_norm", unique=True),
     Index("links_product", "product_id"),
     Index("links_lane_state", "lane", "state", "id"),
+    Index("links_kind", "kind", "lane", "state", "id"),
+    Index("links_crawled_at", "crawled_at", "id", sqlite_where=text(READ), postgresql_where=text(READ)),
+    Index("links_leads_to", "leads_to", sqlite_where=text(LEADS_ON), postgresql_where=text(LEADS_ON)),
     sqlite_autoincrement=True,
 )
 
@@ -116,10 +122,10 @@ post_links = Table(
     metadata,
     Column("platform", Text, primary_key=True),
     Column("post_id", BigId, primary_key=True, autoincrement=False),
-    Column("nr", SmallInteger, primary_key=True, autoincrement=False),
-    Column("link_id", BigId, nullable=False),
+    Column("link_id", BigId, primary_key=True, autoincrement=False),
+    Column("place", Text, primary_key=True),
+    Column("nr", SmallInteger, nullable=False),
     Column("url", Text, nullable=False),
-    Column("place", Text, nullable=False),
     Column("seen_at", UtcTime, nullable=False),
     ForeignKeyConstraint(["platform", "post_id"], ["posts.platform", "posts.id"], name="post_links_post_fkey"),
     ForeignKeyConstraint(["link_id"], ["links.id"], name="post_links_link_fkey"),

@@ -27,17 +27,26 @@ def upgrade() -> None:
         return
     if connection.dialect.name == "postgresql":
         op.alter_column("users", "last_updated_at", existing_type=UtcTime(), nullable=False)
+        return
+    asked = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'users'")
+    declared = str(connection.execute(asked).scalar_one())
+    if connection.dialect.driver == "libsql":
+        _require_on_a_server(connection, declared)
     else:
-        _require_in_place(connection)
+        _require_in_place(connection, declared)
 
 
-def _require_in_place(connection: sa.Connection) -> None:
+def _require_on_a_server(connection: sa.Connection, declared: str) -> None:
+    """A libSQL server lets nobody rewrite its schema, and has a statement for this that SQLite lacks."""
+    (column,) = COLUMN.findall(declared)
+    connection.exec_driver_sql(f"ALTER TABLE users ALTER COLUMN last_updated_at TO {column} NOT NULL")
+
+
+def _require_in_place(connection: sa.Connection, declared: str) -> None:
     """SQLite cannot alter a column, and a copy of the table would tear every reference to it.
 
     What is stored stays as it is, so the declaration alone is changed, the way SQLite's manual has it.
     """
-    asked = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'users'")
-    declared = str(connection.execute(asked).scalar_one())
     version = connection.execute(sa.text("PRAGMA schema_version")).scalar_one()
     connection.execute(sa.text("PRAGMA writable_schema = ON"))
     connection.execute(

@@ -20,6 +20,7 @@ def upgrade() -> None:
     _crawls()
     _cached_answers()
     _hosts()
+    _dispatch()
 
 
 def _feeds() -> None:
@@ -72,6 +73,7 @@ def _products() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("products_identity", "products", ["platform", "region", "shop_id", "item_id"], unique=True)
+    op.create_index("products_platform", "products", ["platform", "id"])
 
 
 def _links() -> None:
@@ -97,7 +99,8 @@ def _links() -> None:
         sa.ForeignKeyConstraint(["leads_to"], ["links.id"], name="links_leads_to_fkey"),
         sa.ForeignKeyConstraint(["product_id"], ["products.id"], name="links_product_fkey"),
         sa.CheckConstraint(
-            "kind IN ('item', 'catalogue', 'shop', 'short', 'code', 'page')", name=op.f("links_kind_is_known")
+            "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page')",
+            name=op.f("links_kind_is_known"),
         ),
         sa.CheckConstraint(
             "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')",
@@ -106,7 +109,12 @@ def _links() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("links_pkey")),
         sqlite_autoincrement=True,
     )
+    leads_on = sa.text("leads_to IS NOT NULL")
+    op.create_index("links_kind", "links", ["kind", "lane", "state", "id"])
+    read = sa.text("state = 'crawled'")
+    op.create_index("links_crawled_at", "links", ["crawled_at", "id"], sqlite_where=read, postgresql_where=read)
     op.create_index("links_lane_state", "links", ["lane", "state", "id"])
+    op.create_index("links_leads_to", "links", ["leads_to"], sqlite_where=leads_on, postgresql_where=leads_on)
     op.create_index("links_product", "links", ["product_id"])
     op.create_index("links_url_norm", "links", ["url_norm"], unique=True)
 
@@ -116,10 +124,10 @@ def _post_links() -> None:
         "post_links",
         sa.Column("platform", sa.Text, nullable=False),
         sa.Column("post_id", BigId, autoincrement=False, nullable=False),
-        sa.Column("nr", sa.SmallInteger, nullable=False),
-        sa.Column("link_id", BigId, nullable=False),
-        sa.Column("url", sa.Text, nullable=False),
+        sa.Column("link_id", BigId, autoincrement=False, nullable=False),
         sa.Column("place", sa.Text, nullable=False),
+        sa.Column("nr", sa.SmallInteger, nullable=False),
+        sa.Column("url", sa.Text, nullable=False),
         sa.Column("seen_at", UtcTime, nullable=False),
         sa.ForeignKeyConstraint(["platform", "post_id"], ["posts.platform", "posts.id"], name="post_links_post_fkey"),
         sa.ForeignKeyConstraint(["link_id"], ["links.id"], name="post_links_link_fkey"),
@@ -127,7 +135,7 @@ def _post_links() -> None:
             "place IN ('text', 'entity', 'attachment', 'text_attachment', 'quoted')",
             name=op.f("post_links_place_is_known"),
         ),
-        sa.PrimaryKeyConstraint("platform", "post_id", "nr", name=op.f("post_links_pkey")),
+        sa.PrimaryKeyConstraint("platform", "post_id", "link_id", "place", name=op.f("post_links_pkey")),
     )
     op.create_index("post_links_link", "post_links", ["link_id", "platform", "post_id"])
 
@@ -217,4 +225,16 @@ def _hosts() -> None:
         sa.Column("next_at", UtcTime, nullable=False),
         sa.Column("delay_seconds", sa.Float, nullable=True),
         sa.PrimaryKeyConstraint("host", name=op.f("hosts_pkey")),
+    )
+
+
+def _dispatch() -> None:
+    queued = sa.text("state = 'queued'")
+    op.create_index("jobs_queued", "jobs", ["lane", "started_at", "id"], postgresql_where=queued, sqlite_where=queued)
+    op.create_table(
+        "dead_letters",
+        sa.Column("job_id", BigId, autoincrement=False, nullable=False),
+        sa.Column("fence", BigId, nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("dead_letters_pkey")),
     )

@@ -1,0 +1,1 @@
+"""Jobs over RabbitMQ, beside a bare consumer."""

@@ -1,0 +1,1 @@
+"""How fast links are named and found, beside the libraries the rules stand on."""

@@ -1,0 +1,1 @@
+"""Product pages read: mistnet beside extruct and beside a bare lxml parse."""

@@ -1,0 +1,166 @@
+"""What was asked for a product over time, as a drawing: what is believed as a line, what is doubted as marks apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from mistnet.store.product_pages import OfferLine
+
+WIDTH, HEIGHT = 720, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 18, 30
+_LINES: Final = 4
+_STEPS: Final = (1, 2, 2.5, 5, 10)
+_ROOM: Final = 0.12
+_LEAST: Final = timedelta(hours=1)
+_SHORT: Final = timedelta(days=2)
+
+
+class Dot(msgspec.Struct, frozen=True, kw_only=True):
+    """One offer. `beyond` is up or down where a doubted amount lies outside of what is drawn."""
+
+    x: float
+    y: float
+    told: str
+    beyond: str | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the scale."""
+
+    y: float
+    label: str
+
+
+class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a page needs to draw it."""
+
+    line: str
+    band: str
+    believed: Sequence[Dot]
+    doubted: Sequence[Dot]
+    rules: Sequence[Rule]
+    moments: Sequence[tuple[float, str, str]]
+    currency: str
+    told: str
+    elsewhere: int
+
+
+class _Paper(msgspec.Struct, frozen=True, kw_only=True):
+    begin: datetime
+    end: datetime
+    low: float
+    high: float
+
+    def x(self, at: datetime) -> float:
+        share = (at - self.begin) / (self.end - self.begin)
+        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def y(self, amount: float) -> float:
+        share = (min(max(amount, self.low), self.high) - self.low) / (self.high - self.low)
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+
+def offer_chart(offers: Sequence[OfferLine]) -> OfferChart | None:
+    """Of the currency that was asked in last; None where no amount is known. `elsewhere` counts other currencies."""
+    known = sorted((each for each in offers if each.amount is not None), key=lambda each: (each.observed_at, each.id))
+    believed = [each for each in known if each.doubt is None]
+    if not known:
+        return None
+    currency = (believed or known)[-1].currency or ""
+    own = [each for each in known if each.currency == currency]
+    line = [each for each in own if each.doubt is None]
+    paper = _paper(own, line or own)
+    return OfferChart(
+        line=_steps(line, paper),
+        band=_band(line, paper),
+        believed=[_dot(each, paper) for each in line],
+        doubted=[_dot(each, paper) for each in own if each.doubt is not None],
+        rules=_rules(paper),
+        moments=_moments(paper),
+        currency=currency,
+        told=_told(own, line, currency),
+        elsewhere=len(known) - len(own),
+    )
+
+
+def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine]) -> _Paper:
+    """The scale is that of what is believed: one amount in cents must not make all others a flat line."""
+    begin, end = own[0].observed_at, max(each.last_seen_at for each in own)
+    amounts = [float(amount) for each in scale for amount in _ends(each)]
+    low, high = min(amounts), max(amounts)
+    room = max((high - low) * _ROOM, high * 0.04, 0.01)
+    return _Paper(begin=begin, end=max(end, begin + _LEAST), low=max(0.0, low - room), high=high + room)
+
+
+def _ends(offer: OfferLine) -> Sequence[Decimal]:
+    """The least and the most that was asked."""
+    least = offer.amount or Decimal(0)
+    return least, max(least, offer.amount_max or least)
+
+
+def _steps(line: Sequence[OfferLine], paper: _Paper) -> str:
+    """An amount holds until the next is seen, and the last for as long as it was seen."""
+    parts: list[str] = []
+    for each in line:
+        x, y = paper.x(each.observed_at), paper.y(float(_ends(each)[0]))
+        parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
+    return "".join([*parts, f"H{paper.x(line[-1].last_seen_at)}"]) if line else ""
+
+
+def _band(line: Sequence[OfferLine], paper: _Paper) -> str:
+    """Where variants cost more: from the least to the most."""
+    parts: list[str] = []
+    ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
+    for each, until in zip(line, ends, strict=True):
+        least, most = (float(amount) for amount in _ends(each))
+        if most > least:
+            x, right = paper.x(each.observed_at), paper.x(until)
+            parts.append(f"M{x} {paper.y(least)}H{right}V{paper.y(most)}H{x}Z")
+    return "".join(parts)
+
+
+def _dot(offer: OfferLine, paper: _Paper) -> Dot:
+    amount = float(_ends(offer)[0])
+    beyond = "up" if amount > paper.high else "down" if amount < paper.low else None
+    return Dot(x=paper.x(offer.observed_at), y=paper.y(amount), told=_words(offer), beyond=beyond)
+
+
+def _words(offer: OfferLine) -> str:
+    least, most = _ends(offer)
+    span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
+    doubt = f"; doubted: {offer.doubt}" if offer.doubt else ""
+    return f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}"
+
+
+def _rules(paper: _Paper) -> Sequence[Rule]:
+    """Lines at round amounts."""
+    raw = (paper.high - paper.low) / _LINES
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * unit for size in _STEPS if size * unit >= raw)
+    first, last = math.ceil(paper.low / step), math.floor(paper.high / step)
+    digits = max(0, -math.floor(math.log10(step)) + (1 if step / unit == 2.5 else 0))
+    amounts = [place * step for place in range(first, last + 1)]
+    return [Rule(y=paper.y(amount), label=f"{amount:,.{digits}f}") for amount in amounts]
+
+
+def _moments(paper: _Paper) -> Sequence[tuple[float, str, str]]:
+    """Where on the axis, what it says there, and how the words stand to their place."""
+    whole = paper.end - paper.begin
+    form = "%d %b %H:%M" if whole < _SHORT else "%d %b %Y"
+    marks = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
+    moments = [(paper.begin + whole * share, anchor) for share, anchor in marks]
+    return [(paper.x(at), f"{at.astimezone(UTC):{form}}", anchor) for at, anchor in moments]
+
+
+def _told(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:
+    """The drawing in words."""
+    amounts = [amount for each in line or own for amount in _ends(each)]
+    doubted = len(own) - len(line)
+    aside = f"; {doubted} doubted" if doubted else ""
+    return f"{len(line)} offers from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}"

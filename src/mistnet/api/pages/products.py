@@ -1,0 +1,98 @@
+"""Products: what they cost now; one with all that was asked for it, the evidence, and who mentions it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse
+
+from mistnet.api.auth import Reader
+from mistnet.api.errors import NotFound
+from mistnet.api.pages.accounts import BeforeId, LargestId
+from mistnet.api.pages.links import BeforePosts, before_of, place_of
+from mistnet.api.pages.offer_chart import HEIGHT, WIDTH, offer_chart
+from mistnet.api.pages.render import page
+from mistnet.api.parts import Mistnet
+from mistnet.domain.links import LinkState, Shop
+from mistnet.domain.products import ProductId
+from mistnet.store.link_pages import LinkPages
+from mistnet.store.mention_pages import MentionPages
+from mistnet.store.product_pages import Asks, ProductFilter, ProductPages
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+_DRAWN: Final = 500
+_OFFERS: Final = 20
+_MENTIONS: Final = 20
+_LINKS: Final = 20
+ProductPath = Annotated[int, Path(ge=1, le=LargestId)]
+Chosen = Annotated[str, Query(max_length=20)]
+
+
+@router.get("/products")
+async def products(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    shop: Chosen = "",
+    price: Chosen = "",
+    q: Annotated[str, Query(max_length=500)] = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    wanted = ProductFilter(
+        shop=shop if shop in set(Shop) else None,
+        asks=Asks(price) if price in set(Asks) else None,
+        words=q.replace("\x00", ""),
+        before=before,
+        limit=_PAGE,
+    )
+    found = await ProductPages(app.database).list(wanted)
+    return page(
+        request,
+        "products.html",
+        visitor,
+        products=found.products,
+        more=found.next,
+        before=before,
+        asked={"shop": wanted.shop or "", "price": wanted.asks or "", "q": q},
+        narrowed=bool(wanted.shop or wanted.asks or q.strip()),
+        shops=list(Shop),
+        prices=list(Asks),
+    )
+
+
+@router.get("/products/{product_id}")
+async def product(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    product_id: ProductPath,
+    before: BeforePosts = "",
+    offers_before: BeforeId = None,
+) -> HTMLResponse:
+    pages, mentions = ProductPages(app.database), MentionPages(app.database)
+    line = await pages.one(ProductId(product_id))
+    if line is None:
+        raise NotFound(f"product {product_id}")
+    drawn = await pages.offers(line.id, limit=_DRAWN)
+    offers = await pages.offers(line.id, before=offers_before, limit=_OFFERS)
+    links = await LinkPages(app.database).of_product(line.id, limit=_LINKS)
+    posts = await mentions.page(await mentions.reach_of_product(line.id), before=before_of(before), limit=_MENTIONS)
+    return page(
+        request,
+        "product.html",
+        visitor,
+        product=line,
+        current=next((each for each in (*drawn, *offers) if each.id == line.offer_id), None),
+        chart=offer_chart(drawn),
+        paper=(WIDTH, HEIGHT),
+        offers=offers,
+        offers_before=offers_before,
+        more_offers=offers[-1].id if len(offers) == _OFFERS else None,
+        links=links,
+        blocked=[each for each in links if each.state is LinkState.BLOCKED],
+        mentions=posts.posts,
+        before=before,
+        more=place_of(posts.next),
+    )

@@ -1,0 +1,61 @@
+"""Commands around RabbitMQ: declare what is needed, show how lanes stand, try dead letters anew."""
+
+from collections.abc import Sequence
+
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.broker.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
+from mistnet.cli.output import Grid, document
+from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.dispatching import LaneDepth
+from mistnet.domain.jobs import Lane
+
+commands = typer.Typer(help="RabbitMQ, where lanes are dispatched over it.", no_args_is_help=True)
+
+
+@commands.command("declare")
+@shared_options
+async def declare(invocation: Invocation) -> None:
+    """Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing."""
+    async with open_app(invocation.settings, checked=False) as app:
+        lanes = await app.dispatching.declare()
+    queues = [name for lane in lanes for name in (queue_of(lane), dead_queue_of(lane))]
+    shown = document(exchanges=[EXCHANGE, DEAD_EXCHANGE], queues=queues)
+    invocation.out.show(shown, f"{EXCHANGE}, {DEAD_EXCHANGE} and {len(queues)} queues are there: {', '.join(queues)}")
+
+
+@commands.command("status")
+@shared_options
+async def status(invocation: Invocation) -> None:
+    """Show each dispatched lane: what the database has handed over, and what RabbitMQ holds."""
+    async with open_app(invocation.settings) as app:
+        depths = await app.dispatching.depths()
+    columns = ("lane", "queued here", "overdue", "ready there", "consumers", "dead letters")
+    invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=[_row(each) for each in depths]))
+
+
+async def requeue_dead(invocation: Invocation, app: App, lane: str) -> int:
+    """Tries the dead letters of a lane anew; the database knows them even where the broker lost them."""
+    done = await app.dispatching.requeue_dead(Lane(lane), app.operations)
+    said = f"{len(done.requeued)} requeued"
+    said += f", {len(done.held)} left: another live job holds their key" if done.held else ""
+    said += f", {done.stale} letters of jobs that are dead no more removed" if done.stale else ""
+    said += f", {done.unreadable} letters that nobody can read left in {dead_queue_of(lane)}" if done.unreadable else ""
+    shown = document(
+        requeued=[str(each) for each in done.requeued],
+        held=[str(each) for each in done.held],
+        stale=done.stale,
+        unreadable=done.unreadable,
+        problem=done.problem,
+    )
+    invocation.out.show(shown, said)
+    if done.problem:
+        complain(f"the letters are still in {dead_queue_of(lane)}: {done.problem}")
+        return 1
+    return 0
+
+
+def _row(depth: LaneDepth) -> Sequence[str]:
+    numbers = (depth.queued, depth.overdue, depth.ready, depth.consumers, depth.dead)
+    return (depth.lane, *map(str, numbers))

@@ -1,0 +1,203 @@
+"""Commands for links that were found: which there are, what became of one, a look at older posts, visits to make."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.search import moment
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.crawling import bounded
+from mistnet.domain.errors import LinkNotFound, SettingsError, did_you_mean
+from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
+from mistnet.domain.social import Platform
+from mistnet.links import Refused, canonical
+from mistnet.store.crawl_calls import Asked, call_for_links, call_for_new
+from mistnet.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
+from mistnet.store.link_scan import Scanned, scan
+from mistnet.store.links import LinkWriter
+from mistnet.store.mention_pages import Mentioning, MentionPages
+
+_SHOWN: Final = 20
+
+
+def known_lane(given: str) -> str:
+    if given not in CRAWL_LANES:
+        known = ", ".join(CRAWL_LANES)
+        raise typer.BadParameter(f"there is no lane {given!r}.{did_you_mean(given, CRAWL_LANES)} Known lanes: {known}")
+    return given
+
+
+LaneOption = Annotated[
+    str | None,
+    typer.Option("--lane", metavar="|".join(CRAWL_LANES), parser=known_lane, help="Only this lane."),
+]
+
+
+@shared_options
+async def list_links(
+    invocation: Invocation,
+    *,
+    lane: LaneOption = None,
+    state: Annotated[
+        LinkState | None, typer.Option("--state", metavar="|".join(LinkState), help="Only links in this state.")
+    ] = None,
+    kind: Annotated[
+        LinkKind | None, typer.Option("--kind", metavar="|".join(LinkKind), help="Only links of this kind.")
+    ] = None,
+    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose URL has this.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 50,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
+    ] = None,
+) -> None:
+    """Show links that were found in posts, the newest first. Each canonical URL is one link."""
+    wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
+    async with open_app(invocation.settings) as app:
+        found = await LinkPages(app.database).list(wanted)
+    grid = Grid(
+        columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
+        rows=[_row(each) for each in found.links],
+        empty="no links yet; `mistnet links scan` looks for them in posts collected before",
+    )
+    shown = document(links=[_fields(each) for each in found.links], next_before=_text(found.next))
+    invocation.out.show(shown, grid, *([f"more: --before {found.next}"] if found.next else []))
+
+
+@shared_options
+async def show(
+    invocation: Invocation,
+    link: Annotated[str, typer.Argument(metavar="ID|URL", help="The link's id, or its URL in any form.")],
+) -> None:
+    """Show one link: what it names, how its visits went, who posted it."""
+    async with open_app(invocation.settings) as app:
+        found = await link_called(app, link)
+        pages, posts = LinkPages(app.database), MentionPages(app.database)
+        visits = await pages.crawls(found.id, limit=_SHOWN)
+        leading = await pages.leading_here(found.id, limit=_SHOWN)
+        mentions = await posts.page(await posts.reach_of_link(found.id), limit=_SHOWN)
+    head = f"link {found.id}: {found.url_norm} ({found.kind} on {found.lane}, {found.state})"
+    leads = [f"leads to link {found.leads_to}"] if found.leads_to else []
+    about = [f"product {found.product_id}: {found.title or ''}"] if found.product_id else []
+    visit_grid = Grid(
+        title="visits, the latest first",
+        columns=("when (UTC)", "outcome", "status", "why"),
+        rows=[_visit_row(each) for each in visits],
+        empty="not visited yet",
+    )
+    mention_grid = Grid(
+        title="posts",
+        columns=("post", "by", "when (UTC)", "as posted"),
+        rows=[_mention_row(each) for each in mentions.posts],
+        empty="nobody has posted it",
+    )
+    shown = document(
+        link=_fields(found),
+        visits=visits,
+        short_links=[{"id": str(each.id), "url": each.url_norm} for each in leading],
+        posts=[_mention_fields(each) for each in mentions.posts],
+    )
+    invocation.out.show(shown, head, *leads, *about, visit_grid, mention_grid)
+
+
+@shared_options
+async def scan_posts(
+    invocation: Invocation,
+    *,
+    platform: Annotated[
+        Platform | None, typer.Option("--platform", metavar="|".join(Platform), help="Only posts of this platform.")
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option("--since", parser=moment, metavar="TIME", help="Only posts first seen since then (ISO 8601)."),
+    ] = None,
+) -> None:
+    """Find the links of posts that were collected before. May be broken off and run again at any time."""
+    done = Scanned(posts=0, links=0, mentions=0)
+    async with open_app(invocation.settings) as app:
+        writer = LinkWriter(app.job_writer, app.crawling.lanes)
+        async for done in scan(app.database, writer, platform=platform, since=since):
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{done.posts:,} posts")
+    said = f"{done.posts:,} posts looked at: {done.links:,} new links, {done.mentions:,} new mentions"
+    invocation.out.show(document(posts=done.posts, links=done.links, mentions=done.mentions), said)
+
+
+@shared_options
+async def crawl(
+    invocation: Invocation,
+    named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of links.")] = None,
+    *,
+    lane: LaneOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
+) -> None:
+    """Have links visited: those named, or those found while their lane was not crawled. Workers do it."""
+    async with open_app(invocation.settings) as app:
+        if named:
+            ids = [(await link_called(app, each)).id for each in named]
+            asked = await call_for_links(app.database, app.job_writer, ids)
+        else:
+            asked = await _new_ones(app, lane, limit)
+    said = f"{asked.created:,} visits to come for {asked.links:,} links"
+    invocation.out.show(document(links=asked.links, created=asked.created), said)
+
+
+async def _new_ones(app: App, lane: str | None, limit: int) -> Asked:
+    lanes = [lane] if lane else list(app.crawling.lanes)
+    if not lanes:
+        raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or name one with --lane")
+    return await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
+
+
+async def link_called(app: App, given: str) -> LinkLine:
+    pages = LinkPages(app.database)
+    if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
+        found = await pages.one(LinkId(int(given)))
+    else:
+        name = canonical(given)
+        link_id = None if isinstance(name, Refused) else await pages.called(bounded(name.url_norm))
+        found = await pages.one(link_id) if link_id is not None else None
+    if found is None:
+        raise LinkNotFound(given)
+    return found
+
+
+def _row(line: LinkLine) -> Sequence[str]:
+    count = f"{COUNTED:,}+" if line.mentions >= COUNTED else f"{line.mentions:,}"
+    why = (line.problem or "")[:60]
+    return str(line.id), line.lane, line.kind, line.state, count, line.url_norm[:120], why
+
+
+def _visit_row(line: CrawlLine) -> Sequence[str]:
+    return at(line.at), line.outcome, str(line.http_status or ""), (line.problem or "")[:100]
+
+
+def _mention_row(line: Mentioning) -> Sequence[str]:
+    by = f"@{line.handle}" if line.handle else str(line.author_id)
+    return str(line.post_id), by, at(line.created_at), " ".join(each.url for each in line.urls)[:120]
+
+
+def _fields(line: LinkLine) -> dict[str, Any]:
+    told = {name: getattr(line, name) for name in line.__struct_fields__}
+    return {**told, "leads_to": _text(line.leads_to), "product_id": _text(line.product_id)}
+
+
+def _mention_fields(line: Mentioning) -> dict[str, Any]:
+    return {
+        "platform": line.platform,
+        "post_id": str(line.post_id),
+        "author_id": str(line.author_id),
+        "handle": line.handle,
+        "created_at": line.created_at,
+        "urls": [{"url": each.url, "place": each.place} for each in line.urls],
+    }
+
+
+def _text(given: int | None) -> str | None:
+    return None if given is None else str(given)

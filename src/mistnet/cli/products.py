@@ -1,0 +1,223 @@
+"""Commands for things for sale: what they cost now and before, a fresh look at them, all offers written out."""
+
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.app import App, open_app
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.crawling import bounded
+from mistnet.domain.errors import ProductNotFound
+from mistnet.domain.links import Shop
+from mistnet.domain.products import ProductId
+from mistnet.links import Refused, canonical
+from mistnet.store.crawl_calls import call_for_products
+from mistnet.store.export import Format, whole_file
+from mistnet.store.link_pages import LinkPages
+from mistnet.store.offer_export import export_offers
+from mistnet.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
+
+_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+_PAGE: Final = 1_000
+_LINKS: Final = 20
+
+Named = Annotated[str, typer.Argument(metavar="ID|URL", help="The product's id, or any URL of it.")]
+
+
+@shared_options
+async def list_products(
+    invocation: Invocation,
+    *,
+    shop: Annotated[
+        Shop | None, typer.Option("--shop", metavar="|".join(Shop), help="Only things of this shop.")
+    ] = None,
+    asks: Annotated[
+        Asks | None, typer.Option("--asks", metavar="|".join(Asks), help="Only those with a price, without, or gone.")
+    ] = None,
+    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose title or URL has this.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 50,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
+    ] = None,
+) -> None:
+    """Show things for sale with what they cost now, the newest first."""
+    wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
+    async with open_app(invocation.settings) as app:
+        found = await ProductPages(app.database).list(wanted)
+    grid = Grid(
+        columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
+        rows=[_row(each) for each in found.products],
+        empty="no products yet: set `crawl_lanes` and collect posts that link to shops",
+    )
+    shown = document(products=[_fields(each) for each in found.products], next_before=_text(found.next))
+    invocation.out.show(shown, grid, *([f"more: --before {found.next}"] if found.next else []))
+
+
+@shared_options
+async def show(
+    invocation: Invocation,
+    product: Named,
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many offers at most.")] = 20,
+) -> None:
+    """Show one thing: its offers over time with their evidence, and the links that name it."""
+    async with open_app(invocation.settings) as app:
+        found = await product_called(app, product)
+        offers = await ProductPages(app.database).offers(found.id, limit=limit)
+        links = await LinkPages(app.database).of_product(found.id, limit=_LINKS)
+    head = f"product {found.id}: {found.title or found.url}"
+    gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
+    grid = Grid(
+        title="offers, the latest first",
+        columns=("observed (UTC)", "last seen (UTC)", "seen", "price", "list price", "sold", "read from", "doubt"),
+        rows=[_offer_row(each) for each in offers],
+        empty="no offer yet",
+    )
+    mentioned = Grid(
+        title="links",
+        columns=("id", "state", "mentions", "url"),
+        rows=[(str(each.id), each.state, str(each.mentions), each.url_norm) for each in links],
+    )
+    shown = document(
+        product=_fields(found),
+        offers=[_offer_fields(each) for each in offers],
+        links=[{"id": str(each.id), "url": each.url_norm, "state": each.state} for each in links],
+    )
+    invocation.out.show(shown, head, found.url, *gone, grid, mentioned)
+
+
+@shared_options
+async def refresh(
+    invocation: Invocation,
+    named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of products.")] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="All products that are not gone.")] = False,
+    shop: Annotated[
+        Shop | None, typer.Option("--shop", metavar="|".join(Shop), help="With --all: only those of this shop.")
+    ] = None,
+) -> None:
+    """Have things looked at again now. Workers do it, at each shop's pace."""
+    if bool(named) == every:
+        raise typer.BadParameter("name products, or say --all")
+    async with open_app(invocation.settings) as app:
+        if every:
+            ids = await _all_ids(app, shop)
+        else:
+            ids = [(await product_called(app, each)).id for each in named or ()]
+        asked = await call_for_products(app.database, app.job_writer, ids)
+    said = f"{asked.created:,} visits to come for {len(ids):,} products"
+    already = asked.links - asked.created
+    more = f"; {already:,} were on the list already" if already else ""
+    shown = document(products=len(ids), links=asked.links, created=asked.created)
+    invocation.out.show(shown, said + more)
+
+
+@shared_options
+async def export(
+    invocation: Invocation,
+    *,
+    format_: Annotated[
+        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
+    ] = Format.JSONL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
+    ] = None,
+    doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> None:
+    """Write out all offers, each with its product. Amounts are exact, as text."""
+    if output is None and format_ in _FILES_ONLY:
+        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
+    if output is None and invocation.out.as_json:
+        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
+    async with open_app(invocation.settings) as app:
+        if output is None:
+            rows = await export_offers(app.database, format_, sys.stdout.buffer, doubted=doubted)
+        else:
+            with whole_file("offers", output, force=force) as part:
+                rows = await export_offers(app.database, format_, part, doubted=doubted)
+    if invocation.out.as_json:
+        invocation.out.show(document(format=format_, output=str(output), rows=rows))
+    else:
+        sys.stderr.write(f"{rows:,} offers exported{f' to {output}' if output else ''}\n")
+
+
+async def product_called(app: App, given: str) -> ProductLine:
+    """By its id, or by any URL of it that was found in a post."""
+    pages = ProductPages(app.database)
+    if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
+        found = await pages.one(ProductId(int(given)))
+    else:
+        found = await _of_url(app, pages, given)
+    if found is None:
+        raise ProductNotFound(given)
+    return found
+
+
+async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | None:
+    """A short link's product is that of the link it leads to."""
+    links, name = LinkPages(app.database), canonical(given)
+    link_id = None if isinstance(name, Refused) else await links.called(bounded(name.url_norm))
+    while link_id is not None:
+        link = await links.one(link_id)
+        if link is None or link.leads_to is None:
+            return await pages.one(link.product_id) if link and link.product_id else None
+        link_id = link.leads_to
+    return None
+
+
+async def _all_ids(app: App, shop: Shop | None) -> list[ProductId]:
+    pages, found, before = ProductPages(app.database), list[ProductId](), None
+    while True:
+        page = await pages.list(ProductFilter(shop=shop, before=before, limit=_PAGE))
+        found += [each.id for each in page.products if each.gone_at is None]
+        if page.next is None:
+            return found
+        before = page.next
+
+
+def money(amount: Decimal | None, currency: str | None, most: Decimal | None = None) -> str:
+    if amount is None:
+        return ""
+    upto = f" - {most:f}" if most is not None and most != amount else ""
+    return f"{amount:f}{upto} {currency or ''}".strip()
+
+
+def _row(line: ProductLine) -> Sequence[str]:
+    price = "gone" if line.gone_at else money(line.amount, line.currency, line.amount_max)
+    title = (line.title or line.url)[:80]
+    return str(line.id), line.platform, price, line.availability or "", title, at(line.last_seen_at)
+
+
+def _offer_row(line: OfferLine) -> Sequence[str]:
+    price = money(line.amount, line.currency, line.amount_max)
+    sold = "" if line.sold_count is None else f"{line.sold_count:,}"
+    seen = (at(line.observed_at), at(line.last_seen_at), str(line.times_seen))
+    return *seen, price, money(line.list_amount, line.currency), sold, line.path, line.doubt or ""
+
+
+def _fields(line: ProductLine) -> dict[str, Any]:
+    told = {name: getattr(line, name) for name in line.__struct_fields__}
+    return {**told, "offer_id": _text(line.offer_id), **_amounts(line)}
+
+
+def _offer_fields(line: OfferLine) -> dict[str, Any]:
+    told = {name: getattr(line, name) for name in line.__struct_fields__}
+    return {**told, "product_id": str(line.product_id), "link_id": _text(line.link_id), **_amounts(line)}
+
+
+def _amounts(line: ProductLine | OfferLine) -> dict[str, str | None]:
+    """Exact, as text: a float would change them."""
+    amounts = {"amount": line.amount, "amount_max": line.amount_max, "list_amount": line.list_amount}
+    return {name: None if amount is None else f"{amount:f}" for name, amount in amounts.items()}
+
+
+def _text(given: int | None) -> str | None:
+    return None if given is None else str(given)

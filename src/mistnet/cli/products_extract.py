@@ -1,0 +1,88 @@
+"""Reads a saved page or shop answer: the thing for sale, what it costs, and where each value was found."""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.cli.input_files import bytes_of
+from mistnet.cli.output import Block, Grid, document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.products import PageFacts, PageVerdict
+from mistnet.links import Refused, canonical
+from mistnet.pricing import doubt, read_page
+
+commands = typer.Typer(help="Things for sale: what pages say of them.", no_args_is_help=True)
+
+_PRODUCT: Final = ("title", "brand", "sku", "image_url", "canonical_url")
+_OFFER: Final = (
+    *("amount", "amount_max", "list_amount", "currency", "kind"),
+    *("availability", "sold_count", "rating_count", "bid_count"),
+)
+_READ: Final = (PageVerdict.OFFER, PageVerdict.NO_PRICE)
+_TITLES: Final = {
+    PageVerdict.OFFER: "an offer",
+    PageVerdict.NO_PRICE: "no price",
+    PageVerdict.BLOCKED: "kept out",
+    PageVerdict.GONE: "gone",
+}
+SavedPage = Annotated[str, typer.Argument(metavar="FILE", help="Saved HTML or JSON; - reads standard input.")]
+Address = Annotated[str, typer.Option("--url", metavar="URL", help="Where the page came from.")]
+ContentType = Annotated[
+    str | None, typer.Option("--content-type", metavar="TYPE", help="The answer's Content-Type header.")
+]
+
+
+@commands.command("extract")
+@shared_options
+async def extract(invocation: Invocation, file: SavedPage, *, url: Address, content_type: ContentType = None) -> None:
+    """Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence."""
+    facts = read_page(bytes_of(file), url=url, content_type=content_type)
+    doubted = doubt(facts, ())
+    invocation.out.show(_document(facts, url, doubted), *_blocks(facts, url, doubted))
+
+
+def _document(facts: PageFacts, url: str, doubted: str | None) -> dict[str, Any]:
+    return document(
+        url=url,
+        verdict=facts.verdict,
+        reason=facts.reason,
+        product={**_name(url), **{name: getattr(facts, name) for name in _PRODUCT}},
+        offer={name: _shown(getattr(facts, name)) for name in _OFFER} if facts.verdict in _READ else None,
+        doubt=doubted,
+        evidence=list(facts.evidence),
+    )
+
+
+def _name(url: str) -> dict[str, Any]:
+    """What the address itself tells: whose thing it is, and by which ids."""
+    name = canonical(url)
+    if isinstance(name, Refused):
+        return {"platform": None, "item_id": None, "url": None}
+    ids = {key: getattr(name, key) for key in ("region", "shop_id", "item_id", "variant")}
+    return {"platform": name.shop, **ids, "url": name.url_norm}
+
+
+def _shown(value: object) -> object:
+    """Amounts are text, so that no reader makes floats of them."""
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def _blocks(facts: PageFacts, url: str, doubted: str | None) -> Iterator[Block]:
+    reason = f": {facts.reason}" if facts.reason else ""
+    yield f"{url}\n{_TITLES[facts.verdict]}{reason}" + (f"\nin doubt: {doubted}" if doubted else "")
+    if rows := list(_rows(facts)):
+        yield Grid(columns=("field", "value", "where", "sure", "snippet"), rows=rows)
+
+
+def _rows(facts: PageFacts) -> Iterator[Sequence[str]]:
+    proofs = {each.field: each for each in facts.evidence}
+    for name in (*_PRODUCT, *_OFFER):
+        value = getattr(facts, name)
+        proof = proofs.get(name) or (proofs.get("amount") if name == "amount_max" else None)
+        if value is not None and (proof or name != "kind"):
+            found = (proof.path, f"{proof.confidence:.2f}", proof.snippet) if proof else ("", "", "")
+            yield (name, str(_shown(value)), *found)
+    if verdict := proofs.get("verdict"):
+        yield ("verdict", facts.verdict, verdict.path, f"{verdict.confidence:.2f}", verdict.snippet)

@@ -1,0 +1,215 @@
+"""Puts the visiting of linked pages together: the guarded web client, its governors, the crawl job, its writers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from mistnet import __version__
+from mistnet.domain.crawling import CRAWL, CrawlArgs, Crawled
+from mistnet.domain.jobs import JobClass
+from mistnet.domain.links import CRAWL_LANES, PostLinks
+from mistnet.domain.social import Post
+from mistnet.domain.sources import CallRecord, KeyLabel, SourceName
+from mistnet.engine.duties import Duty
+from mistnet.engine.governor import Governor
+from mistnet.engine.grants import Limits
+from mistnet.engine.kinds import Kind, single
+from mistnet.engine.metrics import SourceMetrics
+from mistnet.jobs.crawl import Crawler, CrawlRules
+from mistnet.settings import Settings
+from mistnet.store.answers import StoreAnswers
+from mistnet.store.crawl_calls import make_due
+from mistnet.store.crawls import CrawlWriter
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.hosts import StoreHosts
+from mistnet.store.links import LinkWriter
+from mistnet.store.products import StoreCrawlLook
+from mistnet.store.sources import StoreBook
+from mistnet.store.writes import Writer
+from mistnet.upstream.web.client import WebClient, WebRules
+from mistnet.upstream.web.doors import Door
+from mistnet.upstream.web.port import Readable, WebAnswer, WebTransport
+
+DIRECT: Final = KeyLabel("direct")
+"""Pages need no key: a lane has one rate for all."""
+
+LOOK_EVERY: Final = timedelta(minutes=1)
+TIDY_EVERY: Final = timedelta(hours=1)
+_BURST: Final = 2
+_MEGABYTE: Final = 1_000_000
+_LONGEST: Final = timedelta(minutes=5)
+_READS_LIKE_A_BROWSER: Final = {
+    "Accept": "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.5",
+    "Accept-Language": "en,zh-TW;q=0.8,zh;q=0.7,*;q=0.5",
+}
+
+
+class Crawling:
+    """All visits of one process. They can be made while it is open."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        transport: WebTransport | None = None,
+        metrics: SourceMetrics | None = None,
+        on_call: Callable[[CallRecord], None] | None = None,
+    ) -> None:
+        self.lanes: Collection[str] = tuple(settings.crawl_lanes)
+        self.answers = StoreAnswers(database)
+        self._settings = settings
+        self._database = database
+        self._book = StoreBook(database)
+        self._governors = {
+            lane: Governor(
+                SourceName(lane),
+                {DIRECT: ""},
+                book=self._book,
+                clock=database.clock,
+                limits=limits_of(settings, lane),
+                metrics=metrics,
+                on_call=on_call,
+            )
+            for lane in CRAWL_LANES
+        }
+        self._transport = _Later(settings, transport)
+        self.web = WebClient(
+            self._transport,
+            gates=self._governors,
+            hosts=StoreHosts(database),
+            answers=self.answers,
+            clock=database.clock,
+            rules=web_rules(settings),
+        )
+        crawler = Crawler(
+            look=StoreCrawlLook(database), web=self.web, clock=database.clock, rules=crawl_rules(settings)
+        )
+        self.kinds: Sequence[Kind] = [
+            single(CRAWL, crawler.crawl, CrawlArgs, job_class=JobClass.WALK, lanes=CRAWL_LANES, timeout=_LONGEST)
+        ]
+        self._door = asyncio.Lock()
+        self._guests = 0
+        self._parts = AsyncExitStack()
+
+    def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
+        """After the posts: the links of each post that was written land with it, and so do their crawl jobs."""
+        found = LinkWriter(job_writer, self.lanes)
+        return [
+            Writer(Post, found.write_links_of_posts),
+            Writer(PostLinks, found.write_post_links),
+            Writer(Crawled, CrawlWriter(found).write),
+        ]
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """A worker and any number of requests may have it open at once; the last one closes it."""
+        async with self._door:
+            if not self._guests:
+                await self._parts.enter_async_context(self._transport.opened())
+                for governor in self._governors.values():
+                    await self._parts.enter_async_context(governor.opened())
+            self._guests += 1
+        try:
+            yield
+        finally:
+            async with self._door:
+                self._guests -= 1
+                if not self._guests:
+                    await self._parts.aclose()
+
+    async def paused(self) -> set[str]:
+        """Lanes that nobody may visit until somebody acts."""
+        return {state.name for state in await self._book.states() if state.name in CRAWL_LANES and state.paused_at}
+
+    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
+        """For the process that leads."""
+
+        async def look() -> int:
+            return await self.make_due(job_writer)
+
+        return [
+            Duty(name="look at things again", every=LOOK_EVERY, run=look),
+            Duty(name="forget kept pages", every=TIDY_EVERY, run=self.forget),
+        ]
+
+    async def make_due(self, job_writer: JobWriter) -> int:
+        """Makes the crawls of things that were last seen too long ago; returns how many."""
+        every = self._settings.crawl_every_hours
+        if every is None or not self.lanes:
+            return 0
+        before = self._database.clock.now() - timedelta(hours=every)
+        return await make_due(self._database, job_writer, lanes=self.lanes, before=before)
+
+    async def forget(self) -> int:
+        return await self.answers.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
+
+
+class _Later:
+    """A way to the web that is opened when it is needed; until then there is nothing to close."""
+
+    def __init__(self, settings: Settings, given: WebTransport | None) -> None:
+        self._settings = settings
+        self._given = given
+        self._open: WebTransport | None = given
+
+    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        if self._open is None:
+            raise RuntimeError("visits are made while crawling is open")
+        return await self._open.get(door, headers=headers, readable=readable)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        if self._given is not None:
+            yield
+            return
+        from mistnet.upstream.web.network import Network  # noqa: PLC0415 (slow to load; most commands call nobody)
+
+        async with Network(
+            user_agent=user_agent(self._settings),
+            largest=int(self._settings.crawl_largest_megabytes * _MEGABYTE),
+            total_seconds=self._settings.crawl_timeout_seconds,
+            via=self._settings.crawl_via,
+        ) as network:
+            self._open = network
+            yield
+        self._open = None
+
+
+def limits_of(settings: Settings, lane: str) -> Limits:
+    return Limits(
+        rate_per_minute=settings.crawl_rates.get(lane, settings.crawl_rate_per_minute),
+        burst=_BURST,
+        breaker_failures=settings.breaker_failures,
+        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
+    )
+
+
+def web_rules(settings: Settings) -> WebRules:
+    return WebRules(
+        agent=user_agent(settings).partition("/")[0],
+        ports=frozenset(map(int, settings.crawl_ports.split(","))),
+        trusted=frozenset(settings.crawl_allow_hosts),
+        most_hops=settings.crawl_hops,
+        host_delay=settings.crawl_host_seconds,
+        robots=frozenset(settings.crawl_robots.split(",")) - {"none"},
+        cache_ttl=timedelta(seconds=settings.crawl_cache_seconds) if settings.crawl_cache else None,
+        headers=_READS_LIKE_A_BROWSER,
+    )
+
+
+def crawl_rules(settings: Settings) -> CrawlRules:
+    return CrawlRules(
+        second_look=timedelta(seconds=settings.crawl_second_look_seconds),
+        keep_pages=settings.crawl_keep_pages,
+        shopee_api=settings.crawl_shopee_api,
+    )
+
+
+def user_agent(settings: Settings) -> str:
+    return settings.crawl_user_agent or f"mistnet/{__version__}"

@@ -1,0 +1,236 @@
+"""Puts together what goes over RabbitMQ: the dispatcher and its election, the worker's mailbox, the dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.broker.line import Address, Line
+from mistnet.broker.mailbox import RabbitMailbox
+from mistnet.broker.publisher import RabbitBroker
+from mistnet.domain.errors import BrokerError, NoBroker, did_you_mean
+from mistnet.domain.jobs import JobId, Lane, WorkerName
+from mistnet.domain.leading import Term
+from mistnet.domain.ports import Depth
+from mistnet.engine.dispatcher import Dispatcher, DispatchRules
+from mistnet.engine.kinds import Kinds
+from mistnet.engine.leader import Leadership
+from mistnet.engine.mail import Mail
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+from mistnet.settings import Settings
+from mistnet.store.bells import DatabaseBell
+from mistnet.store.database import Database
+from mistnet.store.dispatch import StoreDispatch
+from mistnet.store.leaders import StoreLeaders
+from mistnet.store.operations import Operations
+from mistnet.store.upkeep import StoreUpkeep
+
+LEADERSHIP: Final = "dispatch"
+_BURIED_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.1
+
+
+class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane in the database and in the broker: what the one has handed over, the other holds or has handed out."""
+
+    lane: Lane
+    queued: int
+    overdue: int
+    ready: int
+    consumers: int
+    dead: int
+
+
+class DeadRequeued(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a lane's dead letters. Stale ones named jobs that are dead no more; unreadable ones are left."""
+
+    requeued: Sequence[JobId]
+    held: Sequence[JobId]
+    stale: int = 0
+    unreadable: int = 0
+    problem: str | None = None
+
+
+class Dispatching:
+    """One per process. Nothing is connected until something is to be dispatched or consumed."""
+
+    def __init__(self, settings: Settings, database: Database, kinds: Kinds, metrics: EngineMetrics) -> None:
+        self._settings = settings
+        self._database = database
+        self._kinds = kinds
+        self._metrics = metrics
+        self._dispatch = StoreDispatch(database)
+        self._upkeep = StoreUpkeep(database)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that are dispatched over the broker. A name that no kind has is a slip of the pen."""
+        known = self._kinds.lanes
+        for lane in self._settings.amqp_lanes:
+            if lane not in known:
+                raise NoBroker(f"amqp_lanes names {lane!r}, and no kind has that lane.{did_you_mean(lane, known)}")
+        return sorted({Lane(lane) for lane in self._settings.amqp_lanes})
+
+    def chosen(self, lanes: Sequence[str] | None) -> list[Lane]:
+        """The lanes a worker is to consume: those it names, or all that are dispatched."""
+        dispatched = self.lanes
+        if not dispatched:
+            raise NoBroker(
+                "no lane is dispatched over RabbitMQ: name some in amqp_lanes, here and where jobs are added"
+            )
+        for lane in lanes or ():
+            if lane not in dispatched:
+                listed = ", ".join(dispatched)
+                raise NoBroker(f"lane {lane!r} is not dispatched over RabbitMQ, only {listed}: add it to amqp_lanes")
+        return [Lane(lane) for lane in lanes] if lanes else dispatched
+
+    def line(self, name: str = "mistnet") -> Line:
+        url = self._settings.broker_url
+        if url is None:
+            raise NoBroker("MISTNET_BROKER_URL does not say where RabbitMQ is")
+        address = Address(
+            url=url.get_secret_value(),
+            ca_file=self._settings.broker_ca_file,
+            cert_file=self._settings.broker_cert_file,
+            key_file=self._settings.broker_key_file,
+        )
+        return Line(address, name=name)
+
+    @asynccontextmanager
+    async def broker(self, name: str = "mistnet") -> AsyncIterator[RabbitBroker]:
+        broker = RabbitBroker(self.line(name), queue_type=self._settings.amqp_queue_type)
+        try:
+            yield broker
+        finally:
+            await broker.close()
+
+    @asynccontextmanager
+    async def opened(self, holder: str) -> AsyncIterator[None]:
+        """Takes part in the election of the process that dispatches. Where no lane is dispatched, nothing happens."""
+        if not self.lanes:
+            yield
+            return
+        async with asyncio.TaskGroup() as parts, self.broker(f"mistnet dispatcher of {holder}") as broker:
+            part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
+            try:
+                yield
+            finally:
+                part.cancel()
+                await asyncio.wait([part])
+
+    def _leadership(self, holder: str, broker: RabbitBroker) -> Leadership:
+        async def lead(_term: Term) -> None:
+            async with DatabaseBell(self._database) as bell:
+                await self.dispatcher(broker).run(bell)
+
+        return Leadership(
+            StoreLeaders(self._database),
+            name=f"{LEADERSHIP} {', '.join(self.lanes)}",
+            holder=holder,
+            lease=timedelta(seconds=self._settings.leader_lease_seconds),
+            clock=self._database.clock,
+            lead=lead,
+        )
+
+    def dispatcher(self, broker: RabbitBroker) -> Dispatcher:
+        priorities = self._settings.lane_priorities
+        targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps=self._settings.lane_caps)
+        return Dispatcher(
+            dispatch=self._dispatch,
+            broker=broker,
+            clock=self._database.clock,
+            rules=DispatchRules(
+                window=self._settings.amqp_window, republish=timedelta(seconds=self._settings.republish_seconds)
+            ),
+            targets=sorted(targets, key=lambda each: (-priorities.get(each.lane, 0), each.job_class)),
+            metrics=self._metrics.broker,
+            unpark=self._unpark,
+        )
+
+    def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> Mail:
+        """The feed of a worker that consumes these lanes."""
+        mailbox = RabbitMailbox(
+            self.line(f"mistnet worker {worker}"),
+            lanes,
+            queue_type=self._settings.amqp_queue_type,
+            prefetch=self._settings.amqp_prefetch,
+            priorities=self._settings.lane_priorities,
+            on_unreadable=lambda lane: self._metrics.broker.rejected.labels(lane).inc(),
+        )
+        return Mail(
+            mailbox=mailbox,
+            dispatch=self._dispatch,
+            clock=self._database.clock,
+            policy=policy,
+            kinds=self._kinds,
+            worker=worker,
+            lanes=lanes,
+            metrics=self._metrics,
+        )
+
+    async def look_after_queued(self) -> int:
+        """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
+        before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
+        return await self._dispatch.unqueue_others(self.lanes, before=before)
+
+    async def all_buried(self) -> bool:
+        """Waits a while for the dead letters of what just ended: whoever dispatches publishes them."""
+        targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps={})
+        deadline = asyncio.get_running_loop().time() + _BURIED_SECONDS
+        while await self._dispatch.unburied(targets, limit=1):
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    async def declare(self) -> list[Lane]:
+        lanes = self.chosen(None)
+        async with self.broker() as broker:
+            await broker.declare(lanes)
+        return lanes
+
+    async def depths(self) -> Sequence[LaneDepth]:
+        """How the lanes stand, here and there."""
+        lanes = self.chosen(None)
+        before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
+        queued = await self._dispatch.queued(lanes, before=before)
+        async with self.broker() as broker:
+            depths = await broker.depths(lanes)
+        return [_depth(lane, queued[lane], depths) for lane in lanes]
+
+    async def requeue_dead(self, lane: Lane, operations: Operations) -> DeadRequeued:
+        """Tries the dead letters of a lane anew: those in the queue first, then gaps whose letter is lost."""
+        self.chosen([lane])
+        now = self._database.clock.now()
+        named, stale, unreadable, problem = set[JobId](), 0, 0, None
+        try:
+            async with self.broker() as broker, broker.dead_letters(lane) as letters:
+                unreadable = sum(letter.job_id is None for letter in letters)
+                named = {letter.job_id for letter in letters if letter.job_id is not None}
+                done = await operations.requeue(now=now, lane=lane)
+                kept = set(done.held)
+                for letter in letters:
+                    if letter.job_id is not None and letter.job_id not in kept:
+                        await letter.accept()
+                stale = len(named - set(done.requeued) - kept)
+        except BrokerError as error:
+            problem = str(error)
+            done = await operations.requeue(now=now, lane=lane)
+        return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
+
+    async def _unpark(self) -> int:
+        caps = self._kinds.live_caps
+        return await self._upkeep.unpark(caps) if caps else 0
+
+
+def _depth(lane: Lane, queued: tuple[int, int], depths: Mapping[Lane, Depth]) -> LaneDepth:
+    depth = depths[lane]
+    return LaneDepth(
+        lane=lane, queued=queued[0], overdue=queued[1], ready=depth.ready, consumers=depth.consumers, dead=depth.dead
+    )

@@ -1,0 +1,120 @@
+"""Leases straight from the table: asks for the most urgent ones, and knows how long to wait when there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+from loguru import logger
+
+from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.jobs import Lane, Lease, Target, WorkerName
+from mistnet.domain.ports import Bell, Clock, Outlook, Queue
+from mistnet.engine.kinds import Kinds
+from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.policy import Policy
+
+_CONTENDED_SECONDS: Final = 0.05
+_CAPPED_SECONDS: Final = 1.0
+_OUTAGE_SECONDS: Final = 2.0
+_LAST_LOOK_SECONDS: Final = 0.5
+_OUTLOOK_SECONDS: Final = 0.1
+
+
+class Polling:
+    """The feed of a worker that looks into the table itself. A bell tells it when to look."""
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        bell: Bell,
+        clock: Clock,
+        policy: Policy,
+        kinds: Kinds,
+        worker: WorkerName,
+        lanes: Sequence[Lane] | None,
+        metrics: EngineMetrics,
+        unpark: Callable[[], Awaitable[int]],
+    ) -> None:
+        self._queue = queue
+        self._bell = bell
+        self._clock = clock
+        self._policy = policy
+        self._kinds = kinds
+        self._worker = worker
+        self._lanes = lanes
+        self._metrics = metrics
+        self._unpark = unpark
+        self._patience = _CONTENDED_SECONDS / 2
+        self._looked_ahead_at = float("-inf")
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        yield
+
+    def ring(self) -> None:
+        self._bell.ring()
+
+    def ended(self, lease: Lease) -> None:
+        """The table knows already."""
+
+    async def stop(self) -> None:
+        """Nothing is in hand that was not leased."""
+
+    async def take(self, slots: int) -> Sequence[Lease]:
+        now = self._clock.now()
+        begun = time.perf_counter()
+        try:
+            leases = await self._queue.claim(
+                worker=self._worker,
+                targets=self._targets(slots),
+                room=slots,
+                lease=self._policy.lease,
+                now=now,
+                aged_before=now - self._policy.aging if self._policy.aging else None,
+            )
+        except (DatabaseBusy, DatabaseUnreachable) as error:
+            logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self._worker)
+            self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
+            await asyncio.sleep(self._patience)
+            return []
+        self._patience = _CONTENDED_SECONDS / 2
+        self._metrics.claim_seconds.observe(time.perf_counter() - begun)
+        return leases
+
+    async def wait(self, *, leaving: bool) -> None:
+        """Until the bell rings, the next job falls due, or it is time for a look anyway."""
+        if self._outlook_age() < _OUTLOOK_SECONDS:
+            await self._bell.wait(_OUTLOOK_SECONDS)
+            return
+        try:
+            if await self._unpark():
+                return
+            ahead = await self._queue.outlook(self._targets(1), now=self._clock.now())
+        except DatabaseError:
+            await asyncio.sleep(_OUTAGE_SECONDS)
+            return
+        self._looked_ahead_at = asyncio.get_running_loop().time()
+        await self._bell.wait(self._patience_for(ahead, leaving=leaving))
+
+    def _patience_for(self, ahead: Outlook, *, leaving: bool) -> float:
+        wait = self._policy.idle_poll.total_seconds()
+        if leaving:
+            wait = min(wait, _LAST_LOOK_SECONDS)
+        if ahead.capped:
+            wait = min(wait, _CAPPED_SECONDS)
+        if ahead.next_due_at is not None:
+            due_in = (ahead.next_due_at - self._clock.now()).total_seconds()
+            wait = min(wait, max(due_in, _CONTENDED_SECONDS))
+        return wait
+
+    def _targets(self, slots: int) -> list[Target]:
+        return self._kinds.targets(slots=slots, lanes=self._lanes, lane_caps=self._policy.lane_caps)
+
+    def _outlook_age(self) -> float:
+        """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
+        return asyncio.get_running_loop().time() - self._looked_ahead_at

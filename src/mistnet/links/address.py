@@ -1,0 +1,84 @@
+"""A posted address made whole: scheme added, read as a browser would, and refused where nobody should go."""
+# ruff: noqa: RUF001 (letters and marks that look like others are the point)
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from mistnet.links.refused import Refused
+from mistnet.links.whatwg import href_of
+
+_LONGEST_HOST: Final = 253
+# Blanks and characters nobody sees, which come along when a URL is copied.
+_AROUND: Final = " \t\r\n\f\v\u00a0\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0e\ufe0f"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!\d+(?:[/?#]|$))")
+_HOST_FIRST: Final = re.compile(r"[^\s/?#\\.]+[.。．]|\[|localhost\b")
+_PARTS: Final = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_AUTHORITY: Final = re.compile(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?")
+_ESCAPED_AND: Final = re.compile(r"&amp;", re.IGNORECASE)
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """An http(s) URL in the parts the rules look at. `host` has no trailing dot; `port` only if it is unusual."""
+
+    href: str
+    scheme: str
+    host: str
+    port: str
+    path: str
+    query: str
+    fragment: str
+
+    @property
+    def segments(self) -> list[str]:
+        """The path's non-empty steps, decoded."""
+        steps = [each for each in self.path.split("/") if each]
+        return [unquote(each) for each in steps] if "%" in self.path else steps
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The query by name; of a name given twice the first counts."""
+        told: dict[str, str] = {}
+        for name, value in parse_qsl(self.query, keep_blank_values=True):
+            told.setdefault(name, value)
+        return told
+
+
+def read(url: str) -> Address | Refused:
+    """Any text at all may come in. `&amp;` is what web pages and X make of `&`."""
+    whole = _with_scheme(url)
+    href = href_of(whole if "&" not in whole else _ESCAPED_AND.sub("&", whole))
+    if href is None:
+        return Refused("this is not a URL")
+    parts = _PARTS.fullmatch(href)
+    if parts is None:
+        return Refused("only http and https are followed")
+    scheme, authority, path, query, fragment = parts.groups(default="")
+    if "@" in authority:
+        return Refused("it carries a user name, which can hide the true host")
+    return _address(href, scheme, authority, path, query, fragment)
+
+
+def _address(href: str, scheme: str, authority: str, path: str, query: str, fragment: str) -> Address | Refused:
+    split = _AUTHORITY.fullmatch(authority)
+    host, port = split.groups(default="") if split else ("", "")
+    bare = host.removesuffix(".")
+    if not bare or ".." in f".{host}" or len(bare) > _LONGEST_HOST:
+        return Refused("there is no such host name")
+    if bare != host:
+        href = href.replace(host, bare, 1)
+    return Address(href=href, scheme=scheme, host=bare, port=port, path=path, query=query, fragment=fragment)
+
+
+def _with_scheme(url: str) -> str:
+    """`//host/…` and `host.tld/…` are posted too. A number after the colon is a port, not the rest of a scheme."""
+    stripped = url.strip(_AROUND)
+    if stripped.startswith("//"):
+        return f"https:{stripped}"
+    if _SCHEME.match(stripped) or not _HOST_FIRST.match(stripped):
+        return stripped
+    return f"https://{stripped}"

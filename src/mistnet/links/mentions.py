@@ -1,0 +1,136 @@
+"""All links of a post, wherever in it they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.links import Canonical, LinkKind, Mention, Place, Shop
+from mistnet.domain.social import LinkMention, Platform, Post
+from mistnet.links.codes import find_codes, find_title
+from mistnet.links.finding import find_urls
+from mistnet.links.naming import canonical
+from mistnet.links.refused import Refused
+
+CODE_SCHEME: Final = "taokouling:"
+_PLACES: Final = {place.value: place for place in Place}
+_CUT_OFF: Final = ("…", "...")
+_SHORTENED: Final = re.compile(r"(?:https?://)?t\.co/", re.IGNORECASE)
+_OWN_POST: Final = re.compile(
+    r"https?://(?:(?:www\.|mobile\.)?(?:x|twitter)\.com/(?:[^/?#]+|i/web)/status/[0-9]+"
+    r"|(?:www\.)?threads\.(?:net|com)/(?:@[^/?#]+/post|t)/[^/?#]+)",
+    re.IGNORECASE,
+)
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A link of a post that is not followed, and why."""
+
+    url: str
+    place: Place
+    reason: str
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What a post links to, and what was left aside: nothing goes unsaid."""
+
+    mentions: Sequence[Mention]
+    refusals: Sequence[Refusal]
+
+
+class _Posted(msgspec.Struct, frozen=True):
+    """A URL where it stands, and where upstream says it leads."""
+
+    url: str
+    place: Place
+    leads_to: str
+
+
+def links_of(post: Post) -> Sequence[Mention]:
+    """Each link once, however often the post shows it."""
+    return examine(post).mentions
+
+
+def examine(post: Post) -> Examined:
+    """As `links_of`, and what it left out."""
+    mentions: dict[str, Mention] = {}
+    refusals: dict[tuple[str, Place], Refusal] = {}
+    for posted in _posted(post):
+        named = _named(posted.leads_to)
+        if isinstance(named, Refused):
+            refusal = Refusal(url=posted.url, place=posted.place, reason=named.reason)
+            refusals.setdefault((posted.url, posted.place), refusal)
+        else:
+            mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=_title(post, named))
+            mentions.setdefault(named.url_norm, mention)
+    for mention in _codes(post):
+        mentions.setdefault(mention.canonical.url_norm, mention)
+    return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()])
+
+
+def _posted(post: Post) -> Iterator[_Posted]:
+    beside = [*map(_beside, post.links)]
+    known = {name for each in beside for name in (each.url, each.leads_to)}
+    for url in _in_text(post.text, known):
+        yield _Posted(url, Place.TEXT, url)
+    yield from beside
+    for told in (post.quoted, post.reposted):
+        # X shows quoted text with its short links; the quoted post itself comes along and tells where they lead.
+        for url in _in_text((told and told.text) or "", known):
+            if post.platform is not Platform.X or not _SHORTENED.match(url):
+                yield _Posted(url, Place.QUOTED, url)
+
+
+def _beside(link: LinkMention) -> _Posted:
+    return _Posted(link.url, _PLACES.get(link.place or "", Place.ENTITY), link.expanded_url or link.url)
+
+
+def _in_text(text: str, known: set[str]) -> Iterator[str]:
+    """A link shown cut off is left to the place that has it whole."""
+    for found in find_urls(_without(known, text)):
+        cut_off = text.startswith(_CUT_OFF, found.end) and any(_continues(found.url, each) for each in known)
+        if found.url not in known and not cut_off:
+            yield found.url
+
+
+def _without(known: set[str], text: str) -> str:
+    """With blanks where a known link stands by itself: on X nearly all do, and need not be searched for."""
+    for url in known:
+        start = text.find(url)
+        while start >= 0:
+            end = start + len(url)
+            if end == len(text) or text[end].isspace():
+                text = text[:start] + " " * len(url) + text[end:]
+            start = text.find(url, end)
+    return text
+
+
+def _continues(shown: str, whole: str) -> bool:
+    bare = whole.partition("://")[2].removeprefix("www.")
+    return bare.startswith(shown.partition("://")[2] or shown) or whole.startswith(shown)
+
+
+def _named(url: str) -> Canonical | Refused:
+    if _OWN_POST.match(url):
+        return Refused("it leads to a post, and posts are collected by themselves")
+    return canonical(url)
+
+
+def _title(post: Post, named: Canonical) -> str | None:
+    """The Taobao app writes a title beside the short links it shares."""
+    return find_title(post.text) if named.shop is Shop.TAOBAO and named.kind is LinkKind.SHORT else None
+
+
+def _codes(post: Post) -> Iterator[Mention]:
+    quoted = [told.text for told in (post.quoted, post.reposted) if told and told.text]
+    for place, text in ((Place.TEXT, post.text), *((Place.QUOTED, each) for each in quoted)):
+        for found in find_codes(text):
+            yield Mention(url=found.verbatim, place=place, canonical=code_name(found.code), title=found.title)
+
+
+def code_name(code: str) -> Canonical:
+    """A code has no host and leads nowhere by itself."""
+    return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=Shop.TAOBAO, kind=LinkKind.CODE)

@@ -1,0 +1,146 @@
+"""Words around a number that tell what it is: a multiple, a count, a part payment, a saving, a bid, a sale."""
+
+# ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+_TEN: Final = Decimal(10)
+_MULTIPLES: Final[Mapping[str, int]] = {
+    "百": 2,
+    "千": 3, "仟": 3, "천": 3, "พัน": 3, "ribu": 3, "rb": 3, "k": 3, "nghìn": 3, "ngàn": 3, "tys.": 3, "tys": 3,
+    "тыс.": 3, "тыс": 3, "mil": 3, "tsd.": 3, "tsd": 3, "thousand": 3,
+    "万": 4, "萬": 4, "만": 4, "หมื่น": 4, "w": 4,
+    "แสน": 5, "lakh": 5, "lakhs": 5, "lac": 5,
+    "百万": 6, "百萬": 6, "ล้าน": 6, "juta": 6, "jt": 6, "triệu": 6, "tr": 6, "million": 6, "mio": 6, "mio.": 6,
+    "mln": 6, "mln.": 6, "млн": 6, "млн.": 6, "m": 6,
+    "crore": 7, "crores": 7, "千万": 7, "千萬": 7,
+    "億": 8, "亿": 8, "억": 8,
+    "tỷ": 9, "tỉ": 9, "miliar": 9, "billion": 9, "bn": 9,
+}  # fmt: skip
+_LETTER: Final = r"[^\W\d_]"
+_WORDS: Final = "|".join(re.escape(each) for each in sorted(_MULTIPLES, key=len, reverse=True) if each not in "kmw")
+# `k`, `M` and `w` are multiples only where they touch the number; elsewhere they are units or currencies.
+_MULTIPLE: Final = re.compile(
+    rf"(?:(?P<short>[kKM]|m(?=\s?(?:VN[DĐ]|₫|đ))|[wW](?=[+＋一-鿿]))|\s?(?P<word>(?i:{_WORDS})))(?:(?![A-Za-zÀ-ỹ])|(?<=[一-鿿]))"
+)
+
+
+def multiple_after(text: str, place: int) -> tuple[int, Decimal] | None:
+    """The multiple written behind a number: where it ends, and by how much it multiplies."""
+    found = _MULTIPLE.match(text[place : place + 12])
+    if not found:
+        return None
+    written = (found["short"] or found["word"]).lower()
+    return place + found.end(), _TEN ** _MULTIPLES[written]
+
+
+# Right of a number, perhaps behind a plus sign.
+COUNTED: Final = re.compile(
+    r"""^\s?[+＋]?\s?(?:
+      %|percent\b|折|\bx\b(?!\s*[^\d\s]{0,4}\s*\d)
+    | 人|位|笔|筆|条|條|則|则|个月|個月|期|次|星|天|日(?!元|圓|圆|幣|币)|年|月|小时|小時|分鐘|分钟|粉丝|粉絲|评|評
+        |利率|개|명|건|次|好评|好評|已售|售出|付款|成交|收藏|庫存|库存|赞|讚
+    | 件(?!装|裝)|個(?!人)|个(?!人)|隻|支|入|盒|包|组|組|双|雙|台(?!幣|币)|部|張|张|本|瓶|罐|片
+    | (?i:pcs?|pieces?|items?|units?|orders?|bids?|watch(?:ers|ing)|views?|likes?|followers?|people|persons?
+        |customers?|left|available|in\s+stock)\b
+    | (?i:sold(?!\s+for)|reviews?|ratings?|votes?|stars?|out\s+of\s+\d)\b
+    | (?i:terjual|ulasan|penilaian|stok|barang|produk|pengikut|unit|rating|bulan|bln|hari)\b
+    | (?i:đã\s+bán|đánh\s+giá|sản\s+phẩm|lượt|người|tháng|ngày|đơn)
+    | (?:ขาย(?:แล้ว|ได้)?|รีวิว|ชิ้น|คน|รายการ|เดือน|วัน|การให้คะแนน|คะแนน|ครั้ง)
+    | (?i:vendid[oa]s?|avalia(?:ções|ção)|unidades?|opiniones|reseñas|meses|dias|días|pessoas|compras)\b
+    | (?i:nabili|nabenta|naibenta|benta|piraso)\b
+    | (?:days?|months?|weeks?|years?|hours?|hrs?|mins?|minutes?|km|kg|mg|g|lbs?|oz|ml|cl|l|mm|cm|m|ft|inch(?:es)?
+        |in|gb|mb|tb|mah|hz|ghz|watts?|volts?|sqft|sqm|m²|m2|cal|kcal|px)\b
+    | -\d\d?-\d\d?(?!\d)|:\d\d(?!\d)|/\s?(?:5|10)(?![\d.,])|["″”’′]\s?(?:x|\b|$)|★|⭐|°
+    )""",
+    re.VERBOSE,
+)
+# Left of a number that has no currency of its own.
+COUNTS: Final = re.compile(
+    r"""(?:
+      已售出?|售出|已賣出?|已卖出?|卖出|賣出|销量|銷量|月销|月銷|月售|累[计計]|总销|總銷|付款人?[数數]|库存|庫存
+          |在庫|想要|[赞讚]|粉[丝絲]|[浏瀏][览覽]|剩餘|剩余|仅剩|僅剩|评价|評價|评分|評分|收藏|人气|人氣|成交(?:量|笔数|筆數)|热卖|熱賣
+    | (?<!\w)sold(?!\s+(?:for|price|at)\b)|reviews?|ratings?|qty|quantity|stock|watchers|views|likes|followers|rated
+    | terjual|ulasan|penilaian|stok|sisa|tersisa|dinilai
+    | đã\s+bán|đánh\s+giá|kho|còn\s+lại|lượt\s+bán
+    | ยอดขาย|ถูกใจ|ขายแล้ว|ขายได้|รีวิว|คลัง|เหลือ|คะแนน
+    | vendid[oa]s?|avalia(?:ções|ção)|estoque|existencias|disponibles|opiniones
+    | nabenta|naibenta|nabili
+    | 판매|리뷰|재고|(?<!\w)(?:coins?|sku|id)|[货貨][号號]|型[号號]|商品[编編][号號]
+    | (?<=\d)\s?/|[★⭐]|\d{4}-(?:\d\d?-)?|\d\d?:
+    )\s*[:：(（]?\s*(?:[>≥約约]|over|more\s+than|hơn|lebih\s+dari|mais\s+de|กว่า)?\s*$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+MONTH_NAME: Final = re.compile(
+    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s*(?:\d{1,2})?,?\s*$", re.IGNORECASE
+)
+# Amounts of money that are no price: part payments, savings, carriage, thresholds.
+PART_LEFT: Final = re.compile(
+    r"""(?:
+      \d\s?[x×]\s?(?:de|of|à|di|a|@)?|每期|期數|分期|月付|(?<!\w)(?:per\s+month|monthly|emi|instal?lments?\s+of|cicilan
+          |angsuran|trả\s+góp|ผ่อน(?:ชำระ|เดือนละ)?|parcelas?\s+de|cuotas?\s+de|mensualidades\s+de)
+    )\s*[:：]?\s*$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+PART_RIGHT: Final = re.compile(
+    r"""^\s?(?:[/／]\s?(?:mo\b|month|mth|期|月|bln|bulan|tháng|เดือน|mês|mes\b|monat|mois)
+      | (?:per|a|each)\s+month|x\s?\d{1,2}\s?(?:期|months?|tháng|bulan)?\b|monthly|mtl\b|mensuales|mensais
+          |[x×]\s?\d+\s?期|al\s+mese|par\s+mois|ต่อเดือน|เดือนละ)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+NO_PRICE_LEFT: Final = re.compile(
+    r"""(?:
+      (?<!\w)(?:you\s+)?sav(?:e|ed|ings?)(?:\s+up\s+to|\s+of)?|discount(?:\s+of)?|voucher|coupon|cashback|rebate
+          |(?<!\w)off
+    | (?<!\w)(?:shipping|delivery|postage|p&p|s&h|ongkir|ongkos\s+kirim|frete|envío|versand(?:kosten)?
+        |livraison)(?:\s+(?:fee|cost|from))?
+    | (?<!\w)(?:orders?|purchases?)(?:\s+(?:over|above|of))?|spend|(?<!\w)min(?:imum)?\.?\s+(?:spend|order|belanja)|over
+    | 省|立减|立減|现省|現省|优惠|優惠|折抵|现折|現折|(?<=[\d.])\s*元?\s*[减減送]|返现|回饋|[满滿]|免[运運]
+        |[运運][费費]|邮费|郵費|快[递遞]|[优優]惠券|[订訂]金|定金|押金|保[证證]金
+    | hemat|diskon|potongan|giảm(?:\s+giá)?|tiết\s+kiệm|phí\s+vận\s+chuyển|đơn(?:\s+(?:từ|tối\s+thiểu))|ประหยัด
+        |ส่วนลด|ลด|ค่าส่ง|ค่าจัดส่ง|ขั้นต่ำ|desconto|economize|descuento|ahorra
+    )\s*[:：]?\s*[-–]?\s*$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+NO_PRICE_RIGHT: Final = re.compile(
+    r"""^\s?(?:off\b|discount|cashback|rebate|voucher|coupon|[减減](?!价|價)|折扣|优惠券|優惠券|抵用|红包|紅包
+      |shipping|delivery|postage|p&p|ส่วนลด|diskon)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+LIST_LEFT: Final = re.compile(
+    r"""(?:
+      (?<!\w)(?:rrp|msrp|m\.r\.p\.?|mrp|srp|uvp|pvp\s+rec|list(?:\s+price)?|was|before
+          |reg(?:ular)?\.?(?:\s+price)?|original(?:\s+price)?|old(?:\s+price)?|retail(?:\s+price)?|compare\s+at
+          |statt|instead\s+of)
+    | 原[价價]|市[价價]|市[场場][价價]|定[价價]|建[议議]售[价價]|吊牌[价價]|专柜[价價]|專櫃[价價]|划线[价價]
+        |通常価格|参考価格
+    | harga\s+(?:asli|normal|coret)|giá\s+gốc|giá\s+niêm\s+yết|ราคา(?:ปกติ|เต็ม)|de:?|preço\s+original
+        |precio\s+(?:original|anterior)
+    )\s*[:：]?\s*$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+SOLD: Final = re.compile(
+    r"winning\s+bid|sold\s+(?:for|at|price)|hammer\s+price|realised\s+price|realized\s+price|final\s+(?:bid"
+    r"|price\s+realized)"
+    r"|成交[价價](?!格?区)|[得得]標[价價]?|结拍[价價]|落札(?:価格|額)?|terjual\s+(?:seharga|dengan\s+harga)"
+    r"|harga\s+terjual"
+    r"|đã\s+bán\s+(?:với\s+)?giá|giá\s+(?:đã\s+)?bán\s+cuối|ขาย(?:ไป)?(?:ใน|ที่)ราคา|ราคา(?:ที่)?ขายได้"
+    r"|vendido\s+por|verkauft\s+(?:für|um)|vendu\s+pour|낙찰",
+    re.IGNORECASE,
+)
+BID: Final = re.compile(
+    r"\bbids?\b|出[价價]|[竞競][标標拍]|起[标標拍][价價]?|拍[卖賣]|目前[价價]|当前[价價]|當前[价價]|入札|現在価格"
+    r"|開始価格|tawaran|lelang|penawaran"
+    r"|giá\s+thầu|đấu\s+giá"
+    r"|ประมูล|ราคาเสนอ|เสนอราคา|\blance\b|\bpuja\b|gebot|enchère|offerta\s+attuale|입찰",
+    re.IGNORECASE,
+)
+ON_REQUEST: Final = re.compile(
+    r"on\s+request|call\s+for|ask\s+for\s+price|contact|询价|詢價|面议|面議|電洽|电询|洽詢|hubungi|liên\s+hệ|ติดต่อ"
+    r"|สอบถาม"
+    r"|sob\s+consulta|consultar|auf\s+anfrage|sur\s+demande|по\s+запросу",
+    re.IGNORECASE,
+)

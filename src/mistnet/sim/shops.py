@@ -1,0 +1,252 @@
+"""The shops over HTTP: what each host answers, with its walls, traps and bad days."""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache
+from urllib.parse import parse_qs
+
+from mistnet.sim.numbers import mix, number_of, unit
+from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.shelf import (
+    BY_CANONICAL,
+    BY_ITEM,
+    DEAD_SHORT_LINKS,
+    EVIL_SHORT_LINKS,
+    SHELF,
+    SHORT_LINKS,
+    Fate,
+    Thing,
+)
+from mistnet.sim.shop_pages import inline_script_page, page, plain_page, shopee_item, shopee_pdp, shopee_wall
+
+MICRO = 100_000
+ROBOTS = "User-agent: *\nDisallow: /checkout/\nCrawl-delay: 1\n"
+METADATA = "http://169.254.169.254/latest/meta-data/"
+HUGE_BYTES = 12_000_000
+BOMB_BYTES = 64_000_000
+MOST_IN_A_ROW = 2
+_TAOBAO_LOGIN = "https://login.taobao.com/member/login.jhtml?redirectURL=https%3A%2F%2Fitem.taobao.com"
+
+
+class ShopFault(StrEnum):
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CUT_BODY = "cut_body"
+    RATE_LIMITED = "rate_limited"
+    CAPTCHA = "captcha"
+
+
+ROUGH: Mapping[ShopFault, float] = {
+    ShopFault.SERVER_ERROR: 0.08,
+    ShopFault.TIMEOUT: 0.04,
+    ShopFault.CUT_BODY: 0.04,
+    ShopFault.RATE_LIMITED: 0.04,
+    ShopFault.CAPTCHA: 0.05,
+}
+
+
+@dataclass(slots=True)
+class ShopStats:
+    """Who was visited, how often, and what went wrong there on purpose."""
+
+    visits: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    not_modified: int = 0
+
+
+class ShopService:
+    """All shops at once, told apart by host. The same seed has the same bad days."""
+
+    def __init__(
+        self, now: Callable[[], datetime], *, seed: int = 7, faults: Mapping[ShopFault, float] | None = None
+    ) -> None:
+        self.now = now
+        self.stats = ShopStats()
+        self._seed = seed
+        self._faults = dict(faults or {})
+        self._in_a_row: Counter[str] = Counter()
+
+    @staticmethod
+    def knows(host: str) -> bool:
+        return host.partition(":")[0] in hosts()
+
+    def handle(self, host: str, path: str, query: str, headers: Mapping[str, str]) -> Answer:
+        """One request to one host. Raises NeverAnswers where no answer comes."""
+        host = host.partition(":")[0]
+        url = f"{host}{path}{'?' if query else ''}{query}"
+        self.stats.visits[url] += 1
+        if path == "/robots.txt":
+            return _robots(host)
+        fault = self._fault(url)
+        if fault:
+            return self._faulty(fault, host, path, query)
+        answer = self._answer(host, path, query)
+        return self._conditional(answer, headers)
+
+    def _fault(self, url: str) -> ShopFault | None:
+        draw = unit(self._seed, number_of(url), self.stats.visits[url])
+        if self._in_a_row[url] >= MOST_IN_A_ROW:
+            draw = 1.0
+        for fault, rate in self._faults.items():
+            draw -= rate
+            if draw < 0:
+                self._in_a_row[url] += 1
+                self.stats.faults[fault] += 1
+                return fault
+        self._in_a_row[url] = 0
+        return None
+
+    def _faulty(self, fault: ShopFault, host: str, path: str, query: str) -> Answer:
+        match fault:
+            case ShopFault.TIMEOUT:
+                raise NeverAnswers
+            case ShopFault.SERVER_ERROR:
+                return _html(plain_page("502 Bad Gateway"), status=502)
+            case ShopFault.RATE_LIMITED:
+                answer = _html(plain_page("Too many requests"), status=429)
+                return _with(answer, **{"retry-after": "2"})
+            case ShopFault.CAPTCHA:
+                return self._wall(host)
+            case ShopFault.CUT_BODY:
+                whole = self._answer(host, path, query)
+                return Answer(status=whole.status, headers=whole.headers, body=whole.body[:-9], cut=True)
+
+    def _answer(self, host: str, path: str, query: str) -> Answer:
+        short = f"https://{host}{path}"
+        if short in SHORT_LINKS or short in DEAD_SHORT_LINKS or short in EVIL_SHORT_LINKS:
+            return self._lead_on(short, host)
+        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        thing = _thing(host, path, asked)
+        if thing is None:
+            return _html(plain_page("Not Found"), status=404)
+        return self._shown(thing, host, path, asked)
+
+    def _lead_on(self, short: str, host: str) -> Answer:
+        if short in EVIL_SHORT_LINKS:
+            return _redirect(METADATA)
+        if short in DEAD_SHORT_LINKS:
+            return _redirect(f"https://{host.removeprefix('s.')}/error_page")
+        thing = BY_CANONICAL[SHORT_LINKS[short]]
+        if thing.shop == "taobao":
+            target = f"https://item.taobao.com/item.htm?ut_sk=1.share&id={thing.item_id}&sourceType=item"
+            return _html(inline_script_page(target, thing.title))
+        if thing.shop == "shopee":
+            return _redirect(f"https://shopee.{thing.region}/opaanlp/{thing.shop_id}/{thing.item_id}?utm_source=an_1")
+        return _redirect(f"{thing.canonical}?mkevt=1&mkcid=16")
+
+    def _shown(self, thing: Thing, host: str, path: str, asked: Mapping[str, str]) -> Answer:
+        match thing.fate:
+            case Fate.GONE:
+                return _html(plain_page("This item is no longer available"), status=404)
+            case Fate.CAPTCHA:
+                return self._wall(host)
+            case Fate.NO_PRICE | Fate.FORBIDDEN:
+                return _html(plain_page(thing.title))
+            case Fate.SALE | Fate.DECOY | Fate.SOLD_OUT:
+                return self._offer(thing, path)
+            case _:
+                return _trap(thing, asked)
+
+    def _offer(self, thing: Thing, path: str) -> Answer:
+        at = self.now()
+        price, listed, sold = thing.price(at), thing.list_price(at), thing.sold(at)
+        if thing.fate is Fate.DECOY:
+            noise = 1 + Decimal(mix(self._seed, sum(self.stats.visits.values())) % 80_000 + 10_001) / 100_000
+            price, listed, sold = thing.price(at) * noise, thing.list_price(at) * noise, sold // 3
+        if thing.shop != "shopee":
+            return _html(page(thing, price))
+        make = shopee_pdp if path.endswith("/pdp/get_pc") else shopee_item
+        micro = int(price * MICRO), int(listed * MICRO)
+        return _json(make(thing, micro, sold=sold, stock=0 if thing.fate is Fate.SOLD_OUT else 37))
+
+    def _wall(self, host: str) -> Answer:
+        if host.startswith("shopee"):
+            return _json(shopee_wall())
+        if "taobao" in host or "tmall" in host:
+            return _redirect(_TAOBAO_LOGIN)
+        return _html(plain_page("Security check: are you a robot? Please complete the captcha"), status=403)
+
+    def _conditional(self, answer: Answer, headers: Mapping[str, str]) -> Answer:
+        if answer.status != 200 or "etag" not in answer.headers:
+            return answer
+        asked = next((value for name, value in headers.items() if name.lower() == "if-none-match"), None)
+        if asked != answer.headers["etag"]:
+            return answer
+        self.stats.not_modified += 1
+        return Answer(status=304, headers={"etag": asked, "content-length": "0"}, body=b"")
+
+
+@cache
+def hosts() -> frozenset[str]:
+    named = {thing.canonical.split("/")[2] for thing in SHELF}
+    short = {url.split("/")[2] for url in (*SHORT_LINKS, *DEAD_SHORT_LINKS, *EVIL_SHORT_LINKS)}
+    return frozenset(named | short | {"detail.tmall.com", "www.ebay.co.uk", "login.taobao.com"})
+
+
+def _thing(host: str, path: str, asked: Mapping[str, str]) -> Thing | None:
+    if host.startswith("shopee."):
+        item_id = asked.get("itemid") or asked.get("item_id") or path.rpartition("/")[2]
+        found = BY_ITEM.get(("shopee", item_id))
+        return found if found and f"shopee.{found.region}" == host else None
+    if host in ("item.taobao.com", "detail.tmall.com"):
+        return BY_ITEM.get(("taobao", asked.get("id", "")))
+    if "ebay" in host:
+        return BY_ITEM.get(("ebay", path.rpartition("/")[2]))
+    return BY_CANONICAL.get(f"https://{host}{path}") or BY_CANONICAL.get(f"http://{host}{path}")
+
+
+def _trap(thing: Thing, asked: Mapping[str, str]) -> Answer:
+    """Answers that a careless visitor does not survive."""
+    match thing.fate:
+        case Fate.HUGE:
+            return _html(b"<html><body>" + b"x" * HUGE_BYTES)
+        case Fate.BOMB:
+            return _with(_html(_bomb()), **{"content-encoding": "gzip"})
+        case Fate.LOOP:
+            return _redirect(f"{thing.canonical}?n={int(asked.get('n', '0')) + 1}")
+        case Fate.TRAP:
+            return _redirect(METADATA)
+        case Fate.PICTURE:
+            return Answer(status=200, headers={"content-type": "image/png", "content-length": "4"}, body=b"\x89PNG")
+        case _:
+            raise NeverAnswers
+
+
+def _robots(host: str) -> Answer:
+    if host == "shop.example.com":
+        return Answer(
+            status=200,
+            headers={"content-type": "text/plain", "content-length": str(len(ROBOTS))},
+            body=ROBOTS.encode(),
+        )
+    return _html(plain_page("Not Found"), status=404)
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(b"0" * BOMB_BYTES, mtime=0)
+
+
+def _html(body: bytes, *, status: int = 200) -> Answer:
+    tag = f'"{number_of(body[:4096].decode("utf-8", "replace")):x}"'
+    headers = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), "etag": tag}
+    return Answer(status=status, headers=headers, body=body)
+
+
+def _json(value: object) -> Answer:
+    body = json.dumps(value, ensure_ascii=False).encode()
+    return Answer(status=200, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body)
+
+
+def _redirect(location: str) -> Answer:
+    return Answer(status=302, headers={"location": location, "content-length": "0"}, body=b"")
+
+
+def _with(answer: Answer, **headers: str) -> Answer:
+    return Answer(status=answer.status, headers={**answer.headers, **headers}, body=answer.body)

@@ -1,0 +1,304 @@
+"""The Threads API in a box: tokens, limits, paging and faults around what the world's people say there."""
+
+import asyncio
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from mistnet.sim.clock import from_ms, to_ms
+from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Fault, Faults
+from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.threads_faults import Sheet, refusal, spoil
+from mistnet.sim.threads_render import ThreadsRenderer
+from mistnet.sim.threads_world import ThreadsPost, ThreadsWorld
+from mistnet.sim.users import dump
+from mistnet.sim.world import World
+
+VERSION = "/v1.0/"
+TOKEN_PATHS = ("/refresh_access_token", "/access_token", "/debug_token")
+DEFAULT_TOKEN = "THAAsim-long-lived-token"  # noqa: S105 - opens nothing but this box
+TOKEN_DAYS = 60
+DAY_SECONDS = 86_400
+LARGEST_PAGE = 100
+DEFAULT_PAGE = 25
+SCOPES = ("threads_basic", "threads_read_replies", "threads_profile_discovery", "threads_keyword_search")
+Params = Mapping[str, str]
+
+
+class GraphError(Exception):
+    """A refusal as the Graph API writes it."""
+
+    def __init__(self, status: int, code: int, message: str, subcode: int | None = None, **more: Any) -> None:
+        super().__init__(message)
+        told = {"message": message, "type": "THApiException", "code": code, **more, "fbtrace_id": "AbCdEf"}
+        self.status, self.code = status, code
+        self.body = {"error": told if subcode is None else {**told, "error_subcode": subcode}}
+
+
+@dataclass(slots=True)
+class Token:
+    issued_at: datetime
+    expires_at: datetime
+    scopes: tuple[str, ...] = SCOPES
+
+
+@dataclass(slots=True)
+class ThreadsStats:
+    """What was asked, what went wrong on purpose, and which posts were shown malformed."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    spoiled: list[str] = field(default_factory=list)
+
+
+class ThreadsService:
+    """`owner` is the star whose token it is. `page_limit` cuts pages shorter than asked, as the real one may."""
+
+    def __init__(
+        self,
+        world: World,
+        now: Callable[[], datetime],
+        *,
+        token: str = DEFAULT_TOKEN,
+        owner: int = 0,
+        faults: Faults | None = None,
+        page_limit: int = LARGEST_PAGE,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.threads = ThreadsWorld(world)
+        self.now = now
+        self.faults = faults or Faults()
+        self.stats = ThreadsStats()
+        self.owner = world.people[owner]
+        self.page_limit = page_limit
+        self.usage = 0.0
+        issued = now() - timedelta(days=2)
+        self.tokens = {token: Token(issued, issued + timedelta(days=TOKEN_DAYS))}
+        self._renderer = ThreadsRenderer(self.threads)
+        self._sleep = sleep
+        self._lists: Mapping[str, Callable[[Params, int], Sequence[ThreadsPost]]] = {
+            "me/threads": lambda _, now_ms: self.threads.roots(self.owner.index, now_ms),
+            "me/replies": lambda _, now_ms: self.threads.replies_of(self.owner.index, now_ms),
+            "profile_posts": self._profile_posts,
+            "keyword_search": self._search,
+        }
+        self._scopes = {
+            "me/replies": "threads_read_replies",
+            "profile_lookup": "threads_profile_discovery",
+            "profile_posts": "threads_profile_discovery",
+            "keyword_search": "threads_keyword_search",
+            "replies": "threads_read_replies",
+            "conversation": "threads_read_replies",
+        }
+
+    @staticmethod
+    def knows(path: str) -> bool:
+        return path.startswith(VERSION) or path in TOKEN_PATHS
+
+    async def handle(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",  # noqa: ARG002 - part of a request, though nothing here reads it
+    ) -> Answer:
+        """Answer one request, or raise NeverAnswers."""
+        params = dict(parse_qsl(query, keep_blank_values=True))
+        given = params.pop("access_token", "") or headers.get("authorization", "").removeprefix("Bearer ")
+        try:
+            token = self._admitted(given)
+            answer = await self._answer(method, path, params, token, given)
+        except GraphError as refused:
+            answer = self._written(refused.status, refused.body)
+        self.stats.statuses[answer.status] += 1
+        return answer
+
+    def _admitted(self, given: str) -> Token:
+        token = self.tokens.get(given)
+        if token is None:
+            raise GraphError(400, 190, f"Invalid OAuth access token - Cannot parse {given}", type="OAuthException")
+        if token.expires_at <= self.now():
+            raise GraphError(400, 190, "Error validating access token: Session has expired", 463, type="OAuthException")
+        return token
+
+    async def _answer(self, method: str, path: str, params: Params, token: Token, given: str) -> Answer:
+        if method != "GET":
+            raise GraphError(400, 100, f"Unsupported request - method type: {method.lower()}")
+        if path in TOKEN_PATHS:
+            return self._written(200, self._about_tokens(path, params, given))
+        name = path.removeprefix(VERSION).strip("/")
+        endpoint = name.rpartition("/")[2] if name.partition("/")[0].isdecimal() else name
+        self.stats.calls["media" if endpoint == name and name.isdecimal() else endpoint] += 1
+        if (needed := self._scopes.get(endpoint)) and needed not in token.scopes:
+            raise GraphError(403, 10, f"Application does not have permission for this action: {needed}")
+        question = f"{path}?{urlencode(sorted(params.items()))}"
+        decision = self.faults.decide(question)
+        if decision.latency_seconds > 0:
+            await self._sleep(decision.latency_seconds)
+        if decision.fault in REFUSALS:
+            self._note(question, decision.fault)
+            return refusal(decision)
+        return self._served(name, params, given, question, decision)
+
+    def _served(self, name: str, params: Params, given: str, question: str, decision: Decision) -> Answer:
+        now_ms = to_ms(self.now())
+        sheet = self._sheet(name, params, now_ms)
+        if sheet is None:
+            fault = decision.fault if decision.fault in BODY_FAULTS else None
+            self._note(question, fault)
+            return self._sent(dump(self._single(name, params, now_ms)).encode(), fault)
+        fault = decision.fault
+        if fault is not None and fault not in BODY_FAULTS:
+            fault = fault if spoil(sheet, fault, decision.luck) else None
+        self.stats.spoiled += sheet.spoiled
+        self._note(question, fault)
+        following = f"https://graph.threads.net{VERSION}{name}?{urlencode({**params, 'access_token': given})}"
+        return self._sent(dump(sheet.body(following)).encode(), fault)
+
+    def _sheet(self, name: str, params: Params, now_ms: int) -> Sheet | None:
+        """A page of a list; None where one thing is asked for."""
+        about, _, edge = name.partition("/")
+        if name in self._lists:
+            posts = self._lists[name](params, now_ms)
+        elif about.isdecimal() and edge in ("replies", "conversation"):
+            root = self._require_shown(int(about), now_ms)
+            posts = self.threads.below(root.id, now_ms, direct=edge == "replies")
+            posts = posts if params.get("reverse", "true") == "true" else posts[::-1]
+        else:
+            return None
+        return self._cut(posts, params, now_ms)
+
+    def _cut(self, posts: Sequence[ThreadsPost], params: Params, now_ms: int) -> Sheet:
+        size = min(_size(params), self.page_limit)
+        here = params.get("after", "")
+        start = _place(posts, here)
+        shown = posts[start : start + size]
+        fields = params.get("fields", "id")
+        return Sheet(
+            records=[self._renderer.post(each, now_ms, fields, own=self._is_own(each)) for each in shown],
+            cursor=_cursor(shown[-1]) if start + size < len(posts) else "",
+            here=here or _cursor(None),
+            above=[self._renderer.post(each, now_ms, fields) for each in posts[max(start - size, 0) : start]],
+        )
+
+    def _single(self, name: str, params: Params, now_ms: int) -> object:
+        fields = params.get("fields", "id")
+        if name == "me":
+            return self._renderer.own_profile(self.owner, now_ms, fields)
+        if name == "profile_lookup":
+            return self._renderer.public_profile(self._found(params, now_ms), now_ms)
+        if name.isdecimal():
+            post = self._require_shown(int(name), now_ms)
+            return self._renderer.post(post, now_ms, fields, own=self._is_own(post))
+        raise GraphError(400, 100, f"Unsupported get request. Object with ID '{name}' does not exist", 33)
+
+    def _is_own(self, post: ThreadsPost) -> bool:
+        return post.author == self.owner.index
+
+    def _found(self, params: Params, now_ms: int) -> Any:
+        handle = params.get("username", "")
+        person = self.threads.holder(handle, now_ms)
+        if person is not None:
+            return person
+        if self.threads.world.holder(handle, now_ms):
+            raise GraphError(400, 100, "The requested profile is not available")
+        raise GraphError(400, 100, f"Unsupported get request. Object with ID '{handle}' does not exist", 33)
+
+    def _profile_posts(self, params: Params, now_ms: int) -> Sequence[ThreadsPost]:
+        return self.threads.roots(self._found(params, now_ms).index, now_ms)
+
+    def _search(self, params: Params, now_ms: int) -> Sequence[ThreadsPost]:
+        if not params.get("q"):
+            raise GraphError(400, 100, "The parameter q is required")
+        found = self.threads.search(params["q"], now_ms)
+        author = params.get("author_username", "").lower()
+        return [post for post in found if not author or self.threads.handle(post.author, now_ms) == author]
+
+    def _require_shown(self, post_id: int, now_ms: int) -> ThreadsPost:
+        post = self.threads.post(post_id)
+        if post is None or not self.threads.is_shown(post, now_ms):
+            raise GraphError(400, 100, f"Unsupported get request. Object with ID '{post_id}' does not exist", 33)
+        return post
+
+    def _about_tokens(self, path: str, params: Params, given: str) -> object:
+        self.stats.calls[path.strip("/")] += 1
+        if path == "/debug_token":
+            asked = self._admitted(params.get("input_token", ""))
+            times = {"issued_at": int(asked.issued_at.timestamp()), "expires_at": int(asked.expires_at.timestamp())}
+            return {"data": {"type": "USER", "is_valid": True, "scopes": list(asked.scopes), **times}}
+        if path != "/refresh_access_token" or params.get("grant_type") != "th_refresh_token":
+            raise GraphError(400, 100, "Unsupported grant type")
+        old, now = self.tokens[given], self.now()
+        if now - old.issued_at < timedelta(days=1):
+            raise GraphError(400, 100, "The token must be at least 24 hours old")
+        fresh = f"{given.partition('~')[0]}~{len(self.tokens)}"
+        self.tokens[fresh] = Token(now, now + timedelta(days=TOKEN_DAYS), old.scopes)
+        return {"access_token": fresh, "token_type": "bearer", "expires_in": TOKEN_DAYS * DAY_SECONDS}
+
+    def _note(self, question: str, fault: Fault | None) -> None:
+        if fault:
+            self.stats.faults[fault] += 1
+        if not self.faults.quiet:
+            self.faults.answered(question, fault)
+
+    def _sent(self, body: bytes, fault: Fault | None) -> Answer:
+        match fault:
+            case Fault.TIMEOUT:
+                raise NeverAnswers
+            case Fault.CUT_BODY:
+                return Answer(status=200, headers=self._headers(len(body)), body=body[: len(body) // 2], cut=True)
+            case Fault.BROKEN_JSON:
+                broken = body[: len(body) * 3 // 4] + b"<!-- -->"
+                return Answer(status=200, headers=self._headers(len(broken)), body=broken)
+            case _:
+                return Answer(status=200, headers=self._headers(len(body)), body=body)
+
+    def _written(self, status: int, value: object) -> Answer:
+        body = dump(value).encode()
+        return Answer(status=status, headers=self._headers(len(body)), body=body)
+
+    def _headers(self, length: int) -> dict[str, str]:
+        usage = {"call_count": round(self.usage), "total_cputime": round(self.usage / 2), "total_time": 1}
+        return {
+            "content-type": "application/json",
+            "content-length": str(length),
+            "date": format_datetime(from_ms(to_ms(self.now())), usegmt=True),
+            "x-app-usage": json.dumps(usage),
+        }
+
+
+def _size(params: Params) -> int:
+    said = params.get("limit", "")
+    return min(max(int(said), 1), LARGEST_PAGE) if said.isdecimal() else DEFAULT_PAGE
+
+
+def _cursor(post: ThreadsPost | None) -> str:
+    place = f"{post.at_ms}:{post.id}" if post else "start"
+    return "QVFI" + urlsafe_b64encode(place.encode()).decode()
+
+
+def _place(posts: Sequence[ThreadsPost], cursor: str) -> int:
+    """After the post a cursor names, be that one gone by now."""
+    if not cursor:
+        return 0
+    try:
+        place = urlsafe_b64decode(cursor.removeprefix("QVFI").encode()).decode()
+        if place == "start":
+            return 0
+        at_ms, _, post_id = place.partition(":")
+        last = (-int(at_ms), -int(post_id))
+    except (NotBase64, ValueError) as error:
+        raise GraphError(400, 100, "Invalid cursors values") from error
+    latest_first = [(-post.at_ms, -post.id) for post in posts]
+    if latest_first == sorted(latest_first):
+        return sum(place <= last for place in latest_first)
+    return sum(place >= last for place in latest_first)

@@ -1,0 +1,67 @@
+"""What the web told us before: answers kept for a while, packed, shared by all workers."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mistnet.domain.crawling import CachedAnswer
+from mistnet.store.database import Database
+from mistnet.store.tables import cached_answers
+
+_PRUNED: Final = 1_000
+_headers = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class StoreAnswers:
+    """The port's book of answers on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+
+    async def get(self, key: str) -> CachedAnswer | None:
+        async with self._database.peek() as connection:
+            row = (
+                (await connection.execute(select(cached_answers).where(cached_answers.c.key == key))).mappings().first()
+            )
+        if row is None:
+            return None
+        return CachedAnswer(**{**row, "headers": _headers(row["headers"]), "body": zlib.decompress(row["body"])})
+
+    async def put(self, answer: CachedAnswer) -> None:
+        row = _row(answer)
+        adding = self._insert(cached_answers).values(row)
+        told = {name: adding.excluded[name] for name in row if name != "key"}
+        async with self._database.statement() as connection:
+            await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=told))
+
+    async def refresh(self, key: str, *, fresh_until: datetime) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(
+                update(cached_answers).where(cached_answers.c.key == key).values(fresh_until=fresh_until)
+            )
+
+    async def prune(self, *, before: datetime) -> int:
+        """Forgets answers stored before then; returns how many."""
+        old = select(cached_answers.c.key).where(cached_answers.c.stored_at < before).limit(_PRUNED)
+        forgotten = 0
+        while True:
+            async with self._database.write() as connection:
+                gone = await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(old)))
+            forgotten += gone.rowcount
+            if gone.rowcount < _PRUNED:
+                return forgotten
+
+
+def _row(answer: CachedAnswer) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(answer),
+        "headers": msgspec.json.encode(answer.headers),
+        "body": zlib.compress(answer.body, 6),
+    }

@@ -1,0 +1,165 @@
+"""Writes links: one row per canonical URL, one mention per place in a post, one crawl job per new link."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.crawling import LinkTarget, bounded, crawl
+from mistnet.domain.jobs import NewJob
+from mistnet.domain.links import LinkId, LinkKind, LinkState, PostLinks
+from mistnet.domain.social import Post, PostId
+from mistnet.links import links_of
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.statements import statement
+from mistnet.store.tables import links
+
+MentionRow: TypeAlias = tuple[str, PostId, LinkId, str, int, str, Any]
+_MENTION: Final = ("platform", "post_id", "link_id", "place", "nr", "url", "seen_at")
+
+NOT_CRAWLED: Final = {
+    LinkKind.CODE: "a code that only the shop's own app can read",
+    LinkKind.SHOP: "a shop, no thing in it",
+    LinkKind.SEARCH: "a search, no thing it found",
+    LinkKind.BLOCKED: "a shop's log-in or riddle",
+    LinkKind.DEAD: "a shop's error page",
+}
+"""Kinds of links that are not visited, and what they name in the place of a thing."""
+
+_NUL: Final = "\x00"
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """How many links and mentions were not there before."""
+
+    links: int = 0
+    mentions: int = 0
+
+
+class LinkWriter:
+    """Knows which lanes are crawled: a link on any other is written and left alone."""
+
+    def __init__(self, job_writer: JobWriter, lanes: Iterable[str]) -> None:
+        self._job_writer = job_writer
+        self._lanes = frozenset(lanes)
+
+    async def write_links_of_posts(self, connection: AsyncConnection, given: Sequence[Post], now: datetime) -> Added:
+        """Finds the links of posts that were just written. A post without any costs no statement."""
+        found = [
+            PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
+            for post in given
+            if (mentions := links_of(post))
+        ]
+        return await self.write_post_links(connection, found, now) if found else Added()
+
+    async def write_post_links(self, connection: AsyncConnection, given: Sequence[PostLinks], now: datetime) -> Added:
+        """However often a post is told of, each of its mentions is there once."""
+        targets = {
+            bounded(each.canonical.url_norm): LinkTarget(url=each.url, canonical=each.canonical, title=each.title)
+            for told in given
+            for each in told.mentions
+        }
+        known = await ids_of(connection, targets)
+        ids = known | await self._added(connection, targets, known, now)
+        rows = {row[:4]: row for told in given for row in _mention_rows(told, ids, _when(connection, now))}
+        written = await connection.exec_driver_sql(
+            _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
+        )
+        return Added(links=len(ids) - len(known), mentions=max(written.rowcount, 0))
+
+    async def ensure(
+        self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], now: datetime
+    ) -> dict[str, LinkId]:
+        """The ids of these links by their names. Those not known yet get their row, and their one crawl job."""
+        known = await ids_of(connection, targets)
+        return known | await self._added(connection, targets, known, now)
+
+    async def _added(
+        self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], known: Mapping[str, LinkId], now: datetime
+    ) -> dict[str, LinkId]:
+        new = sorted(set(targets) - known.keys())  # in an order all writers share
+        if not new:
+            return {}
+        rows = await connection.execute(
+            _adding(connection.dialect.name), [_link_row(name, targets[name], now) for name in new]
+        )
+        added = {row.url_norm: LinkId(row.id) for row in rows}
+        await self._job_writer.write(connection, self._jobs(added, targets), now)
+        if len(added) < len(new):  # somebody else added them at the same moment
+            added |= await ids_of(connection, [name for name in new if name not in added])
+        return added
+
+    def _jobs(self, added: Mapping[str, LinkId], targets: Mapping[str, LinkTarget]) -> list[NewJob]:
+        return [
+            crawl(added[name], name, targets[name].canonical.shop.lane)
+            for name in sorted(added)
+            if targets[name].canonical.kind not in NOT_CRAWLED and targets[name].canonical.shop.lane in self._lanes
+        ]
+
+
+async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:
+    """Those that are known already."""
+    rows = await connection.execute(statement("links_called", connection.dialect.name), {"names": list(names)})
+    return {row.url_norm: LinkId(row.id) for row in rows}
+
+
+def _mention_rows(told: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
+    for nr, each in enumerate(told.mentions):
+        link_id = ids[bounded(each.canonical.url_norm)]
+        yield str(told.platform), told.post_id, link_id, str(each.place), nr, _storable(each.url), now
+
+
+@cache
+def _mentioning(dialect: str) -> str:
+    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(_MENTION) + 1))
+    return (
+        f"INSERT INTO post_links ({', '.join(_MENTION)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT (platform, post_id, link_id, place) DO NOTHING"
+    )
+
+
+def _when(connection: AsyncConnection, at: datetime) -> Any:
+    """A time as the driver takes it."""
+    if connection.dialect.name == "postgresql":
+        return at
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
+    about = target.canonical
+    return {
+        "url_norm": name,
+        "url": _storable(target.url),
+        "host": about.host,
+        "lane": about.shop.lane,
+        "platform": about.shop,
+        "kind": about.kind,
+        "state": LinkState.UNRESOLVED if about.kind in NOT_CRAWLED else LinkState.NEW,
+        "problem": _problem(target),
+        "region": about.region,
+        "shop_id": about.shop_id,
+        "item_id": about.item_id,
+        "first_seen_at": now,
+    }
+
+
+def _problem(target: LinkTarget) -> str | None:
+    """What a link names that is never visited; the title people saw beside it is all there is to know of it."""
+    why = NOT_CRAWLED.get(target.canonical.kind)
+    return f"{why}: {_storable(target.title)}" if why and target.title else why
+
+
+def _storable(text: str) -> str:
+    return text.replace(_NUL, "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(links)
+    return adding.on_conflict_do_nothing().returning(links.c.id, links.c.url_norm)

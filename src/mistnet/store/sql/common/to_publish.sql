@@ -1,0 +1,7 @@
+-- Due jobs of one kind and lane that the broker is to be told of, oldest first.
+SELECT j.id, j.fence, j.lane, j.wait_reason
+FROM jobs j
+WHERE j.kind = :kind AND j.lane = :lane AND j.state IN ('pending', 'retryable') AND NOT j.parked AND j.run_at <= :now
+    AND NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = :kind)
+ORDER BY j.run_at, j.id
+LIMIT :limit

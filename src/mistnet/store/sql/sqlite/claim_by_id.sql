@@ -1,0 +1,11 @@
+-- Lease the jobs a broker named to one worker. Runs inside BEGIN IMMEDIATE, after the look that chose them.
+UPDATE jobs
+SET state = 'running',
+    fence = fence + 1,
+    attempts = attempts + CASE WHEN state = 'running' THEN 1 ELSE 0 END,
+    worker = :worker,
+    lease_until = :lease_until,
+    started_at = :now,
+    wait_reason = NULL
+WHERE id IN (SELECT named.value FROM json_each(:ids) named)
+RETURNING id, fence, worker, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone

@@ -1,0 +1,388 @@
+"""Jobs over a real broker, on every database: published, claimed by id, acknowledged, retried, buried, requeued."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mistnet.app import Via
+from mistnet.domain.errors import BrokerMismatch, NoBroker, Permanent, Temporary
+from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Outcome, Snooze, WorkerName
+from tests.brokered import (
+    LANE,
+    add,
+    brokered,
+    change,
+    consuming,
+    dead,
+    dispatcher,
+    effects,
+    kind,
+    purge,
+    ready,
+    rows,
+    send,
+    states,
+    until,
+)
+from tests.support import Effect, Number, new
+
+
+async def effect(job: Job[Number]) -> Outcome:
+    return Done([Effect(job_id=job.id)])
+
+
+async def fault(_job: Job[Number]) -> Outcome:
+    raise Temporary("it did not work this time")
+
+
+async def refusal(_job: Job[Number]) -> Outcome:
+    raise Permanent("it will never work")
+
+
+async def test_due_jobs_are_published_and_marked_queued(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind()) as app, dispatcher(app) as (dispatch, _):
+        later = app.database.clock.now() + timedelta(hours=1)
+        await add(app, *(new(key=str(n)) for n in range(3)), new(key="later", run_at=later))
+        assert await dispatch.publish() == 3
+        assert await states(app) == {"queued": 3, "pending": 1}
+        ids = [row.id for row in await rows(app, "SELECT id FROM jobs WHERE state = 'queued' ORDER BY id")]
+        assert await ready(broker_url) == ids
+        assert await dispatch.publish() == 0, "told once, a job is not told again"
+
+
+async def test_a_message_no_queue_takes_is_not_published(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind()) as app, app.dispatching.broker() as broker:
+        made = app.dispatching.dispatcher(broker)
+        await broker.declare([])
+        await add(app, new(key="one"))
+        assert await made.publish() == 0, "the exchange is there, the queue is not"
+        assert await states(app) == {"pending": 1}
+        assert app.metrics.broker.returned.labels(LANE)._value.get() == 1
+        assert await made.publish() == 1, "the queue was made again meanwhile"
+        assert await states(app) == {"queued": 1}
+
+
+async def test_a_worker_runs_what_it_is_sent_and_acknowledges_after_the_write(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app:
+        await add(app, *(new(key=str(n)) for n in range(30)))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker:
+            async with asyncio.timeout(30):
+                await worker.run()
+        assert worker.settled_count == 30
+        assert len(await effects(app)) == 30
+        assert await rows(app, "SELECT id FROM jobs") == []
+        assert await ready(broker_url) == []
+        assert app.metrics.broker.acked.labels(LANE)._value.get() == 30
+        assert app.metrics.broker.published.labels(LANE)._value.get() == 30
+
+
+async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, broker_url: str) -> None:
+    side = kind("side", effect, lanes=["side"])
+    async with brokered(url, broker_url, kind(handler=effect), side) as app:
+        await app.dispatching.declare()
+        await add(app, new(key="sent"), new("side", key="taken"))
+        assert LANE not in (app.lanes_of(None, None) or [])
+        async with app.worker(until_idle=True) as worker:
+            await worker.run()
+        assert worker.settled_count == 1
+        assert [row.kind for row in await rows(app, "SELECT kind FROM jobs")] == ["step"]
+        await purge(broker_url)
+        await change(app, "UPDATE jobs SET state = 'pending'")
+        async with app.worker(until_idle=True, via=Via.DB) as fallback:
+            async with asyncio.timeout(20):
+                await fallback.run()
+        assert await rows(app, "SELECT kind FROM jobs") == []
+
+
+async def test_a_retry_is_published_again_when_it_falls_due(url: str, broker_url: str) -> None:
+    tries: list[int] = []
+
+    async def second_time(job: Job[Number]) -> Outcome:
+        tries.append(job.attempt)
+        if job.attempt < 3:
+            raise Temporary("not yet")
+        return Done([Effect(job_id=job.id)])
+
+    async with brokered(url, broker_url, kind(handler=second_time)) as app:
+        await add(app, new(key="one"))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert tries == [1, 2, 3]
+        assert len(await effects(app)) == 1
+
+
+async def test_steps_and_snoozes_come_back_over_the_broker(url: str, broker_url: str) -> None:
+    seen: list[int] = []
+
+    async def steps(job: Job[Number]) -> Outcome:
+        seen.append(job.args.n)
+        if job.args.n == 1 and seen.count(1) == 1:
+            return Snooze(app.database.clock.now() + timedelta(seconds=0.2), "the source asks us to wait")
+        return Done() if job.args.n == 2 else Continue(args=Number(n=job.args.n + 1))
+
+    async with brokered(url, broker_url, kind(handler=steps)) as app:
+        await add(app, new(key="one"))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert seen == [0, 1, 1, 2]
+        assert await rows(app, "SELECT id FROM jobs") == []
+
+
+async def test_a_lost_message_is_told_again_and_a_waiting_one_is_not(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(), republish_seconds=0.2) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(4)))
+        await dispatch.round()
+        await asyncio.sleep(0.3)
+        await dispatch.round()
+        assert len(await ready(broker_url)) == 4, "every job has a message: nothing is lost"
+        await purge(broker_url)
+        await dispatch.round()
+        assert len(await ready(broker_url)) == 4
+        assert await states(app) == {"queued": 4}
+        assert app.metrics.broker.republished.labels(LANE)._value.get() == 4
+
+
+async def test_jobs_of_a_lane_that_is_dispatched_no_more_are_taken_back(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(), republish_seconds=0.1) as app, dispatcher(app) as (dispatch, _):
+        await add(app, new(key="one"))
+        await dispatch.round()
+    await asyncio.sleep(0.2)
+    async with brokered(url, broker_url, kind(handler=effect), republish_seconds=0.1, amqp_lanes=[]) as app:
+        async with app.worker(until_idle=True) as worker, asyncio.timeout(20):
+            await worker.run()
+        assert len(await effects(app)) == 1
+
+
+async def test_a_duplicate_finds_nothing_to_claim(url: str, broker_url: str) -> None:
+    runs: list[int] = []
+
+    async def counted(job: Job[Number]) -> Outcome:
+        runs.append(job.id)
+        await asyncio.sleep(0.05)
+        return Done([Effect(job_id=job.id)])
+
+    async with brokered(url, broker_url, kind(handler=counted)) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(5)))
+        await dispatch.publish()
+        for job_id in await ready(broker_url):
+            await send(broker_url, b'{"job_id": %d}' % job_id)
+            await send(broker_url, b'{"job_id": "%d", "priority": 3}' % job_id)
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert len(runs) == 5
+        await until(lambda: _drained(broker_url))
+
+
+async def _drained(broker_url: str) -> bool:
+    return not await ready(broker_url)
+
+
+async def test_a_message_nobody_can_read_goes_to_the_dead_letters(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (_, broker):
+        for body in (b"", b"hello", b'{"job": 1}', b'{"job_id": -1}', b'{"job_id": 1e99}', b"\xff\xfe"):
+            await send(broker_url, body)
+        async with consuming(app):
+            await until(lambda: _dead_count(broker, 6))
+        assert app.metrics.broker.rejected.labels(LANE)._value.get() == 6
+        left = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        assert (left.requeued, left.unreadable) == ([], 6), "evidence stays where it is"
+        assert (await broker.depths([Lane(LANE)]))[Lane(LANE)].dead == 6
+
+
+async def _dead_count(broker: object, wanted: int) -> bool:
+    depths = await broker.depths([Lane(LANE)])  # type: ignore[attr-defined]  # it is a RabbitBroker
+    return bool(depths[Lane(LANE)].dead == wanted)
+
+
+@pytest.mark.parametrize(("handler", "state"), [(fault, "dead"), (refusal, "failed")])
+async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_requeued(
+    url: str, broker_url: str, handler: object, state: str
+) -> None:
+    async with brokered(url, broker_url, kind(handler=handler), max_attempts=2) as app:
+        await add(app, new(key="one"), new(key="two"))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert await states(app) == {state: 2}
+        ids = sorted(row.id for row in await rows(app, "SELECT id FROM jobs"))
+        assert await dead(broker_url) == ids
+        async with dispatcher(app) as (dispatch, _):
+            assert await dispatch.bury() == 0
+        assert await dead(broker_url) == ids, "told once"
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        assert sorted(done.requeued) == ids
+        assert await dead(broker_url) == []
+        assert {row.attempts for row in await rows(app, "SELECT attempts FROM jobs")} == {0}
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert await dead(broker_url) == ids, "those that die again are told again"
+
+
+async def test_dead_letters_can_be_requeued_when_the_broker_lost_them(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=refusal)) as app:
+        await add(app, new(key="one"))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        async with app.dispatching.broker() as broker, broker.dead_letters(Lane(LANE)) as found:
+            for each in found:
+                await each.accept()
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        assert len(done.requeued) == 1
+        assert await states(app) == {"pending": 1}
+
+
+async def test_letters_of_jobs_that_live_again_are_removed_and_held_ones_stay(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=refusal)) as app:
+        await add(app, new(key="one"), new(key="two"))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        held, alive = sorted(row.id for row in await rows(app, "SELECT id FROM jobs ORDER BY key"))
+        await app.operations.retry([JobId(alive)], now=app.database.clock.now())
+        await add(app, new(key="one"))
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        assert (done.requeued, done.held, done.stale) == ([], [held], 1)
+        assert await dead(broker_url) == [held]
+
+
+async def test_a_worker_s_last_attempt_that_died_with_it_is_buried_too(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect), max_attempts=1) as app, dispatcher(app) as (dispatch, _):
+        await add(app, new(key="one"))
+        await dispatch.round()
+        job = (await rows(app, "SELECT id FROM jobs"))[0].id
+        await _claim(app, job, "ghost")
+        await asyncio.sleep(2.1)
+        lost = await app.upkeep.reclaim(now=app.database.clock.now(), limit=10)
+        assert [each.state for each in lost] == ["dead"]
+        await dispatch.round()
+        assert await dead(broker_url) == [job]
+
+
+async def _claim(app: object, job_id: int, worker: str) -> object:
+    from mistnet.store.dispatch import StoreDispatch  # noqa: PLC0415 (only this helper looks there)
+
+    dispatch = StoreDispatch(app.database)  # type: ignore[attr-defined]  # an App
+    return await dispatch.claim_by_ids(
+        [JobId(job_id)],
+        worker=WorkerName(worker),
+        targets=app.kinds.targets(slots=1, lanes=None, lane_caps={}),  # type: ignore[attr-defined]  # an App
+        lease=timedelta(seconds=2),
+        now=app.database.clock.now(),  # type: ignore[attr-defined]  # an App
+    )
+
+
+async def test_a_paused_kind_is_neither_published_nor_run_and_goes_on_when_resumed(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (dispatch, _):
+        await add(app, new(key="told"))
+        await dispatch.publish()
+        await app.operations.pause(KindName("step"), "by hand", now=app.database.clock.now())
+        await add(app, new(key="untold"))
+        assert await dispatch.publish() == 0
+        async with consuming(app):
+            await until(lambda: _all_pending(app))
+            assert await effects(app) == []
+            await app.operations.resume(KindName("step"))
+            await until(lambda: _has_effects(app, 2))
+
+
+async def _all_pending(app: object) -> bool:
+    return await states(app) == {"pending": 2}  # type: ignore[arg-type]  # an App
+
+
+async def _has_effects(app: object, number: int) -> bool:
+    return len(await effects(app)) == number  # type: ignore[arg-type]  # an App
+
+
+async def test_caps_hold_over_the_broker(url: str, broker_url: str) -> None:
+    running, most = 0, 0
+
+    async def counted(job: Job[Number]) -> Outcome:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return Done([Effect(job_id=job.id)])
+
+    async with brokered(url, broker_url, kind(handler=counted, running_cap=2)) as app:
+        await add(app, *(new(key=str(n)) for n in range(12)))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(60):
+            await worker.run()
+        assert len(await effects(app)) == 12
+        assert most <= 2
+
+
+async def test_the_broker_is_told_of_no_more_than_its_window(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect), amqp_window=3) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(10)))
+        await dispatch.publish()
+        assert await states(app) == {"queued": 3, "pending": 7}
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert len(await effects(app)) == 10
+
+
+async def test_important_lanes_go_first(url: str, broker_url: str) -> None:
+    wide = kind(lanes=[LANE, "urgent"])
+    settings = {"amqp_lanes": [LANE, "urgent"], "lane_priorities": {"urgent": 5}}
+    async with brokered(url, broker_url, wide, **settings) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=f"{lane}{n}", lane=Lane(lane)) for n in range(5) for lane in (LANE, "urgent")))
+        await dispatch.publish()
+        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE), Lane("urgent")], app.policy)
+        async with feed.opened():
+            await until(lambda: _both_in_hand(broker_url))
+            taken = [lease.lane for _ in range(5) for lease in await feed.take(2)]
+        assert taken == ["urgent"] * 5 + [LANE] * 5
+
+
+async def _both_in_hand(broker_url: str) -> bool:
+    return not await ready(broker_url) and not await ready(broker_url, "urgent")
+
+
+async def test_draining_gives_back_what_nobody_began(url: str, broker_url: str) -> None:
+    started = asyncio.Event()
+    release = asyncio.Event()
+
+    async def slow(job: Job[Number]) -> Outcome:
+        started.set()
+        await release.wait()
+        return Done([Effect(job_id=job.id)])
+
+    async with brokered(url, broker_url, kind(handler=slow)) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(6)))
+        await dispatch.publish()
+        async with app.worker(via=Via.AMQP, concurrency=1) as worker:
+            running = asyncio.create_task(worker.run())
+            await started.wait()
+            worker.drain()
+            release.set()
+            await running
+        assert len(await effects(app)) == 1
+        assert await states(app) == {"queued": 5}
+        await until(lambda: _ready_count(broker_url, 5))
+
+
+async def _ready_count(broker_url: str, wanted: int) -> bool:
+    return len(await ready(broker_url)) == wanted
+
+
+async def test_queues_of_another_make_are_named(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind()) as app:
+        await app.dispatching.declare()
+        await app.dispatching.declare()
+    async with brokered(url, broker_url, kind(), amqp_queue_type="quorum") as app:
+        with pytest.raises(BrokerMismatch, match="amqp_queue_type"):
+            await app.dispatching.declare()
+
+
+async def test_quorum_queues_carry_jobs_as_well(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect), amqp_queue_type="quorum") as app:
+        await add(app, *(new(key=str(n)) for n in range(5)))
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+            await worker.run()
+        assert len(await effects(app)) == 5
+
+
+async def test_a_lane_nobody_dispatches_is_refused(sqlite_url: str) -> None:
+    async with brokered(sqlite_url, "amqp://127.0.0.1:1/", kind(), amqp_lanes=[]) as app:
+        with pytest.raises(NoBroker, match="amqp_lanes"):
+            app.dispatching.chosen([LANE])

@@ -1,0 +1,44 @@
+"""The statements of the dispatcher and of claims by id go through their indexes with 50,000 rows of every state."""
+
+from datetime import timedelta
+
+import msgspec
+
+from tests.contract.test_plans import fill, plan, scans
+from tests.support import kind, open_shop
+
+
+async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
+    async with open_shop(url, kind(), kind("other")) as shop:
+        await fill(shop)
+        targets = shop.kinds.targets(slots=1, lanes=None, lane_caps={})
+        one = {"kind": "step", "lane": "x"}
+        take = {"ids": [1, 2, 3], "worker": "bob", "now": shop.now, "lease_until": shop.now + timedelta(seconds=9)}
+        async with shop.database.glance() as connection:
+            plans = {
+                "to_publish": await plan(connection, "to_publish", {**one, "now": shop.now, "limit": 9}),
+                "outstanding": await plan(connection, "outstanding", one),
+                "queued": await plan(connection, "queued", {"lane": "x", "before": shop.now}),
+                "unqueue": await plan(
+                    connection, "unqueue", {"lane": "x", "before": shop.now, "reason": "lost", "limit": 9}
+                ),
+                "unburied": await plan(connection, "unburied", {**one, "limit": 9}),
+            }
+            if shop.database.dialect == "postgresql":
+                told = {"ids": [1, 2], "fences": [0, 0], "now": shop.now}
+                caps = {"kinds": ["step"], "lanes": ["x"], "kind_caps": [3], "lane_caps": [None]}
+                plans["mark_queued"] = await plan(connection, "mark_queued", told)
+                plans["claim_by_id"] = await plan(connection, "claim_by_id", {**take, **caps})
+                assert plans["claim_by_id"].count("jobs_pkey") == 2
+                assert plans["mark_queued"].count("jobs_pkey") == 2
+            else:
+                listed = {"targets": msgspec.json.encode(targets).decode()}
+                plans["mark_queued"] = await plan(connection, "mark_queued", {"held": "[[1, 0]]", "now": shop.now})
+                plans["claimable"] = await plan(connection, "claimable", {"ids": [1], "now": shop.now, **listed})
+                plans["claim_by_id"] = await plan(connection, "claim_by_id", take)
+        assert "jobs_due" in plans["to_publish"]
+        assert "jobs_queued" in plans["queued"]
+        assert "jobs_queued" in plans["unqueue"]
+        assert "jobs_gaps" in plans["unburied"]
+        for name, explained in plans.items():
+            assert not list(scans(explained)), f"{name} reads the whole table:\n{explained}"

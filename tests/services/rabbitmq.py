@@ -1,0 +1,343 @@
+"""A private RabbitMQ for tests and benchmarks: own folder, own ports, own cookie, loopback only.
+
+It takes seconds to start, so one is started when a test first needs it, by a process of its own that ends with the
+test run, and shared by all processes of the run.
+"""
+
+import base64
+import fcntl
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import HTTPError, URLError
+
+import msgspec
+
+from tests.services.certificates import Certificates, make_certificates
+from tests.services.postgres import PORTS, _end_with_parent
+
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+START_SECONDS = 90
+STOP_SECONDS = 40
+INSTALL_SECONDS = 600
+USER, PASSWORD = "guest", "guest"
+
+
+class RabbitMissing(Exception):
+    """There is no RabbitMQ, and none could be put there or started."""
+
+
+def find_server() -> Path:
+    """The scripts of Debian's package, installed where that is allowed."""
+    if (PROGRAMS / "rabbitmq-server").exists():
+        return PROGRAMS
+    with (Path(tempfile.gettempdir()) / "mistnet-rabbitmq.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and apt-get in one at a time
+        return PROGRAMS if (PROGRAMS / "rabbitmq-server").exists() else _installed()
+
+
+def _installed() -> Path:
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise RabbitMissing("install Debian's rabbitmq-server")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # installed, not started
+    for command in (
+        ["apt-get", "update", "-q"],
+        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "rabbitmq-server"],
+    ):
+        done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        if done.returncode:
+            raise RabbitMissing(f"`{' '.join(command)}` failed:\n{done.stderr[-1000:]}")
+    if not (PROGRAMS / "rabbitmq-server").exists():
+        raise RabbitMissing("apt-get installed rabbitmq-server, and it is not there")
+    return PROGRAMS
+
+
+class RabbitNode:
+    """One node, started on entry and removed on exit. It may be stopped and started again in between."""
+
+    def __init__(self, *, parent: Path = Path("/tmp")) -> None:
+        self._parent = parent
+        self._node: subprocess.Popen[bytes] | None = None
+        self._mapper: subprocess.Popen[bytes] | None = None
+        self.folder = Path()
+        self.port = self.tls_port = self.admin_port = self._mapper_port = self._peer_port = 0
+        self.certificates: Certificates | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        programs = find_server()
+        self.folder = Path(tempfile.mkdtemp(prefix="mistnet-mq-", dir=self._parent))
+        try:
+            self.certificates = make_certificates(self.folder / "tls")
+            ports = _free_ports(5)
+            self.port, self.tls_port, self.admin_port, self._mapper_port, self._peer_port = ports
+            self._configure()
+            self._mapper = self._launch(["epmd", "-port", str(self._mapper_port), "-address", "127.0.0.1"])
+            self._programs = programs
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.stop()
+        if self._mapper is not None:
+            _end(self._mapper)
+            self._mapper = None
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Starts the node; what it stored before is there again."""
+        self._node = self._launch([str(self._programs / "rabbitmq-server")])
+        deadline = monotonic() + START_SECONDS
+        while monotonic() < deadline:
+            if self._node.poll() is not None:
+                break
+            with suppress(URLError, OSError, HTTPError):
+                self.ask("GET", "/api/health/checks/port-listener/" + str(self.port))
+                return
+            sleep(0.1)
+        raise RabbitMissing(f"RabbitMQ did not start:\n{self.log[-3000:]}")
+
+    def stop(self) -> None:
+        if self._node is not None:
+            _end(self._node)
+            self._node = None
+
+    @property
+    def log(self) -> str:
+        path = self.folder / "said"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def vhost(self) -> str:
+        """The URL of a new virtual host: queues of one test are not there for another."""
+        name = f"test-{secrets.token_hex(4)}"
+        self.ask("PUT", f"/api/vhosts/{name}")
+        self.ask("PUT", f"/api/permissions/{name}/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
+        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+
+    def drop(self, url: str) -> None:
+        self.ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
+
+    def ask(self, method: str, path: str, body: object | None = None) -> Any:
+        """The management API of the node."""
+        return ask(f"http://127.0.0.1:{self.admin_port}", method, path, body)
+
+    def _configure(self) -> None:
+        tls = self.certificates
+        assert tls is not None
+        (self.folder / "plugins").write_text("[rabbitmq_management].\n")
+        (self.folder / "rabbitmq.conf").write_text(
+            f"""
+listeners.tcp.1 = 127.0.0.1:{self.port}
+listeners.ssl.1 = 127.0.0.1:{self.tls_port}
+ssl_options.cacertfile = {tls.authority}
+ssl_options.certfile = {tls.server}
+ssl_options.keyfile = {tls.server_key}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {self.admin_port}
+management.rates_mode = none
+collect_statistics_interval = 1000
+log.console = true
+log.console.level = warning
+log.file = false
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.absolute = 1GB
+"""
+        )
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / "said").open("ab") as said:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                env=self._environment(),
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - only the child can do this, and it takes no lock
+            )
+
+    def _environment(self) -> dict[str, str]:
+        folder = str(self.folder)
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": folder,
+            "ERL_EPMD_PORT": str(self._mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": "mistnet@localhost",
+            "RABBITMQ_DIST_PORT": str(self._peer_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none",
+            "RABBITMQ_CONF_ENV_FILE": f"{folder}/none",
+            "RABBITMQ_CONFIG_FILE": f"{folder}/rabbitmq.conf",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/plugins",
+            "RABBITMQ_MNESIA_BASE": f"{folder}/data",
+            "RABBITMQ_LOG_BASE": f"{folder}/log",
+            "RABBITMQ_PID_FILE": f"{folder}/pid",
+            "RABBITMQ_GENERATED_CONFIG_DIR": f"{folder}/generated",
+            "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the server, so that signals reach it
+        }
+
+
+def ask(address: str, method: str, path: str, body: object | None = None) -> Any:
+    """One question to the management API of a node, wherever this process learned of it."""
+    login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    request = urllib.request.Request(
+        address + path,
+        method=method,
+        data=json.dumps(body).encode() if body is not None else None,
+        headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        said = answer.read()
+    return json.loads(said) if said else None
+
+
+STATE = "MISTNET_TEST_RABBITMQ_STATE"
+"""Names the file where the processes of one run learn of the node that serves them all."""
+
+
+class SharedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node of this run, as its keeper wrote it down. `problem`: there is none, and why."""
+
+    keeper: int = 0
+    port: int = 0
+    tls_port: int = 0
+    admin_port: int = 0
+    tls: str = ""
+    problem: str | None = None
+
+    def vhost(self) -> str:
+        """The URL of a new virtual host: queues of one test are not there for another."""
+        name = f"test-{secrets.token_hex(4)}"
+        self.ask("PUT", f"/api/vhosts/{name}")
+        self.ask("PUT", f"/api/permissions/{name}/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
+        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+
+    def drop(self, url: str) -> None:
+        self.ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
+
+    def ask(self, method: str, path: str, body: object | None = None) -> Any:
+        return ask(f"http://127.0.0.1:{self.admin_port}", method, path, body)
+
+
+def announce() -> None:
+    """Called once per run, by the process that outlives all others of it."""
+    os.environ[STATE] = str(Path(tempfile.gettempdir()) / f"mistnet-mq-{os.getpid()}-{secrets.token_hex(3)}.json")
+
+
+def retire() -> None:
+    """Ends the node of this run, if anybody needed one."""
+    path = Path(os.environ.pop(STATE, "."))
+    if path.name:
+        path.with_suffix(".lock").unlink(missing_ok=True)
+    if path.is_file():
+        node = msgspec.json.decode(path.read_bytes(), type=SharedNode)
+        path.unlink()
+        if node.keeper:
+            with suppress(ProcessLookupError):
+                os.kill(node.keeper, signal.SIGTERM)
+
+
+def shared_node() -> SharedNode:
+    """The node of this run; whoever asks first has it started."""
+    path = Path(os.environ[STATE])
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            owner = path.name.split("-")[2]
+            os.posix_spawn(  # it outlives us if another process of the run started us
+                sys.executable,
+                [sys.executable, "-m", "tests.services.rabbitmq", str(path), owner],
+                {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+                file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
+                setsid=True,
+            )
+            deadline = monotonic() + START_SECONDS + INSTALL_SECONDS
+            while not path.is_file() and monotonic() < deadline:
+                sleep(0.1)
+        return msgspec.json.decode(path.read_bytes(), type=SharedNode)
+
+
+def keep(path: Path, owner: int) -> None:
+    """The keeper's life: start a node, write down where it is, end it when the run is over."""
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    try:
+        with RabbitNode() as node:
+            told = SharedNode(
+                keeper=os.getpid(),
+                port=node.port,
+                tls_port=node.tls_port,
+                admin_port=node.admin_port,
+                tls=str(node.folder / "tls"),
+            )
+            _write_down(path, told)
+            while not over.wait(1.0) and Path(f"/proc/{owner}").exists():
+                pass
+        path.unlink(missing_ok=True)
+    except (RabbitMissing, OSError, subprocess.SubprocessError) as error:
+        _write_down(path, SharedNode(problem=str(error)))
+
+
+def _write_down(path: Path, node: SharedNode) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_bytes(msgspec.json.encode(node))
+    draft.rename(path)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # helpers that the server leaves behind
+
+
+def _free_ports(count: int) -> list[int]:
+    found: list[int] = []
+    for port in random.sample(PORTS, 400):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RabbitMissing(f"no free ports between {PORTS.start} and {PORTS.stop}")
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), int(sys.argv[2]))

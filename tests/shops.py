@@ -1,0 +1,261 @@
+"""What tests of crawling share: a web without a network, shared books in memory, and the simulated shops behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.domain.crawling import CRAWL, CachedAnswer, Hop, Visited
+from mistnet.domain.jobs import Outcome, WorkerName
+from mistnet.domain.social import Detail, LinkMention, Platform, Post, PostId, User, UserId
+from mistnet.domain.sources import Errand
+from mistnet.engine.executor import Executor
+from mistnet.engine.settlement import settlement
+from mistnet.settings import load_settings
+from mistnet.sim.service import NeverAnswers
+from mistnet.sim.shops import ShopFault, ShopService
+from mistnet.upstream.transport import Unanswered
+from mistnet.upstream.web.client import WebClient, WebRules
+from mistnet.upstream.web.doors import Door
+from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.support import START, OpenGate, TurnedClock
+
+LANES = ("shopee", "taobao", "ebay", "web")
+
+
+@dataclass
+class Books:
+    """The shared books of hosts and answers, in memory."""
+
+    next_at: dict[str, datetime] = field(default_factory=dict)
+    answers: dict[str, CachedAnswer] = field(default_factory=dict)
+
+    async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
+        if (free_at := self.next_at.get(host)) and free_at > now:
+            return free_at
+        self.next_at[host] = now + timedelta(seconds=delay)
+        return None
+
+    async def leave_alone(self, host: str, *, until: datetime) -> None:
+        self.next_at[host] = max(until, self.next_at.get(host, until))
+
+    async def get(self, key: str) -> CachedAnswer | None:
+        return self.answers.get(key)
+
+    async def put(self, answer: CachedAnswer) -> None:
+        self.answers[answer.key] = answer
+
+    async def refresh(self, key: str, *, fresh_until: datetime) -> None:
+        kept = self.answers[key]
+        about = {name: getattr(kept, name) for name in kept.__struct_fields__}
+        self.answers[key] = CachedAnswer(**about | {"fresh_until": fresh_until})
+
+
+@dataclass
+class Pages:
+    """A web of canned answers, by URL. What is not there is not found."""
+
+    answers: dict[str, WebAnswer] = field(default_factory=dict)
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+
+    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        self.asked.append((door.url, headers))
+        if door.host in self.silent:
+            raise Unanswered("no answer in time")
+        answer = self.answers.get(door.url) or html(b"not found", status=404)
+        unread = readable(answer.status, answer.headers)
+        return WebAnswer(
+            status=answer.status, headers=answer.headers, body=b"" if unread else answer.body, unread=unread
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for url, _headers in self.asked]
+
+
+@dataclass
+class Crowd:
+    """Who is in which shop right now: nobody should meet there."""
+
+    inside: Counter[str] = field(default_factory=Counter)
+    met: list[str] = field(default_factory=list)
+
+
+class ShopTransport:
+    """The simulated shops, called in-process. Notices when one URL is visited twice at once."""
+
+    def __init__(
+        self,
+        shops: ShopService,
+        before: Callable[[], Awaitable[None]] | None = None,
+        crowd: Crowd | None = None,
+    ) -> None:
+        self.shops = shops
+        self._before = before
+        self._crowd = crowd or Crowd()
+
+    @property
+    def crowded(self) -> list[str]:
+        return self._crowd.met
+
+    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
+        inside = self._crowd.inside
+        inside[door.url] += 1
+        if inside[door.url] > 1 and path != "robots.txt":
+            self._crowd.met.append(door.url)
+        try:
+            await (self._before() if self._before else asyncio.sleep(0))
+            answer = self.shops.handle(door.host, f"/{path}", query, headers)
+            await (self._before() if self._before else asyncio.sleep(0))
+        except NeverAnswers:
+            raise Unanswered("no answer in time") from None
+        finally:
+            inside[door.url] -= 1
+        if answer.cut:
+            raise Unanswered("the answer was cut short")
+        unread = readable(answer.status, answer.headers)
+        return WebAnswer(
+            status=answer.status, headers=answer.headers, body=b"" if unread else answer.body, unread=unread
+        )
+
+
+def html(body: bytes, *, status: int = 200, **headers: str) -> WebAnswer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return WebAnswer(status=status, headers={"content-type": "text/html", **named}, body=body)
+
+
+def redirect(location: str) -> WebAnswer:
+    return WebAnswer(status=302, headers={"location": location}, body=b"")
+
+
+@dataclass
+class Visitor:
+    """A web client on a web of canned pages."""
+
+    pages: Pages = field(default_factory=Pages)
+    books: Books = field(default_factory=Books)
+    clock: TurnedClock = field(default_factory=TurnedClock)
+    rules: WebRules = field(default_factory=WebRules)
+    gates: dict[str, OpenGate] = field(default_factory=lambda: {lane: OpenGate("") for lane in LANES})
+
+    def __post_init__(self) -> None:
+        self.client = WebClient(
+            self.pages,
+            gates=self.gates,
+            hosts=self.books,
+            answers=self.books,
+            clock=self.clock,
+            rules=self.rules,
+        )
+
+    async def visit(
+        self,
+        url: str,
+        *,
+        lane: str = "web",
+        hop: Callable[[str, str], Hop] = lambda _before, _after: Hop.FOLLOW,
+        read: Callable[[Visited], None] = lambda _seen: None,
+    ) -> Visited:
+        visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, errand=Errand())
+        return visited
+
+
+WRITER = User(platform=Platform.X, id=UserId(7), detail=Detail.PROFILE, handle="collector", raw=b"{}")
+
+
+def post(number: int, said: str, *, links: Sequence[str] = (), **about: Any) -> Post:
+    return Post(
+        platform=Platform.X,
+        id=PostId(number),
+        author_id=WRITER.id,
+        text=said,
+        created_at=START,
+        links=[LinkMention(url=f"https://t.co/{place}", expanded_url=link) for place, link in enumerate(links)],
+        raw=b"{}",
+        **about,
+    )
+
+
+@dataclass
+class Town:
+    """An app on a real database, with the simulated shops behind it and a clock to turn."""
+
+    app: App
+    clock: TurnedClock
+    shops: ShopService
+    transport: ShopTransport
+
+    async def write(self, *posts: Post) -> None:
+        async with self.app.database.write() as connection:
+            await self.app.writers.write(connection, [WRITER, *posts], self.clock.now())
+
+    async def step(self, *, room: int = 10) -> list[Outcome]:
+        """Claims due crawls, runs them, settles what they return; what came of each."""
+        now, app = self.clock.now(), self.app
+        leases = await app.queue.claim(
+            worker=WorkerName("ann"),
+            targets=app.kinds.targets(slots=room, lanes=LANES, lane_caps={}),
+            room=room,
+            lease=timedelta(minutes=5),
+            now=now,
+            aged_before=None,
+        )
+        if not leases:
+            return []
+        executor = Executor(clock=self.clock, timeout=timedelta(minutes=1), error_limit=2_000)
+        kind = app.kinds[CRAWL]
+        outcomes = [outcome for lease in leases for outcome in await executor.run(kind, [lease])]
+        settled = [
+            settlement(lease, outcome, now=now, policy=app.policy, chance=0.5)
+            for lease, outcome in zip(leases, outcomes, strict=True)
+        ]
+        await app.queue.settle(settled, now=now)
+        return outcomes
+
+    async def crawl(self) -> list[Outcome]:
+        """Until nothing is due."""
+        done: list[Outcome] = []
+        while outcomes := await self.step():
+            done += outcomes
+        return done
+
+    async def rows(self, sql: str, **binds: Any) -> list[Any]:
+        async with self.app.database.read() as connection:
+            return list((await connection.execute(text(sql), binds)).all())
+
+    async def one(self, sql: str, **binds: Any) -> Any:
+        (row,) = await self.rows(sql, **binds)
+        return row[0] if len(row) == 1 else row
+
+
+@asynccontextmanager
+async def open_town(
+    url: str, *, faults: Mapping[ShopFault, float] | None = None, **settings: Any
+) -> AsyncIterator[Town]:
+    clock = TurnedClock()
+    shops = ShopService(clock.now, faults=faults)
+    transport = ShopTransport(shops)
+    given: dict[str, Any] = {
+        "database_url": url,
+        "crawl_lanes": list(LANES),
+        "crawl_host_seconds": 0,
+        "crawl_rate_per_minute": 100_000,
+        "x_api_key": [],
+        **settings,
+    }
+    app = App(load_settings(**given), clock=clock, web=transport)
+    try:
+        async with app.crawling.opened():
+            yield Town(app=app, clock=clock, shops=shops, transport=transport)
+    finally:
+        await app.database.close()

@@ -1,0 +1,103 @@
+"""All links of a post are found, wherever they stand, each once; what is left out is named."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistnet.domain.links import LinkKind, Place, Shop
+from mistnet.domain.social import LinkMention, Platform, Post, PostId, Reference, UserId
+from mistnet.links import examine, links_of
+
+AT = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def post(text: str = "", **fields: Any) -> Post:
+    facts = {"platform": Platform.X, "id": PostId(1), "author_id": UserId(2), "created_at": AT, "raw": b"{}"}
+    return Post(text=text, **{**facts, **fields})
+
+
+def told(given: Post) -> list[tuple[str, Place]]:
+    return [(mention.url, mention.place) for mention in links_of(given)]
+
+
+def test_links_in_the_text_are_mentions_with_their_names() -> None:
+    (mention,) = links_of(post("買 https://shopee.tw/無線-i.1.2?x=1 好"))
+    assert (mention.url, mention.place) == ("https://shopee.tw/無線-i.1.2?x=1", Place.TEXT)
+    assert mention.canonical.url_norm == "https://shopee.tw/product/1/2"
+
+
+def test_xs_short_links_are_told_by_where_they_lead() -> None:
+    shown = LinkMention(url="https://t.co/abc", expanded_url="https://s.shopee.tw/xyz")
+    assert told(post("look https://t.co/abc", links=[shown])) == [("https://s.shopee.tw/xyz", Place.ENTITY)]
+
+
+def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
+    (mention,) = links_of(post("look https://t.co/abc"))
+    assert (mention.canonical.shop, mention.canonical.kind) == (Shop.WEB, LinkKind.SHORT)
+
+
+def test_attachments_and_quoted_texts_are_looked_at_too() -> None:
+    links = [
+        LinkMention(url="https://s.shopee.tw/one", place=Place.ATTACHMENT),
+        LinkMention(url="https://s.shopee.tw/two", place=Place.TEXT_ATTACHMENT),
+    ]
+    quoted = Reference(id=PostId(5), text="https://s.shopee.tw/three")
+    reposted = Reference(id=PostId(6), text="https://s.shopee.tw/four")
+    given = post("https://s.shopee.tw/zero", platform=Platform.THREADS, links=links, quoted=quoted, reposted=reposted)
+    assert told(given) == [
+        ("https://s.shopee.tw/zero", Place.TEXT),
+        ("https://s.shopee.tw/one", Place.ATTACHMENT),
+        ("https://s.shopee.tw/two", Place.TEXT_ATTACHMENT),
+        ("https://s.shopee.tw/three", Place.QUOTED),
+        ("https://s.shopee.tw/four", Place.QUOTED),
+    ]
+
+
+def test_xs_short_links_in_a_quoted_text_are_left_to_the_quoted_post_itself() -> None:
+    assert told(post("see", quoted=Reference(id=PostId(5), text="buy https://t.co/abc"))) == []
+
+
+def test_one_thing_linked_in_many_ways_is_one_mention() -> None:
+    links = [
+        LinkMention(url="https://l.threads.com/?u=https%3A%2F%2Fshopee.tw%2Fproduct%2F1%2F2", place=Place.ATTACHMENT)
+    ]
+    given = post("shopee.tw/product/1/2 https://shopee.tw/x-i.1.2", platform=Platform.THREADS, links=links)
+    assert told(given) == [("shopee.tw/product/1/2", Place.TEXT)]
+
+
+def test_a_link_shown_cut_off_is_left_to_the_place_that_has_it_whole() -> None:
+    whole = LinkMention(url="https://shopee.tw/product/1/2", place=Place.ATTACHMENT)
+    cut_off = post("shopee.tw/product/1…", platform=Platform.THREADS, links=[whole])
+    assert told(cut_off) == [("https://shopee.tw/product/1/2", Place.ATTACHMENT)]
+    assert told(post("https://shopee.tw/product/1/2…")) == [("https://shopee.tw/product/1/2", Place.TEXT)]
+
+
+def test_codes_are_mentions_that_lead_nowhere_yet_with_their_title() -> None:
+    (mention,) = links_of(post("￥AbC12dEf3Gh￥ 「好东西」"))
+    assert (mention.url, mention.title) == ("￥AbC12dEf3Gh￥", "好东西")
+    assert (mention.canonical.url_norm, mention.canonical.kind) == ("taokouling:AbC12dEf3Gh", LinkKind.CODE)
+    assert mention.canonical.shop is Shop.TAOBAO
+
+
+def test_a_taobao_short_link_keeps_the_title_beside_it() -> None:
+    (mention,) = links_of(post("https://m.tb.cn/h.abc「商品名稱」"))
+    assert (mention.url, mention.title) == ("https://m.tb.cn/h.abc", "商品名稱")
+
+
+def test_what_is_not_followed_is_named_with_its_reason() -> None:
+    links = [LinkMention(url="https://t.co/x", expanded_url="https://x.com/ann/status/12/photo/1")]
+    found = examine(post("https://fakeshopee.tw/product/1/2 https://t.co/x", links=links))
+    assert found.mentions == []
+    assert [(each.url, each.place) for each in found.refusals] == [
+        ("https://fakeshopee.tw/product/1/2", Place.TEXT),
+        ("https://t.co/x", Place.ENTITY),
+    ]
+    assert all(each.reason for each in found.refusals)
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_any_post_may_be_examined(text: str, urls: list[str]) -> None:
+    found = examine(post(text, links=[LinkMention(url=url) for url in urls]))
+    assert len({mention.canonical.url_norm for mention in found.mentions}) == len(found.mentions)
