@@ -182,7 +182,7 @@ def _enriching(dialect: str) -> str:
     """Somebody else may add the same user at the same moment: then both tellings count."""
     kept = {"platform", "id", "first_seen_at", "detail", "raw"}
     told = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
-    return _upsert(dialect, "users", _USER_COLUMNS, told)
+    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, told)
 
 
 _TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
@@ -265,14 +265,14 @@ def _refreshing(dialect: str) -> str:
         "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
         "nested = posts.nested AND excluded.nested",
     ]
-    return _upsert(dialect, "posts", _POST_COLUMNS, told)
+    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, told)
 
 
-def _upsert(dialect: str, table: str, columns: Sequence[str], told: Sequence[str]) -> str:
+def _upsert(dialect: str, insert_into: str, columns: Sequence[str], told: Sequence[str]) -> str:
     """With places for one row, in the order of the table's columns."""
     places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
     return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
+        f"{insert_into} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
         f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(told)}"
     )
 
