@@ -41,6 +41,7 @@ BODIES: dict[str, Any] = {
     "/api/jobs/requeue": {},
     "/api/sources/{name}": {"rate": 60},
     "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
+    "/api/segments/{name}/inputs": {"add": ["1"]},
 }
 
 
