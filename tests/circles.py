@@ -40,7 +40,7 @@ class Circle:
     """A source that knows Ann and those around her. Lists are newest first.
 
     `left_out` are on no list although they follow; `suspended` and `gone` are shown nowhere; `broken` spoils the next
-    answers to lists; `extra` is added to the profile's counts.
+    answers to lists; `extra` is added to the profile's counts; a page takes so many seconds.
     """
 
     followers_of: list[int] = field(default_factory=list)
@@ -53,6 +53,8 @@ class Circle:
     protected: bool = False
     handle: str = "ann"
     asked: Counter[str] = field(default_factory=Counter)
+    page_seconds: float = 0
+    clock: TurnedClock = field(default_factory=TurnedClock)
 
     async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered:
         self.asked["users"] += 1
@@ -73,6 +75,7 @@ class Circle:
 
     def _page(self, side: Side, handle: str, size: int, cursor: str | None) -> UserPage:
         self.asked[side] += 1
+        self.clock.turn(seconds=self.page_seconds)
         if handle != self.handle:
             raise BrokenAnswer("x", f"user/{side}", "user not found")
         listed = self.followers_of if side is Side.FOLLOWERS else self.followings_of
@@ -206,9 +209,8 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(url: str, circle: Circle) -> AsyncIterator[Desk]:
-    clock = TurnedClock()
-    database = Database(url, clock=clock)
+    database = Database(url, clock=circle.clock)
     try:
-        yield Desk(database, clock, circle)
+        yield Desk(database, circle.clock, circle)
     finally:
         await database.close()

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert
+from sqlalchemy import bindparam, insert, text
 
 from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.social import write_posts, write_users
+from mistnet.store.types import UtcTime
 from tests.support import START
 
 DAY = timedelta(days=1)
@@ -55,8 +56,15 @@ async def follow(database: Database, *pairs: tuple[int, int], at: datetime = STA
 
 
 async def follow_event(database: Database, one: int, other: int, kind: str, cause: str, at: datetime = START) -> None:
+    """An event is of an edge: where there is none yet, it is made."""
     row = {"platform": "x", "follower_id": one, "followed_id": other, "kind": kind, "cause": cause, "at": at}
+    edge = (
+        "INSERT INTO follows (platform, follower_id, followed_id, first_seen_at, last_seen_at, seen_in) "
+        "VALUES (:platform, :one, :other, :at, :at, 1) ON CONFLICT DO NOTHING"
+    )
+    binds = {"platform": "x", "one": one, "other": other, "at": at}
     async with database.write() as connection:
+        await connection.execute(text(edge).bindparams(bindparam("at", type_=UtcTime())), binds)
         await connection.execute(insert(tables.follow_events), row)
 
 

@@ -97,7 +97,7 @@ async def test_one_sync_of_a_list_is_alive_at_a_time(url: str) -> None:
 
 
 async def test_a_worker_that_dies_between_pages_costs_one_page_and_no_event(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+    async with open_desk(url, Circle(followers_of=MANY, page_seconds=1)) as desk:
         await desk.ask()
         assert await desk.step()
         assert await desk.step()
@@ -109,6 +109,27 @@ async def test_a_worker_that_dies_between_pages_costs_one_page_and_no_event(url:
         assert desk.circle.asked["followers"] == 4
         assert len(await desk.changes()) == len(MANY)
         assert await desk.one("SELECT count(*) FROM ingest_events") == 1
+
+
+async def test_pages_that_come_at_once_are_written_together(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY)) as desk:
+        await desk.ask()
+        assert await desk.step()
+        assert await desk.step()
+        assert await desk.live() == MANY
+        assert desk.circle.asked["followers"] == 3
+
+
+async def test_a_fault_between_pages_that_come_at_once_keeps_those_before_it(url: str) -> None:
+    async with open_desk(url, Circle(followers_of=MANY, broken=["", "", "missing"])) as desk:
+        await desk.ask()
+        assert await desk.step()
+        assert await desk.step()
+        assert len(await desk.live()) == 400
+        await desk.settle_all()
+        assert await desk.live() == MANY
+        assert desk.circle.asked["followers"] == 4
+        assert len(await desk.changes()) == len(MANY)
 
 
 async def test_who_left_is_doubted_first_and_gone_after_a_second_look(url: str) -> None:

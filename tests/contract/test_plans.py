@@ -127,3 +127,10 @@ async def test_settling_goes_by_id_even_if_the_statistics_know_of_no_running_job
                 explained = await plan(connection, name, binds)
                 assert "jobs_pkey" in explained, explained
                 assert "jobs_leased" not in explained, explained
+
+
+async def test_users_are_found_by_their_key_before_the_first_statistics(postgresql_url: str) -> None:
+    """Another index that began with the platform once looked as good: every lookup read all users of it."""
+    async with open_shop(postgresql_url, kind()) as shop, shop.database.glance() as connection:
+        explained = await plan(connection, "known_profiles", {"platforms": ["x"], "ids": [1]})
+        assert "users_pkey" in explained, explained

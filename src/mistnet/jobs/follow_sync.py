@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.domain.errors import BrokenAnswer
+from mistnet.domain.errors import BrokenAnswer, WorkError
 from mistnet.domain.follows import (
     PAGE_SIZE,
     FollowLook,
@@ -35,6 +35,10 @@ from mistnet.jobs.ingesting import recorded
 PROFILE_HOLDS: Final = timedelta(hours=1)
 """A handle may change hands; after that long it is looked at again before anything is asked by it."""
 
+PAGES_PER_STEP: Final = 5
+STEP_TAKES: Final = timedelta(seconds=1)
+"""What a crash can cost: pages of one second, which are then asked for again."""
+
 CURSORS_KEPT: Final = 8
 KNOWN_PAGES: Final = 2
 """An incremental sync ends at a page of nothing but known edges, and looks at one more to be sure."""
@@ -57,7 +61,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             case Phase.BEGIN:
                 return await self._begin(job)
             case Phase.PAGES:
-                return await self._page(job)
+                return await self._pages(job)
             case Phase.JUDGE:
                 return await self._judge(job)
             case Phase.EXPLAIN:
@@ -105,26 +109,41 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=said)
         return Fail(said, [*([user] if user else []), begun(job), ended, _over(at)])
 
-    async def _page(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """The next page; if the profile was seen long ago, or a fault came between, after a look at that."""
-        at = job.args
+    async def _pages(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """As many pages as come within a moment: what a slow source sends is kept page by page.
+
+        If the profile was seen long ago, or a fault came between, after a look at that.
+        """
+        at, started = job.args, self.clock.now()
         writes: list[Write] = [begun(job)]
-        if job.attempt > 1 or at.profiled_at is None or self.clock.now() - at.profiled_at > PROFILE_HOLDS:
+        if job.attempt > 1 or at.profiled_at is None or started - at.profiled_at > PROFILE_HOLDS:
             user = await self._subject(job)
             if user is None or _hidden(user):
                 return self._fail(job, user)
             writes += [user, IngestAdvanced(job_id=job.id, calls=1)]
-            at = msgspec.structs.replace(at, profiled_at=self.clock.now(), handle=user.handle or "")
-        page = _believable(await self._ask(job, at), at)
-        ids = [each for each in page.own if each != at.user_id]
-        down = msgspec.structs.replace(
+            at = msgspec.structs.replace(at, profiled_at=started, handle=user.handle or "")
+        for number in range(PAGES_PER_STEP):
+            try:
+                page = _believable(await self._ask(job, at), at)
+            except WorkError:
+                if not number:
+                    raise
+                break  # what came before is kept; the next step meets the same fault again
+            at = await self._after_page(at, page)
+            writes += self._collected(job, page)
+            if not self._goes_on(at, page) or self.clock.now() - started >= STEP_TAKES:
+                break
+        return self._turned(job, at, page, writes)
+
+    async def _after_page(self, at: FollowSyncArgs, page: UserPage) -> FollowSyncArgs:
+        ids = _listed(at, page)
+        return msgspec.structs.replace(
             at,
             cursor=page.cursor,
             cursors=[*at.cursors, *([at.cursor] if at.cursor else [])][-CURSORS_KEPT:],
             tally=at.tally.with_page(page, listed=len(ids)),
             known_pages=await self._known_pages(at, ids),
         )
-        return self._turned(job, down, page, [*writes, *self._collected(job, page, ids)])
 
     async def _ask(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
         ask = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
@@ -140,25 +159,27 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         found = await self.look.known_edges(Platform.X, at.side, at.user_id, ids, known)
         return at.known_pages + 1 if len(found) == len(ids) else 0
 
-    def _collected(self, job: Job[FollowSyncArgs], page: UserPage, ids: Sequence[UserId]) -> list[Write]:
-        at = job.args
+    def _collected(self, job: Job[FollowSyncArgs], page: UserPage) -> list[Write]:
+        at, ids = job.args, _listed(job.args, page)
         seen = FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
         advanced = IngestAdvanced(job_id=job.id, calls=1, items=len(ids))
         return [*page.gathered.writes, seen, advanced]
+
+    def _goes_on(self, at: FollowSyncArgs, page: UserPage) -> bool:
+        return page.has_more and at.known_pages < KNOWN_PAGES and not _circles(at)
 
     def _turned(
         self, job: Job[FollowSyncArgs], down: FollowSyncArgs, page: UserPage, writes: Sequence[Write]
     ) -> Outcome:
         """On to the next page, or to the end."""
-        most = pages_at_most(down.at_start)
-        if page.has_more and most is not None and down.tally.pages >= most:
+        if self._goes_on(down, page):
+            return Continue(writes, args=down)
+        if page.has_more and _circles(down):
             circles = f"the list does not end: {down.tally.pages:,} pages for the {down.at_start:,} the profile counts"
             found = Verdict(plausible=False, problem=circles)
             return Done([*writes, self._ended(job, found), _over(down)])
         if down.known_pages >= KNOWN_PAGES:
             return Done([*writes, self._ended(job, Verdict(plausible=True)), _over(down)])
-        if page.has_more:
-            return Continue(writes, args=down)
         return Continue(writes, args=msgspec.structs.replace(down, phase=Phase.JUDGE, cursor=None, cursors=()))
 
     async def _judge(self, job: Job[FollowSyncArgs]) -> Outcome:
@@ -210,6 +231,16 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
 
     def _errand(self, job: Job[FollowSyncArgs]) -> Errand:
         return Errand(job.id, job.args.user_id)
+
+
+def _listed(at: FollowSyncArgs, page: UserPage) -> list[UserId]:
+    """Nobody follows himself."""
+    return [each for each in page.own if each != at.user_id]
+
+
+def _circles(at: FollowSyncArgs) -> bool:
+    most = pages_at_most(at.at_start)
+    return most is not None and at.tally.pages >= most
 
 
 def _hidden(user: User) -> str | None:

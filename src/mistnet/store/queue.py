@@ -90,7 +90,7 @@ class JobQueue:
             taken = {**binds, "kind": head.kind, "lane": head.lane, "take": head.take}
             rows = await connection.execute(statement("claim", self._dialect), taken)
             leases = [Lease(*row) for row in rows]
-        self._flowing = bool(leases)
+        self._flowing = len(leases) >= head.take
         return leases
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]:

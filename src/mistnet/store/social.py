@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -38,16 +38,18 @@ _encode = msgspec.json.Encoder().encode
 
 async def write_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
     """Adds and enriches users. Earlier handles, names, bios and pictures are kept as versions."""
+    dialect = connection.dialect.name
     wanted = _latest(given)
     known = await _known_users(connection, wanted)
-    added = [_new_user(user, now) for key, user in wanted.items() if key not in known]
+    when = _as_text if dialect == "sqlite" else _as_it_is
+    added = [_new_user(user, when(now), when) for key, user in wanted.items() if key not in known]
     again = {key: user for key, user in wanted.items() if key in known}
     changed = [_merged(known[key], user, now) for key, user in again.items() if _tells_news(known[key], user, now)]
     versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
     if versions:
-        await connection.execute(_insert(connection.dialect.name, user_versions).on_conflict_do_nothing(), versions)
+        await connection.execute(_insert(dialect, user_versions).on_conflict_do_nothing(), versions)
     if added:
-        await connection.execute(_enriching(connection.dialect.name), added)
+        await connection.exec_driver_sql(_enriching(dialect), added)
     if changed:
         await connection.execute(_UPDATE_USER, changed)
 
@@ -83,18 +85,39 @@ def _shown(user: User) -> Row:
     return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
 
 
-def _new_user(user: User, now: datetime) -> Row:
-    return {
-        "platform": user.platform,
-        "id": user.id,
-        **_shown(user),
-        "handle_key": _key(user.handle),
-        "detail": user.detail,
-        "raw": user.raw,
-        "first_seen_at": now,
-        "last_updated_at": now,
-        "profiled_at": now if user.detail is Detail.PROFILE else None,
-    }
+_USER_COLUMNS: Final = tuple(column.name for column in users.columns)
+
+
+def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[Any, ...]:
+    """One row in the order of the table's columns, as the driver takes it: a page of followers brings hundreds."""
+    return (
+        str(user.platform),
+        user.id,
+        _storable(user.handle),
+        _key(user.handle),
+        _storable(user.name),
+        _storable(user.bio),
+        _storable(user.location),
+        _storable(user.website),
+        _storable(user.avatar_url),
+        _storable(user.banner_url),
+        user.verified,
+        _storable(user.verified_kind),
+        user.protected,
+        user.automated,
+        user.followers_count,
+        user.following_count,
+        user.posts_count,
+        user.media_count,
+        user.likes_count,
+        when(user.created_at) if user.created_at else None,
+        _storable(user.unavailable_reason),
+        str(user.detail),
+        user.raw.decode("utf-8", "replace"),
+        now,
+        now,
+        now if user.detail is Detail.PROFILE else None,
+    )
 
 
 def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
@@ -155,16 +178,11 @@ def _alike(name: str, old: str, new: str) -> bool:
 
 
 @cache
-def _enriching(dialect: str) -> Any:
+def _enriching(dialect: str) -> str:
     """Somebody else may add the same user at the same moment: then both tellings count."""
-    adding = _insert(dialect, users)
     kept = {"platform", "id", "first_seen_at", "detail", "raw"}
-    told = {
-        column.name: func.coalesce(adding.excluded[column.name], column)
-        for column in users.columns
-        if column.name not in kept
-    }
-    return adding.on_conflict_do_update(index_elements=["platform", "id"], set_=told)
+    told = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
+    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, told)
 
 
 _TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
@@ -241,16 +259,20 @@ def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
 
 @cache
 def _refreshing(dialect: str) -> str:
-    """The upsert with places for one row, in the order of the table's columns."""
-    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(_POST_COLUMNS) + 1))
     kept = {"platform", "id", "author_id", "first_seen_at", "nested", "raw"}
     told = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
     told += [
         "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
         "nested = posts.nested AND excluded.nested",
     ]
+    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, told)
+
+
+def _upsert(dialect: str, insert_into: str, columns: Sequence[str], told: Sequence[str]) -> str:
+    """With places for one row, in the order of the table's columns."""
+    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
     return (
-        f"INSERT INTO posts ({', '.join(_POST_COLUMNS)}) VALUES ({', '.join(places)}) "
+        f"{insert_into} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
         f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(told)}"
     )
 

@@ -99,11 +99,10 @@ follow_events = Table(
     Column("cause", Text, nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("ingest_id", BigId),
-    ForeignKeyConstraint(
-        ["platform", "follower_id"], ["users.platform", "users.id"], name="follow_events_follower_fkey"
-    ),
-    ForeignKeyConstraint(
-        ["platform", "followed_id"], ["users.platform", "users.id"], name="follow_events_followed_fkey"
+    ForeignKeyConstraint(  # of the edge alone: its ends are stored users
+        ["platform", "follower_id", "followed_id"],
+        ["follows.platform", "follows.follower_id", "follows.followed_id"],
+        name="follow_events_edge_fkey",
     ),
     CheckConstraint("kind IN ('followed', 'unfollowed')", name="kind_is_known"),
     CheckConstraint("cause IN ('seen', 'pushed', 'unfollowed', 'suspended', 'vanished')", name="cause_is_known"),
@@ -204,8 +203,9 @@ segment_events = Table(
     Column("post_id", BigId),
     Column("kind", Text, nullable=False),
     Column("at", UtcTime, nullable=False),
-    ForeignKeyConstraint(["segment_id"], ["segments.id"], name="segment_events_segment_fkey", ondelete="CASCADE"),
-    ForeignKeyConstraint(["snapshot_id"], ["segment_snapshots.id"], name="segment_events_snapshot_fkey"),
+    ForeignKeyConstraint(  # of the snapshot alone: it has its segment
+        ["snapshot_id"], ["segment_snapshots.id"], name="segment_events_snapshot_fkey", ondelete="CASCADE"
+    ),
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="segment_events_user_fkey"),
     ForeignKeyConstraint(["platform", "post_id"], ["posts.platform", "posts.id"], name="segment_events_post_fkey"),
     CheckConstraint(MEMBER, name="a_user_or_a_post"),

@@ -57,8 +57,8 @@ users = Table(
     Column("profiled_at", UtcTime),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("detail IN ('author', 'listed', 'profile')", name="detail_is_known"),
-    Index("users_handle", "platform", "handle_key"),
-    Index("users_profiled_at", "platform", "profiled_at"),  # without the id: it must not look as good as the key
+    Index("users_handle", "handle_key", "platform"),
+    Index("users_profiled_at", "profiled_at", "platform"),  # only the key begins with the platform: none looks as good
 )
 
 user_versions = Table(

@@ -115,10 +115,9 @@ def _follow_events() -> None:
         sa.Column("at", UtcTime, nullable=False),
         sa.Column("ingest_id", BigId, nullable=True),
         sa.ForeignKeyConstraint(
-            ["platform", "follower_id"], ["users.platform", "users.id"], name="follow_events_follower_fkey"
-        ),
-        sa.ForeignKeyConstraint(
-            ["platform", "followed_id"], ["users.platform", "users.id"], name="follow_events_followed_fkey"
+            ["platform", "follower_id", "followed_id"],
+            ["follows.platform", "follows.follower_id", "follows.followed_id"],
+            name="follow_events_edge_fkey",
         ),
         sa.CheckConstraint("kind IN ('followed', 'unfollowed')", name=op.f("follow_events_kind_is_known")),
         sa.CheckConstraint(
@@ -243,9 +242,8 @@ def _segment_events() -> None:
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("at", UtcTime, nullable=False),
         sa.ForeignKeyConstraint(
-            ["segment_id"], ["segments.id"], name="segment_events_segment_fkey", ondelete="CASCADE"
+            ["snapshot_id"], ["segment_snapshots.id"], name="segment_events_snapshot_fkey", ondelete="CASCADE"
         ),
-        sa.ForeignKeyConstraint(["snapshot_id"], ["segment_snapshots.id"], name="segment_events_snapshot_fkey"),
         sa.ForeignKeyConstraint(
             ["platform", "user_id"], ["users.platform", "users.id"], name="segment_events_user_fkey"
         ),

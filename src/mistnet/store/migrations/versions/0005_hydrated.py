@@ -1,4 +1,4 @@
-"""Every user was told of by upstream: no row without the time of its last telling."""
+"""Every user was told of by upstream: no row without the time of its last telling. Users are found by their key."""
 
 import re
 
@@ -23,8 +23,15 @@ def upgrade() -> None:
     if left:
         raise PlaceholdersLeft(left)
     (column,) = (each for each in sa.inspect(connection).get_columns("users") if each["name"] == "last_updated_at")
-    if not column["nullable"]:
-        return
+    if column["nullable"]:
+        _require(connection)
+    for name in ("handle_key", "profiled_at"):
+        index = f"users_{name.removesuffix('_key')}"
+        op.drop_index(index, "users")
+        op.create_index(index, "users", [name, "platform"], unique=False)
+
+
+def _require(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         op.alter_column("users", "last_updated_at", existing_type=UtcTime(), nullable=False)
         return
