@@ -448,8 +448,8 @@ class BrokerMismatch(UsageError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"RabbitMQ has a queue or exchange of another make: {problem}. Set amqp_queue_type as it was when the queue "
-            f"was made, or delete the queue: no job is lost by that, the database has them all"
+            f"RabbitMQ has a queue or exchange of another make: {problem}. Set amqp_queue_type as it was when the "
+            f"queue was made, or delete the queue: no job is lost by that, the database has them all"
         )
         self.problem = problem
 
