@@ -98,7 +98,7 @@ def _in_text(text: str, known: set[str]) -> Iterator[str]:
 
 def _without(known: set[str], text: str) -> str:
     """With blanks where a known link stands by itself: on X nearly all do, and need not be searched for."""
-    for url in known:
+    for url in filter(None, known):
         start = text.find(url)
         while start >= 0:
             end = start + len(url)
