@@ -85,6 +85,15 @@ async def test_a_tao_kouling_is_kept_as_unresolved_and_never_crawled(url: str) -
         assert await town.one(JOBS) == 0
 
 
+async def test_a_link_that_only_looks_like_a_shops_is_kept_with_the_reason_and_never_visited(url: str) -> None:
+    async with open_town(url) as town:
+        await town.write(post(1, "cheap! https://shopee.tw.evil.com/product/1/2", links=["https://x.com/ann/status/7"]))
+        kept, kind, state, problem = await town.one("SELECT url_norm, kind, state, problem FROM links")
+        assert (kept, kind, state) == ("https://shopee.tw.evil.com/product/1/2", "refused", "unresolved")
+        assert "looks like shopee and is not" in problem
+        assert await town.one(JOBS) == 0
+
+
 @pytest.mark.parametrize("posted", POSTED)
 async def test_every_way_to_post_a_thing_leads_to_its_product(url: str, posted: str) -> None:
     canonical = POSTED[posted]

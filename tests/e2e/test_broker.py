@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mistnet.sim.threads import DEFAULT_TOKEN
 from tests import brokered
 from tests.e2e.conftest import CommandLine, until, world_says
 from tests.e2e.test_crawling_cli import crawling
@@ -61,12 +62,15 @@ def listening(pid: int) -> list[str]:
     return found
 
 
-def test_a_link_seen_in_many_posts_is_one_crawl_over_the_broker(
+def test_a_link_seen_in_many_posts_and_feeds_is_one_crawl_over_the_broker(
     mistnet: CommandLine, broker_url: str, sim_url: str
 ) -> None:
     lanes = {"MISTNET_BROKER_URL": broker_url, "MISTNET_AMQP_LANES": json.dumps(["shopee", "taobao"])}
-    mistnet.settings |= {**RESTLESS, **crawling(sim_url, "shopee,taobao"), **lanes}
+    threads = {"MISTNET_THREADS_TOKEN": DEFAULT_TOKEN, "MISTNET_THREADS_BASE_URL": sim_url}
+    quick = {"MISTNET_THREADS_RATE_PER_MINUTE": "100000"}
+    mistnet.settings |= {**RESTLESS, **crawling(sim_url, "shopee,taobao"), **lanes, **threads, **quick}
     mistnet.ok("track", *world_says(sim_url, "accounts")["handles"])
+    mistnet.ok("feeds", "add", *world_says(sim_url, "threads")["handles"])
     collectors = [mistnet.start("work", "--until-idle") for _ in range(2)]
     assert {worker.wait(timeout=120) for worker in collectors} <= {0, 3}, "people who are gone are gaps"
     links = mistnet.sql("SELECT id, url_norm FROM links WHERE lane IN ('shopee', 'taobao')")
@@ -74,6 +78,7 @@ def test_a_link_seen_in_many_posts_is_one_crawl_over_the_broker(
     assert len({link["url_norm"] for link in links}) == len(links)
     seen = mistnet.sql("SELECT link_id, count(*) AS n FROM post_links GROUP BY link_id ORDER BY count(*) DESC LIMIT 1")
     assert seen[0]["n"] > 1, "a link that only one post has proves nothing"
+    assert {row["platform"] for row in mistnet.sql("SELECT DISTINCT platform FROM post_links")} == {"x", "threads"}
     waiting = mistnet.sql("SELECT key, count(*) AS n FROM jobs WHERE kind = 'crawl' GROUP BY key")
     assert waiting, "those who collect leave these lanes alone"
     assert {row["n"] for row in waiting} == {1}

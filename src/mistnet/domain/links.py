@@ -37,6 +37,7 @@ class LinkKind(StrEnum):
     """What a link names. A short link must be followed; a code can only be read by the shop's own app.
 
     `blocked` and `dead` are where shops send strangers and old links: a log-in or captcha page, an error page.
+    `refused` is never visited: a host that only looks like a shop's, a user name before the host, no web address.
     """
 
     ITEM = "item"
@@ -48,6 +49,7 @@ class LinkKind(StrEnum):
     BLOCKED = "blocked"
     DEAD = "dead"
     PAGE = "page"
+    REFUSED = "refused"
 
 
 class LinkState(StrEnum):

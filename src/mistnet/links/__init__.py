@@ -3,7 +3,7 @@
 from mistnet.links.codes import Code, find_codes, find_title
 from mistnet.links.finding import Found, find_urls
 from mistnet.links.hops import inline_target, may_follow
-from mistnet.links.mentions import Examined, Refusal, examine, links_of
+from mistnet.links.mentions import Examined, Refusal, examine, links_of, links_to_keep
 from mistnet.links.naming import canonical, fetchable
 from mistnet.links.refused import Refused
 from mistnet.links.wrappers import unwrap
@@ -22,6 +22,7 @@ __all__ = [
     "find_urls",
     "inline_target",
     "links_of",
+    "links_to_keep",
     "may_follow",
     "unwrap",
 ]

@@ -17,6 +17,7 @@ from mistnet.links.refused import Refused
 
 CODE_SCHEME: Final = "taokouling:"
 _PLACES: Final = {place.value: place for place in Place}
+_TO_A_POST: Final = "it leads to a post, and posts are collected by themselves"
 _CUT_OFF: Final = ("…", "...")
 _SHORTENED: Final = re.compile(r"(?:https?://)?t\.co/", re.IGNORECASE)
 _OWN_POST: Final = re.compile(
@@ -52,6 +53,18 @@ class _Posted(msgspec.Struct, frozen=True):
 def links_of(post: Post) -> Sequence[Mention]:
     """Each link once, however often the post shows it."""
     return examine(post).mentions
+
+
+def links_to_keep(post: Post) -> Sequence[Mention]:
+    """All of them, and those that are refused under their own words. Posts that are linked are collected as posts."""
+    found = examine(post)
+    refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
+    return [*found.mentions, *map(_as_refused, refused.values())]
+
+
+def _as_refused(refusal: Refusal) -> Mention:
+    about = Canonical(url_norm=refusal.url, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+    return Mention(url=refusal.url, place=refusal.place, canonical=about, title=refusal.reason)
 
 
 def examine(post: Post) -> Examined:
@@ -115,7 +128,7 @@ def _continues(shown: str, whole: str) -> bool:
 
 def _named(url: str) -> Canonical | Refused:
     if _OWN_POST.match(url):
-        return Refused("it leads to a post, and posts are collected by themselves")
+        return Refused(_TO_A_POST)
     return canonical(url)
 
 

@@ -15,7 +15,7 @@ from mistnet.domain.crawling import LinkTarget, bounded, crawl
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.links import LinkId, LinkKind, LinkState, PostLinks
 from mistnet.domain.social import Post, PostId
-from mistnet.links import links_of
+from mistnet.links import links_to_keep
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.statements import statement
 from mistnet.store.tables import links
@@ -29,6 +29,7 @@ NOT_CRAWLED: Final = {
     LinkKind.SEARCH: "a search, no thing it found",
     LinkKind.BLOCKED: "a shop's log-in or riddle",
     LinkKind.DEAD: "a shop's error page",
+    LinkKind.REFUSED: "not followed",
 }
 """Kinds of links that are not visited, and what they name in the place of a thing."""
 
@@ -54,7 +55,7 @@ class LinkWriter:
         found = [
             PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
             for post in given
-            if (mentions := links_of(post))
+            if (mentions := links_to_keep(post))
         ]
         return await self.write_post_links(connection, found, now) if found else Added()
 

@@ -21,7 +21,7 @@ from mistnet.store.tables.social import PLATFORM
 from mistnet.store.types import BigId, Money, RawJson, UtcTime
 
 FEED_STATE = "state IN ('new', 'active', 'refused', 'removed')"
-LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page')"
+LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page', 'refused')"
 LINK_STATE = "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')"
 PLACE = "place IN ('text', 'entity', 'attachment', 'text_attachment', 'quoted')"
 CRAWL_OUTCOME = (

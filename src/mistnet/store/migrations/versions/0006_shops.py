@@ -99,7 +99,7 @@ def _links() -> None:
         sa.ForeignKeyConstraint(["leads_to"], ["links.id"], name="links_leads_to_fkey"),
         sa.ForeignKeyConstraint(["product_id"], ["products.id"], name="links_product_fkey"),
         sa.CheckConstraint(
-            "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page')",
+            "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page', 'refused')",
             name=op.f("links_kind_is_known"),
         ),
         sa.CheckConstraint(
