@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path
 from pydantic import Field, StringConstraints
@@ -17,7 +17,12 @@ from mistnet.store.feeds import FeedJob
 
 router = APIRouter(prefix="/api/feeds", tags=["feeds"])
 
-WrittenHandle = Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=200)]
+PLAINLY: Final = {"pattern": r"^@?[A-Za-z0-9_](\.?[A-Za-z0-9_])*$", "maxLength": 30}
+WrittenHandle = Annotated[
+    str,
+    StringConstraints(pattern=PLAIN, min_length=1, max_length=200),
+    Field(description="@name, name or https://www.threads.com/@name.", json_schema_extra=PLAINLY),
+]
 Handle = Annotated[str, Path(pattern=r"^@?[A-Za-z0-9._]{1,30}$", description="A handle of Threads.")]
 
 
