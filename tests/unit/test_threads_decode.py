@@ -202,7 +202,7 @@ def fixtures() -> list[Any]:
     return json.loads(found.read_bytes()) if found.is_file() else []
 
 
-@pytest.mark.skipif(not fixtures(), reason="no corpora here: set MISTNET_TEST_CORPORA")
+@pytest.mark.skipif(not fixtures(), reason="corpora: MISTNET_TEST_CORPORA names no folder with published payloads")
 @pytest.mark.parametrize("fixture", fixtures(), ids=lambda each: each["name"])
 def test_published_payloads_are_understood(fixture: Any) -> None:
     payload = fixture["payload"]

@@ -121,7 +121,10 @@ def forgiven() -> Iterator[None]:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """Each once: the client raises kept errors again, and then the chain of their causes is a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 

@@ -23,7 +23,7 @@ def named(seeds: range) -> str:
 def checked(result: Visited, seed: int) -> Visited:
     if result.wrong:
         print(*result.trace[-40:], sep="\n")
-    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_crawling.py'"
+    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_crawl_storms.py'"
     assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {hint}"
     return result
 

@@ -71,5 +71,5 @@ def test_a_sync_brings_everything_whatever_happens_on_the_way(
     dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
     for seed in seeds if backend == "sqlite" else seeds[:1]:
         url = memory.postgresql(dsn) if dsn else memory.sqlite()
-        hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_posts_sync.py -k {backend}'"
+        hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_posts_syncing.py -k {backend}'"
         assert run_virtually(synced(url, seed)) == [], f"world {seed}; {hint}"

@@ -1,0 +1,25 @@
+"""What the client of RabbitMQ raises, in our words."""
+
+from aiormq.exceptions import AMQPConnectionError, ProbableAuthenticationError
+
+from mistnet.broker.line import Address, Line
+from mistnet.domain.errors import BrokerRefused, BrokerUnreachable
+
+LINE = Line(Address(url="amqp://ann:secret@127.0.0.1:1/"))
+
+
+def test_causes_that_form_a_ring_are_each_looked_at_once() -> None:
+    error, cause = AMQPConnectionError("reset"), ConnectionResetError(104, "reset by peer")
+    error.__cause__, cause.__context__ = cause, error
+    assert isinstance(LINE.named(error), BrokerUnreachable)
+
+
+def test_a_refusal_below_other_errors_is_one() -> None:
+    error = ConnectionError("gone")
+    error.__context__ = ProbableAuthenticationError("no")
+    assert isinstance(LINE.named(error), BrokerRefused)
+
+
+def test_no_password_is_in_what_is_said() -> None:
+    said = LINE.named(ConnectionError("could not log in as ann with secret"))
+    assert "secret" not in str(said)
