@@ -67,7 +67,7 @@ def test_a_link_seen_in_many_posts_and_feeds_is_one_crawl_over_the_broker(
 ) -> None:
     lanes = {"MISTNET_BROKER_URL": broker_url, "MISTNET_AMQP_LANES": json.dumps(["shopee", "taobao"])}
     threads = {"MISTNET_THREADS_TOKEN": DEFAULT_TOKEN, "MISTNET_THREADS_BASE_URL": sim_url}
-    quick = {"MISTNET_THREADS_RATE_PER_MINUTE": "100000"}
+    quick = {"MISTNET_THREADS_RATE_PER_MINUTE": "100000", "MISTNET_CRAWL_SECOND_LOOK_SECONDS": "0.5"}
     mistnet.settings |= {**RESTLESS, **crawling(sim_url, "shopee,taobao"), **lanes, **threads, **quick}
     mistnet.ok("track", *world_says(sim_url, "accounts")["handles"])
     mistnet.ok("feeds", "add", *world_says(sim_url, "threads")["handles"])

@@ -375,12 +375,14 @@ async def test_a_page_of_nothing_but_legible_ids_is_passed() -> None:
     assert jobs_of(outcome, "hydrate_post") == [HydratePostArgs(post_id=PostId(44), account_id=ANN)]
 
 
-async def test_a_mending_look_ends_whatever_it_finds() -> None:
+async def test_a_mending_look_ends_with_what_it_finds_and_with_nothing_after_a_second_one() -> None:
     given = RangeArgs(user_id=ANN, floor=PostId(70), ceiling=PostId(79), mending=True)
     outcome = await Desk().catch_up(page(post(75), more=False), given)
     assert isinstance(outcome, Done)
     assert not [each for each in writes(outcome) if isinstance(each, Swept)]
-    assert isinstance(await Desk().catch_up(EMPTY, given), Done)
+    again = await Desk().catch_up(EMPTY, given)
+    assert isinstance(again, Continue)
+    assert isinstance(await Desk().catch_up(EMPTY, msgspec.structs.replace(given, suspected=True)), Done)
 
 
 @pytest.mark.parametrize(

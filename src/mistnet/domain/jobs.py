@@ -89,6 +89,11 @@ class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     run_at: datetime
     created_at: datetime
 
+    @property
+    def is_first_try(self) -> bool:
+        """Whether no answer to this very step can have been lost: only then a second look agrees with the first."""
+        return self.attempt == 1
+
 
 class Lease(msgspec.Struct, frozen=True):
     """A worker's time-limited right to one job, as claimed. The fence makes late writes void."""

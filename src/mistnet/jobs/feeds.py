@@ -96,7 +96,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             # a cursor that is not valid any more: from the top again, down to the same floor
             return Continue(args=msgspec.structs.replace(at, place=Place(), restarts=at.restarts + 1))
         at.place.require_progress(page, str(at.phase))
-        if page.is_doubtful and not at.suspected:
+        if page.is_doubtful and not (at.suspected and job.is_first_try):
             again = msgspec.structs.replace(at, suspected=True)
             return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
         return await self._turned(at, page)
@@ -171,7 +171,8 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
     async def _visit(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         at = job.args
         first, *rest = at.visits
-        found = await self._visitor.visit(first, feed, at, errand=Errand(job.id))
+        sure = msgspec.structs.replace(first, suspected=first.suspected and job.is_first_try)
+        found = await self._visitor.visit(sure, feed, at, errand=Errand(job.id))
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:

@@ -139,7 +139,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             return Continue([begun(job), *page.gathered.writes, self._told(job)], args=again, reason=READ_AGAIN)
         if reached is not None:
             return await self._step(job, page, posts, reached)
-        if not at.suspected:
+        if not (at.suspected and job.is_first_try):
             again = msgspec.structs.replace(at, suspected=True)
             later = self.sweeper.clock.now() + self.sweeper.rules.second_look
             return Continue([begun(job), self._told(job)], args=again, run_at=later, reason=SECOND_LOOK)

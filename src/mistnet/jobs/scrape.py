@@ -37,7 +37,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         match verdict(page, user_id or NOBODY, span):
             case Progress(posts=posts, lowest=lowest):
                 return await self._step(at, user_id, first(page, posts, span, at.limit - at.counted), lowest)
-            case Emptiness() | Strangers() if at.suspected:
+            case Emptiness() | Strangers() if at.suspected and job.is_first_try:
                 reason = None if at.counted else NOTHING_SHOWN
                 return Done([*page.gathered.writes, self._told(at, RunStatus.COMPLETED, reason)])
             case Emptiness() | Strangers():

@@ -48,7 +48,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 writes = [*await self._collected(page, posts, account), *self.mending(page, account, span)]
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
-            case Emptiness() | Strangers() if not job.args.suspected:
+            case Emptiness() | Strangers() if not (job.args.suspected and job.is_first_try):
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
@@ -83,7 +83,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         span = Span(floor=at.floor, ceiling=at.ceiling)
         page = await self._page(job, account, span, reposts=reposts)
         found = verdict(page, account.user_id, span)
-        if at.mending:
+        sure = at.suspected and job.is_first_try
+        if at.mending and (sure or isinstance(found, Progress)):
             return Done(await self._mended(page, found, at, account, reposts=reposts))
         match found:
             case Progress():
@@ -92,7 +93,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 down = await self._lowered(at, found, reposts=reposts)
                 full = down.round_is_full and page.has_more
                 return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
-            case Emptiness() | Strangers() if not at.suspected and (at.top or not at.floor):
+            case Emptiness() | Strangers() if not sure and (at.mending or at.top or not at.floor):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
