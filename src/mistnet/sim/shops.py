@@ -158,7 +158,7 @@ class ShopService:
         price, listed, sold = thing.price(at), thing.list_price(at), thing.sold(at)
         if thing.fate is Fate.DECOY:
             noise = 1 + Decimal(mix(self._seed, sum(self.stats.visits.values())) % 80_000 + 10_001) / 100_000
-            price, listed, sold = thing.price(at) * noise, thing.list_price(at) * noise, sold // 3
+            price, listed, sold = _fraction(thing.price(at) * noise), _fraction(thing.list_price(at) * noise), sold // 3
         if thing.shop != "shopee":
             return _html(page(thing, price))
         make = shopee_pdp if path.endswith("/pdp/get_pc") else shopee_item
@@ -180,6 +180,11 @@ class ShopService:
             return answer
         self.stats.not_modified += 1
         return Answer(status=304, headers={"etag": asked, "content-length": "0"}, body=b"")
+
+
+def _fraction(amount: Decimal) -> Decimal:
+    """False prices are known by what no shop asks: parts of a unit that has none."""
+    return amount // 1 + Decimal("0.37")
 
 
 @cache
