@@ -1,6 +1,7 @@
 """What may happen between a worker, its broker and the network: nothing is lost, nothing runs twice at once."""
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from aiormq.exceptions import ChannelNotFoundEntity
 
 from mistnet.app import App, Via
 from mistnet.domain.errors import Temporary
@@ -104,7 +106,8 @@ async def mischief(chance: random.Random, proxy: Proxy, broker_url: str, ids: li
             proxy.cut()
             proxy.mute = False
         case "purge":
-            await purge(broker_url)
+            with contextlib.suppress(ChannelNotFoundEntity):  # the queue may just have been deleted
+                await purge(broker_url)
         case "duplicate":
             for job_id in chance.sample(ids, 5):
                 await send(broker_url, b'{"job_id": %d}' % job_id)

@@ -90,7 +90,7 @@ async def test_a_link_that_only_looks_like_a_shops_is_kept_with_the_reason_and_n
         await town.write(post(1, "cheap! https://shopee.tw.evil.com/product/1/2", links=["https://x.com/ann/status/7"]))
         kept, kind, state, problem = await town.one("SELECT url_norm, kind, state, problem FROM links")
         assert (kept, kind, state) == ("https://shopee.tw.evil.com/product/1/2", "refused", "unresolved")
-        assert "looks like shopee and is not" in problem
+        assert "looks like shopee.tw and is not" in problem
         assert await town.one(JOBS) == 0
 
 
