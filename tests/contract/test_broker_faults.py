@@ -20,6 +20,8 @@ from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMissing, RabbitNode, SharedNode
 from tests.support import Effect, Number, new
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # connections that were cut are left behind
+
 SEEDS = 50
 JOBS = 40
 HASTY = {
