@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName, bounded, content_hash
 from mistnet.domain.links import LinkId
 from mistnet.domain.products import OfferId, PageFacts, ProductId
+from mistnet.store.driver_values import storable
 from mistnet.store.links import LinkWriter
 from mistnet.store.products import Sighting, write_offer
 from mistnet.store.tables import crawls, links, products
@@ -127,11 +128,6 @@ async def _mark(
         .where(links.c.id == crawled.link_id)
         .values(state=crawled.state, problem=storable(crawled.problem or crawled.doubt), crawled_at=now, **values)
     )
-
-
-def storable(text: str | None) -> str | None:
-    """Databases refuse NUL and broken surrogates."""
-    return None if text is None else text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
 
 
 def _insert(connection: AsyncConnection) -> Any:

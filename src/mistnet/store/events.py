@@ -24,6 +24,7 @@ from mistnet.domain.events import (
 )
 from mistnet.domain.jobs import JobState, KindName, Lane, NewJob
 from mistnet.store.database import Database
+from mistnet.store.driver_values import storable
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.tables import deliveries, events, jobs
 from mistnet.store.tables.engine import LIVE_KEY
@@ -37,7 +38,7 @@ async def write_events(connection: AsyncConnection, given: Sequence[NewEvent], n
         {
             "channel": event.channel,
             "kind": event.kind,
-            "subject": _storable(event.subject),
+            "subject": storable(event.subject),
             "payload": _encoded(event.payload),
             "created_at": now,
         }
@@ -180,7 +181,3 @@ def _encoded(payload: Mapping[str, Any]) -> bytes:
         return msgspec.json.encode(payload)
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(payload), ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\N{SYMBOL FOR NULL}")

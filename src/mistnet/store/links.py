@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ from mistnet.domain.jobs import NewJob
 from mistnet.domain.links import LinkId, LinkKind, LinkState, PostLinks
 from mistnet.domain.social import Post, PostId
 from mistnet.links import links_to_keep
+from mistnet.store.driver_values import moment, storable
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.statements import statement
 from mistnet.store.tables import links
@@ -32,8 +33,6 @@ NOT_CRAWLED: Final = {
     LinkKind.REFUSED: "not followed",
 }
 """Kinds of links that are not visited, and what they name in the place of a thing."""
-
-_NUL: Final = "\x00"
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +67,9 @@ class LinkWriter:
         }
         known = await ids_of(connection, targets)
         ids = known | await self._added(connection, targets, known, now)
-        rows = {row[:4]: row for told in given for row in _mention_rows(told, ids, _when(connection, now))}
+        rows = {
+            row[:4]: row for told in given for row in _mention_rows(told, ids, moment(connection.dialect.name, now))
+        }
         written = await connection.exec_driver_sql(
             _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
         )
@@ -113,7 +114,7 @@ async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[st
 def _mention_rows(told: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
     for nr, each in enumerate(told.mentions):
         link_id = ids[bounded(each.canonical.url_norm)]
-        yield str(told.platform), told.post_id, link_id, str(each.place), nr, _storable(each.url), now
+        yield str(told.platform), told.post_id, link_id, str(each.place), nr, storable(each.url), now
 
 
 @cache
@@ -125,18 +126,11 @@ def _mentioning(dialect: str) -> str:
     )
 
 
-def _when(connection: AsyncConnection, at: datetime) -> Any:
-    """A time as the driver takes it."""
-    if connection.dialect.name == "postgresql":
-        return at
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
-
-
 def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
     about = target.canonical
     return {
         "url_norm": name,
-        "url": _storable(target.url),
+        "url": storable(target.url),
         "host": about.host,
         "lane": about.shop.lane,
         "platform": about.shop,
@@ -153,11 +147,7 @@ def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
 def _problem(target: LinkTarget) -> str | None:
     """What a link names that is never visited; the title people saw beside it is all there is to know of it."""
     why = NOT_CRAWLED.get(target.canonical.kind)
-    return f"{why}: {_storable(target.title)}" if why and target.title else why
-
-
-def _storable(text: str) -> str:
-    return text.replace(_NUL, "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+    return f"{why}: {storable(target.title)}" if why and target.title else why
 
 
 @cache

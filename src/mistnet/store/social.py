@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from datetime import datetime, timedelta
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.domain.accounts import Missing
 from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
+from mistnet.store.driver_values import moment, storable
 from mistnet.store.statements import statement
 from mistnet.store.tables import missing, posts, quarantine, user_versions, users
 
@@ -29,7 +30,6 @@ _USER_FACTS: Final = (
     *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
 )
 _FRESH: Final = timedelta(hours=1)
-_NUL: Final = "\x00"
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
 
@@ -41,7 +41,7 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     dialect = connection.dialect.name
     wanted = _latest(given)
     known = await _known_users(connection, wanted)
-    when = _as_text if dialect == "sqlite" else _as_it_is
+    when = partial(moment, dialect)
     added = [_new_user(user, when(now), when) for key, user in wanted.items() if key not in known]
     again = {key: user for key, user in wanted.items() if key in known}
     changed = [_merged(known[key], user, now) for key, user in again.items() if _tells_news(known[key], user, now)]
@@ -81,7 +81,7 @@ async def _known_users(
 
 
 def _shown(user: User) -> Row:
-    texts = {name: _storable(getattr(user, name)) for name in _USER_TEXTS}
+    texts = {name: storable(getattr(user, name)) for name in _USER_TEXTS}
     return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
 
 
@@ -93,16 +93,16 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[An
     return (
         str(user.platform),
         user.id,
-        _storable(user.handle),
+        storable(user.handle),
         _key(user.handle),
-        _storable(user.name),
-        _storable(user.bio),
-        _storable(user.location),
-        _storable(user.website),
-        _storable(user.avatar_url),
-        _storable(user.banner_url),
+        storable(user.name),
+        storable(user.bio),
+        storable(user.location),
+        storable(user.website),
+        storable(user.avatar_url),
+        storable(user.banner_url),
         user.verified,
-        _storable(user.verified_kind),
+        storable(user.verified_kind),
         user.protected,
         user.automated,
         user.followers_count,
@@ -111,7 +111,7 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[An
         user.media_count,
         user.likes_count,
         when(user.created_at) if user.created_at else None,
-        _storable(user.unavailable_reason),
+        storable(user.unavailable_reason),
         str(user.detail),
         user.raw.decode("utf-8", "replace"),
         now,
@@ -199,17 +199,9 @@ _UPDATE_USER: Final = (
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
     """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
     dialect = connection.dialect.name
-    when = _as_text if dialect == "sqlite" else _as_it_is
+    when = partial(moment, dialect)
     rows = [_post(post, when(now), when(post.created_at)) for post in _latest(given).values()]
     await connection.exec_driver_sql(_refreshing(dialect), rows)
-
-
-def _as_text(at: datetime) -> str:
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
-
-
-def _as_it_is(at: datetime) -> datetime:
-    return at
 
 
 _POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
@@ -218,25 +210,25 @@ _POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
 def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
     """One row in the order of the table's columns, as the driver takes it: most of all rows are posts."""
     reference = post.reposted or post.quoted
-    clean = _storable(post.text_clean)
+    clean = storable(post.text_clean)
     metrics = post.metrics
     return (
         str(post.platform),
         post.id,
         post.author_id,
-        _storable(post.text),
+        storable(post.text),
         clean,
         search_text(clean),
-        _storable(post.lang),
-        _storable(post.url),
+        storable(post.lang),
+        storable(post.url),
         created_at,
         post.conversation_id,
         post.in_reply_to_id,
         post.in_reply_to_user_id,
         post.quoted.id if post.quoted else None,
         post.reposted.id if post.reposted else None,
-        _storable(reference.text) if reference else None,
-        _storable(reference.author_handle) if reference else None,
+        storable(reference.text) if reference else None,
+        storable(reference.author_handle) if reference else None,
         _listed(reference.media) if reference else None,
         _listed(post.media),
         _listed(post.links),
@@ -300,7 +292,7 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
             "platform": platform,
             "endpoint": endpoint,
             "digest": digest,
-            "problem": _storable(each.problem),
+            "problem": storable(each.problem),
             "payload": each.payload,
             "first_seen_at": now,
             "last_seen_at": now,
@@ -323,10 +315,3 @@ def _insert(dialect: str, table: Table) -> Any:
 
 def _key(handle: str | None) -> str | None:
     return handle.lower() if handle else None
-
-
-def _storable(text: Any) -> Any:
-    """Databases refuse NUL and broken surrogates in text; the raw payload still has them."""
-    if isinstance(text, str) and not text.isascii():
-        text = text.encode("utf-8", "replace").decode()
-    return text.replace(_NUL, "\N{SYMBOL FOR NULL}") if isinstance(text, str) and _NUL in text else text
