@@ -91,7 +91,9 @@ async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite:
     async with open_app(load_settings(database_url=url)) as opened:
         assert await world.disagreements(opened) == []
         async with opened.database.write() as connection:
-            await connection.execute(text("DELETE FROM posts WHERE id IN (SELECT newest_post_id FROM accounts)"))
+            newest = "IN (SELECT newest_post_id FROM accounts)"
+            await connection.execute(text(f"DELETE FROM post_links WHERE post_id {newest}"))
+            await connection.execute(text(f"DELETE FROM posts WHERE id {newest}"))
             await connection.execute(text("UPDATE accounts SET state = 'active' WHERE state = 'protected'"))
             accept = text("UPDATE suggestions SET outcome = 'accepted' WHERE handle = :handle")
             await connection.execute(accept, {"handle": NOBODY})

@@ -41,6 +41,8 @@ IMPATIENT = {
     "MISTNET_X_RATE_PER_MINUTE": "60000",
     "MISTNET_LOG_LEVEL": "ERROR",
 }
+UNHURRIED = {"MISTNET_LEASE_SECONDS": "60", "MISTNET_X_TIMEOUT_SECONDS": "60"}
+"""Nobody is given up on for being slow: where none is killed, a busy machine costs time and no page."""
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def differences(url: str) -> list[str]:
 
 def collect(mistnet: CommandLine, base_url: str, *, kills: int) -> int:
     """Three processes until nothing is left; returns how many were killed on the way."""
-    settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url}
+    settings = {**IMPATIENT, **({} if kills else UNHURRIED), "MISTNET_X_BASE_URL": base_url}
     mistnet.ok("suggest", *Oracle(World(SEED, "tiny")).suggested, **settings)
     crew = mistnet.start("work", "--until-idle", "--processes", "3", "--concurrency", "1", **settings)
     chance, done = random.Random(3), 0
