@@ -13,6 +13,16 @@ from mistnet.store.tables.graph import (
     segments,
 )
 from mistnet.store.tables.metadata import metadata
+from mistnet.store.tables.prices import (
+    currency_rates,
+    item_looks,
+    items,
+    price_point_versions,
+    price_points,
+    price_watches,
+    valuation_history,
+    valuations,
+)
 from mistnet.store.tables.running import (
     alerts,
     api_tokens,
@@ -48,6 +58,7 @@ __all__ = [
     "cached_answers",
     "calls",
     "crawls",
+    "currency_rates",
     "dead_letters",
     "deliveries",
     "events",
@@ -57,6 +68,8 @@ __all__ = [
     "hosts",
     "ingest_events",
     "ingest_ids",
+    "item_looks",
+    "items",
     "job_errors",
     "job_history",
     "jobs",
@@ -68,6 +81,9 @@ __all__ = [
     "paused_kinds",
     "post_links",
     "posts",
+    "price_point_versions",
+    "price_points",
+    "price_watches",
     "products",
     "quarantine",
     "run_accounts",
@@ -85,5 +101,7 @@ __all__ = [
     "ticks",
     "user_versions",
     "users",
+    "valuation_history",
+    "valuations",
     "workers",
 ]

@@ -1,0 +1,41 @@
+"""The one name of an observation: the same listing told twice has the same one, whatever its URL carries along."""
+
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from hashlib import sha256
+from typing import Final
+from unicodedata import normalize
+from urllib.parse import urlsplit
+
+from mistnet.domain.products import PriceKind
+
+_DIGITS: Final = 16
+_BETWEEN: Final = "\x1f"
+
+
+def dedupe_key(
+    *, external_id: str | None, url: str, title: str, amount: Decimal, observed_at: datetime, kind: PriceKind
+) -> str:
+    """The source's own id if it has one, else a hash of what was seen on that day (UTC)."""
+    if external_id and external_id.strip():
+        return f"ext_{external_id.strip()}"
+    cents = (amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN)
+    day = observed_at.astimezone(UTC).date().isoformat()
+    parts = (_plain_url(url), plain_text(title), f"{cents:f}", day, kind.value)
+    return f"hash_{sha256(_BETWEEN.join(parts).encode(errors='surrogatepass')).hexdigest()[:_DIGITS]}"
+
+
+def plain_text(text: str) -> str:
+    """One spelling for all cases, widths and spaces."""
+    one_case = normalize("NFKC", text).upper().casefold()
+    return " ".join(normalize("NFKC", one_case).split())
+
+
+def _plain_url(url: str) -> str:
+    """Without query, fragment and the slash at the end."""
+    spelt = plain_text(url).replace(" ", "")
+    try:
+        parts = urlsplit(spelt)
+    except ValueError:  # a broken address is still one
+        return spelt.partition("?")[0].partition("#")[0].rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")

@@ -1,0 +1,183 @@
+"""How well a listing fits an item: the words of its title, its attributes, and words that rule it out."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from mistnet.domain.items import Listing, PricePoint, Wish
+from mistnet.domain.products import PriceKind
+from mistnet.pricing.dedupe import dedupe_key, plain_text
+
+LEAST: Final = 0.5
+"""A listing that fits less than this says nothing about the item."""
+
+_TITLE_SHARE: Final = 0.6
+_UNTOLD: Final = 0.5
+_AT_ODDS: Final = 0.2
+_NUMBER_COUNTS: Final = 2.0
+
+_NO_ORIGINAL: Final = (
+    "copy", "copies", "replica", "replicas", "reproduction", "repro", "facsimile", "fake", "counterfeit", "imitation",
+    "fantasy issue", "lot of", "lots of", "job lot", "bulk lot", "mixed lot", "roll of", "set of", "pack of",
+    "box only",
+    "case only", "empty box", "for parts", "not working", "spares or repair", "photo of", "poster of", "sticker of",
+    "複製品", "仿製品", "仿品", "仿制", "高仿", "空盒", "レプリカ", "복제품", "hàng nhái", "ของปลอม", "tiruan",
+)  # fmt: skip
+"""What sellers write of things that are not the thing itself, or not one of it."""
+
+_LITTLE_WORDS: Final = frozenset("a an and at by de der die das for from in la le of on or the to und with".split())  # noqa: SIM905
+_CHINESE: Final = r"[぀-ヿ㐀-䶿一-鿿가-힣]"
+_WORD: Final = re.compile(rf"{_CHINESE}+|(?:(?!{_CHINESE})\w)+")
+_YEAR: Final = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
+_GRADE: Final = re.compile(r"\b(ms|pf|pr|au|xf|ef|vf|vg|ag|fr|po|sp)[\s-]?(\d\d?)\b")
+_MINTED: Final = r"(?<!\d){year}[\s-]?(cc|[cdopsw])\b"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """From 0 (another thing) to 1 (this very one), and what spoke against it."""
+
+    strength: float
+    why: str | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.strength >= LEAST
+
+
+def points_of(item: Wish, listings: Sequence[Listing]) -> tuple[Sequence[PricePoint], Sequence[str]]:
+    """The listings that fit as points, and of each that does not: why."""
+    points, misfits = [], []
+    for listing in listings:
+        found = match(item, listing)
+        if found.fits:
+            points.append(_point(listing, found.strength))
+        else:
+            misfits.append(f"{listing.title[:100]}: {found.why or f'fits by {found.strength:.2f} only'}")
+    return points, misfits
+
+
+def _point(listing: Listing, strength: float) -> PricePoint:
+    kind = listing.kind
+    if kind is PriceKind.BID and not listing.bid_count:
+        kind = PriceKind.ASK  # nobody has bid: it is the price the seller opens with
+    return PricePoint(
+        kind=kind,
+        amount=listing.amount,
+        currency=listing.currency,
+        title=listing.title,
+        url=listing.url,
+        observed_at=listing.observed_at,
+        match_strength=strength,
+        dedupe_key=dedupe_key(
+            external_id=listing.external_id,
+            url=listing.url,
+            title=listing.title,
+            amount=listing.amount,
+            observed_at=listing.observed_at,
+            kind=kind,
+        ),
+        external_id=listing.external_id,
+        condition=listing.condition,
+        bid_count=listing.bid_count,
+        product_id=listing.product_id,
+        offer_id=listing.offer_id,
+    )
+
+
+def match(item: Wish, listing: Listing) -> Match:
+    title = plain_text(listing.title)
+    ruled_out = _ruled_out(item, title)
+    if ruled_out:
+        return Match(0.0, f"it says {ruled_out!r}")
+    if listing.strength is not None:
+        return Match(listing.strength)
+    told, at_odds = _attributes(item.attributes, title, listing.attributes)
+    words = _title(item, title)
+    strength = words if told is None else _TITLE_SHARE * words + (1 - _TITLE_SHARE) * told
+    if at_odds:
+        return Match(round(min(strength, _AT_ODDS), 4), at_odds)
+    return Match(round(strength, 4))
+
+
+def _ruled_out(item: Wish, title: str) -> str | None:
+    """A word the item itself has in its title rules nothing out."""
+    own = plain_text(item.title)
+    named = [plain_text(word) for word in item.exclude]
+    usual = [word for word in _NO_ORIGINAL if not _says(own, word)]
+    return next((word for word in (*named, *usual) if word and _says(title, word)), None)
+
+
+def _says(text: str, word: str) -> bool:
+    if re.match(_CHINESE, word):
+        return word in text
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def _title(item: Wish, title: str) -> float:
+    """The share of the item's words that the listing has. Those with digits in them count double."""
+    wanted = {word: _weight(word) for word in _words(plain_text(item.title)) if word not in _LITTLE_WORDS}
+    if not wanted:
+        return 0.0
+    has = set(_words(title))
+    return sum(weight for word, weight in wanted.items() if word in has) / sum(wanted.values())
+
+
+def _weight(word: str) -> float:
+    return _NUMBER_COUNTS if any(sign.isdigit() for sign in word) else 1.0
+
+
+def _words(text: str) -> list[str]:
+    """Words; where a script has no spaces, each two signs in a row."""
+    found = []
+    for run in _WORD.findall(text):
+        if re.match(_CHINESE, run) and len(run) > 1:
+            found += [run[place : place + 2] for place in range(len(run) - 1)]
+        else:
+            found.append(run)
+    return found
+
+
+def _attributes(wanted: Mapping[str, str], title: str, stated: Mapping[str, str]) -> tuple[float | None, str | None]:
+    """How many of the attributes the listing has, and the first it has otherwise."""
+    if not wanted:
+        return None, None
+    shares, at_odds = [], None
+    for name, value in wanted.items():
+        share, odds = _attribute(name, plain_text(value), title, wanted, plain_text(stated.get(name, "")))
+        shares.append(share)
+        at_odds = at_odds or odds
+    return sum(shares) / len(shares), at_odds
+
+
+def _attribute(name: str, value: str, title: str, wanted: Mapping[str, str], stated: str) -> tuple[float, str | None]:
+    if stated:
+        return (1.0, None) if _same(name, stated, value) else (0.0, f"its {_shown(name)} is {stated}, not {value}")
+    others = list(_others(name, title, wanted))
+    if others:
+        right = any(_same(name, other, value) for other in others)
+        return (1.0, None) if right else (0.0, f"its {_shown(name)} is {others[0]}, not {value}")
+    has = set(_words(title))
+    return (1.0, None) if all(word in has for word in _words(value)) else (_UNTOLD, None)
+
+
+def _others(name: str, title: str, wanted: Mapping[str, str]) -> Iterable[str]:
+    """Values of this attribute that the title states in a form that cannot be mistaken."""
+    if name == "year":
+        return _YEAR.findall(title)
+    if name == "grade":
+        return ["".join(found) for found in _GRADE.findall(title)]
+    if name == "mint_mark" and wanted.get("year", "").isdigit():
+        return re.findall(_MINTED.format(year=wanted["year"]), title)
+    return []
+
+
+def _same(name: str, one: str, other: str) -> bool:
+    if name in ("grade", "mint_mark", "year"):
+        return re.sub(r"\W", "", one) == re.sub(r"\W", "", other)
+    return one == other
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", " ")
