@@ -48,6 +48,24 @@ class Ceiling:
         return f"at most {self.allowed:g}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """A figure that must be at least `wanted`, the worst of its rows."""
+
+    name: str
+    wanted: float
+    of: Callable[[Row], bool]
+
+    def got(self, measured: Sequence[Row]) -> float | None:
+        return min((row.figure for row in filter(self.of, measured)), default=None)
+
+    def reached(self, got: float) -> bool:
+        return got >= self.wanted
+
+    def __str__(self) -> str:
+        return f"at least {self.wanted:,g}"
+
+
 def row(name: str, side: str, setting: str = "") -> Callable[[Row], bool]:
     """The rows of a table by a side, whose setting holds some words."""
     return lambda row: row.first.name == name and row.first.side == side and setting in row.first.setting
@@ -94,7 +112,17 @@ def over_the_broker(queue: str) -> Goal:
     return Goal(name=f"{name} / bare consumer", wanted=0.6, ours=ours, other=row(name, BARE_LOOP))
 
 
-GOALS: tuple[Goal | Ceiling, ...] = (
+def governing(processes: int, database: str) -> tuple[Floor | Goal, ...]:
+    name = f"admissions per process, {processes} on one rate, {database}"
+    gate = row(name, OURS, "the rate gate alone")
+    return (
+        Floor(name=f"{name}, /s", wanted=50_000, of=gate),
+        Goal(name=f"{name} / a trip per call", wanted=20, ours=gate, other=row(name, "a trip per call")),
+        Goal(name=f"{name} / bare bucket", wanted=0.2, ours=gate, other=row(name, "bare bucket in memory")),
+    )
+
+
+GOALS: tuple[Goal | Ceiling | Floor, ...] = (
     Goal(
         name="single jobs / pgqueuer's best worker",
         wanted=1.0,
@@ -185,6 +213,10 @@ GOALS: tuple[Goal | Ceiling, ...] = (
         ours=row("product pages read", OURS),
         other=row("product pages read", "lxml"),
     ),
+    *governing(1, "sqlite"),
+    *governing(4, "sqlite"),
+    *governing(1, "postgresql"),
+    *governing(4, "postgresql"),
     Ceiling(name="1,000 posts stored, s", allowed=10, of=row("floors, SQLite", OURS, "1,000 posts")),
     Ceiling(name="100 accounts at 1 s latency, s", allowed=300, of=row("floors, SQLite", OURS, "accounts")),
 )

@@ -19,6 +19,8 @@ TOPICS = (
     "pages_parse",
     "links",
     "broker",
+    "points",
+    "governor",
 )
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
@@ -75,6 +77,8 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
             *_pages_parse(),
             *_links(),
             *_broker(),
+            *_points(),
+            *_governor(),
         ]
         if measurement.topic in topics and find_spec(measurement.module) and not (quick and measurement.slow)
     ]
@@ -248,6 +252,24 @@ def _broker() -> list[Measurement]:
     ]
 
 
+def _points() -> list[Measurement]:
+    """`jobs` is how many price points each side writes, `batch` how many a look brings."""
+    return [
+        Measurement(
+            topic="points",
+            side="mistnet_side",
+            command="points",
+            jobs=1_000_000,
+            batch=100,
+            package="points",
+            database=database,
+            once=True,
+            patience_s=3600,
+        )
+        for database in (SQLITE, POSTGRESQL)
+    ]
+
+
 def _links() -> list[Measurement]:
     """`jobs` is how many URLs are named; a quarter as many texts are searched."""
     return [
@@ -268,6 +290,25 @@ def _pages_parse() -> list[Measurement]:
             needs=needs,
         )
         for side, needs in (("mistnet_side", None), ("lxml_side", "lxml"), ("extruct_side", "extruct"))
+    ]
+
+
+def _governor() -> list[Measurement]:
+    """`jobs` is the shared rate in calls a second; each measurement lasts a few seconds."""
+    return [
+        Measurement(
+            topic="governor",
+            side="mistnet_side",
+            command="admissions",
+            jobs=300_000,
+            processes=processes,
+            form=form,
+            package="governor",
+            database=database,
+        )
+        for database in (SQLITE, POSTGRESQL)
+        for processes in (1, 4)
+        for form in ("memory", "trip", "gate", "calls")
     ]
 
 

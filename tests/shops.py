@@ -202,9 +202,10 @@ class Town:
     async def step(self, *, room: int = 10) -> list[Outcome]:
         """Claims due crawls, runs them, settles what they return; what came of each."""
         now, app = self.clock.now(), self.app
+        targets = [each for each in app.kinds.targets(slots=room, lanes=LANES, lane_caps={}) if each.kind == CRAWL]
         leases = await app.queue.claim(
             worker=WorkerName("ann"),
-            targets=app.kinds.targets(slots=room, lanes=LANES, lane_caps={}),
+            targets=targets,
             room=room,
             lease=timedelta(minutes=5),
             now=now,

@@ -33,6 +33,7 @@ from mistnet.harvest import WRITERS, Harvest
 from mistnet.hydration import hydration_of
 from mistnet.jobs.args import relook
 from mistnet.outgoing import Outgoing
+from mistnet.pricewatching import watches_of
 from mistnet.schedule import Scheduler
 from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
@@ -47,10 +48,12 @@ from mistnet.store.queue import JobQueue
 from mistnet.store.runs import RunDesk
 from mistnet.store.schema import migrate, require_current, schema_state
 from mistnet.store.upkeep import StoreUpkeep
+from mistnet.store.watch_book import WatchBook
 from mistnet.store.writes import Writer, Writers
 from mistnet.tracing import Tracing, tracing_to
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.port import WebTransport
+from mistnet.valuing import Valuing
 from mistnet.watch import Watch
 
 INGEST_GIVEN_UP = timedelta(hours=1)
@@ -83,6 +86,7 @@ class App:
         transport: Transport | None = None,
         web: WebTransport | None = None,
         threads: Transport | None = None,
+        market: Transport | None = None,
         database: Database | None = None,
     ) -> None:
         self.settings = settings
@@ -93,6 +97,9 @@ class App:
         self.harvest = Harvest(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
         self.crawling = Crawling(settings, self.database, transport=web, metrics=calls, on_call=self._called)
         self.feeds = Feeding(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
+        self.valuing = Valuing(
+            settings, self.database, transport=market, web=web, metrics=calls, on_call=self._called
+        )
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
         self.outgoing = Outgoing(settings, self.database)
@@ -101,6 +108,7 @@ class App:
             Plugin(kinds=self.harvest.kinds, writers=WRITERS),
             Plugin(kinds=self.crawling.kinds),
             Plugin(kinds=self.feeds.kinds, writers=feeding.WRITERS),
+            Plugin(kinds=self.valuing.kinds),
             Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
             Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
@@ -113,12 +121,13 @@ class App:
         jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
         wakes = Writer(Wake, write_wakes)
         writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
-        writers += [*self.crawling.writers(self.job_writer), jobs, wakes]
+        writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
         self.writers = Writers(writers)
         self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers)
         self.upkeep = StoreUpkeep(self.database)
         self.inspector = Inspector(self.database)
+        self.price_watches = WatchBook(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
         self.runs = RunDesk(self.database, self.job_writer, summarize=settings.auto_summarization_enabled)
         self.watch = Watch(
@@ -161,6 +170,7 @@ class App:
             self.harvest.opened(),
             self.crawling.opened(),
             self.feeds.opened(),
+            self.valuing.opened(),
             self.outgoing.opened(),
             self._traced(card.name),
             self.dispatching.opened(card.name),
@@ -192,6 +202,7 @@ class App:
                 *self.segments.duties(self.job_writer),
                 *self.crawling.duties(self.job_writer),
                 *self.feeds.duties(self.job_writer),
+                *self.valuing.duties(self.job_writer),
             ],
         )
 
@@ -265,7 +276,7 @@ class App:
     async def _halts(self) -> Mapping[str, Halt]:
         """The platforms that will not serve us for now, and why."""
         asked = {X_SOURCE: await self.harvest.halt(), THREADS_SOURCE: await self.feeds.halt()}
-        return {lane: halt for lane, halt in asked.items() if halt}
+        return {lane: halt for lane, halt in asked.items() if halt} | dict(await self.valuing.halts())
 
     async def stopped_by(self) -> Halt | None:
         """Why work that is still there cannot go on, if its source is the reason."""
@@ -277,7 +288,7 @@ class App:
 
     @property
     def secrets(self) -> Sequence[str]:
-        return [*self.settings.secrets, *self.feeds.secrets]
+        return [*self.settings.secrets, *self.feeds.secrets, *self.valuing.secrets]
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -20,6 +20,7 @@ from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, single
 from mistnet.engine.metrics import SourceMetrics
 from mistnet.jobs.crawl import Crawler, CrawlRules
+from mistnet.pricewatching import watches_of
 from mistnet.settings import Settings
 from mistnet.store.answers import StoreAnswers
 from mistnet.store.crawl_calls import make_due
@@ -32,8 +33,8 @@ from mistnet.store.products import StoreCrawlLook
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
 from mistnet.upstream.web.client import WebClient, WebRules
-from mistnet.upstream.web.doors import Door
-from mistnet.upstream.web.port import Readable, WebAnswer, WebTransport
+from mistnet.upstream.web.later import LateNetwork, NetworkRules
+from mistnet.upstream.web.port import WebTransport
 
 DIRECT: Final = KeyLabel("direct")
 """Pages need no key: a lane has one rate for all."""
@@ -78,7 +79,7 @@ class Crawling:
             )
             for lane in CRAWL_LANES
         }
-        self._transport = _Later(settings, transport)
+        self._transport = LateNetwork(network_rules(settings), transport)
         self.web = WebClient(
             self._transport,
             gates=self._governors,
@@ -100,10 +101,11 @@ class Crawling:
     def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
         """After the posts: the links of each post that was written land with it, and so do their crawl jobs."""
         found = LinkWriter(job_writer, self.lanes)
+        watches = watches_of(self._settings, job_writer)
         return [
             Writer(Post, found.write_links_of_posts),
             Writer(PostLinks, found.write_post_links),
-            Writer(Crawled, CrawlWriter(found).write),
+            Writer(Crawled, CrawlWriter(found, watches).write),
         ]
 
     @asynccontextmanager
@@ -150,43 +152,21 @@ class Crawling:
         return await self.answers.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
 
 
-class _Later:
-    """A way to the web that is opened when it is needed; until then there is nothing to close."""
-
-    def __init__(self, settings: Settings, given: WebTransport | None) -> None:
-        self._settings = settings
-        self._given = given
-        self._open: WebTransport | None = given
-
-    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        if self._open is None:
-            raise RuntimeError("visits are made while crawling is open")
-        return await self._open.get(door, headers=headers, readable=readable)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        if self._given is not None:
-            yield
-            return
-        from mistnet.upstream.web.network import Network  # noqa: PLC0415 (slow to load; most commands call nobody)
-
-        async with Network(
-            user_agent=user_agent(self._settings),
-            largest=int(self._settings.crawl_largest_megabytes * _MEGABYTE),
-            total_seconds=self._settings.crawl_timeout_seconds,
-            via=self._settings.crawl_via,
-        ) as network:
-            self._open = network
-            yield
-        self._open = None
-
-
 def limits_of(settings: Settings, lane: str) -> Limits:
     return Limits(
         rate_per_minute=settings.crawl_rates.get(lane, settings.crawl_rate_per_minute),
         burst=_BURST,
         breaker_failures=settings.breaker_failures,
         breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
+    )
+
+
+def network_rules(settings: Settings) -> NetworkRules:
+    return NetworkRules(
+        user_agent=user_agent(settings),
+        largest=int(settings.crawl_largest_megabytes * _MEGABYTE),
+        total_seconds=settings.crawl_timeout_seconds,
+        via=settings.crawl_via,
     )
 
 

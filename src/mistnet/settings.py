@@ -237,8 +237,50 @@ class Settings(BaseSettings):
     crawl_second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
         600.0, description="The pause before a price that cannot be believed is looked at again."
     )
+    price_watch_percent: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+        None, description="Everything is watched for prices that change by more than this. Unset: what you watch."
+    )
     crawl_shopee_api: Literal["item", "pdp"] = Field(
         "item", description="Which of Shopee's own answers is read: the older item/get or the newer pdp/get_pc."
+    )
+    price_sources: Path | None = Field(
+        None, description="A TOML file that describes further shops to ask for prices. Unset: there are none."
+    )
+    price_cache: bool = Field(
+        True,
+        validation_alias=AliasChoices("MISTNET_PRICE_CACHE", "CACHE_ENABLED"),
+        description="Whether what a shop says of an item is remembered for a while.",
+    )
+    price_cache_seconds: Seconds = Field(
+        3_600.0,
+        validation_alias=AliasChoices("MISTNET_PRICE_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
+        description="For how long it is: the same question is not asked again.",
+    )
+    items_every_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(
+        24.0, description="How often items are looked for, if they have no rhythm of their own."
+    )
+    ebay_client_id: SecretStr | None = Field(
+        None, min_length=8, description="Your application's name at eBay (App ID). Unset: eBay's API is not asked."
+    )
+    ebay_client_secret: SecretStr | None = Field(
+        None, min_length=8, description="Its secret (Cert ID), which tokens are fetched with."
+    )
+    ebay_base_url: str = Field("https://api.ebay.com", description="Where eBay's API answers.")
+    ebay_marketplace: Annotated[str, Field(pattern="^EBAY_[A-Z]{2,6}$")] = Field(
+        "EBAY_US", description="Which of eBay's markets is asked, such as EBAY_DE."
+    )
+    ebay_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
+        60.0, description="How many calls a minute are made to eBay's API, by all workers together."
+    )
+    ebay_timeout_seconds: Seconds = Field(60.0, description="How long one call to eBay's API may take.")
+    ebay_listings: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        200, description="How many listings are read for an item, at most; 200 are one call."
+    )
+    ebay_filter: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
+        None, description="What else eBay shall filter by, as its documentation writes it."
+    )
+    ebay_sold: bool = Field(
+        False, description="Whether sales are asked for too. eBay must have granted you Marketplace Insights."
     )
     breaker_failures: Count = Field(5, description="After so many failures in a row a source is left alone.")
     breaker_seconds: Seconds = Field(300.0, description="For how long it is, before one call tries again.")
@@ -399,7 +441,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r}: use small letters, digits, - and _, and do not begin with apprise-")
         return given
 
-    @field_validator("x_base_url", "threads_base_url")
+    @field_validator("x_base_url", "threads_base_url", "ebay_base_url")
     @classmethod
     def _is_http(cls, given: str) -> str:
         if not given.startswith(("https://", "http://")):
@@ -422,7 +464,8 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> list[str]:
         """What must never be shown: keys, tokens, and the database's password, as written and as meant."""
-        own = [each for each in (self.admin_token, self.ifttt_secret, self.threads_token) if each]
+        ebay = (self.ebay_client_id, self.ebay_client_secret)
+        own = [each for each in (self.admin_token, self.ifttt_secret, self.threads_token, *ebay) if each]
         given = [*self.x_api_key, *self.alert_urls, *own]
         given += [each for hook in self.webhooks.values() for each in (hook.url, hook.secret)]
         found = {each.get_secret_value() for each in given} | _hidden_in(self.database_url.get_secret_value())

@@ -60,6 +60,7 @@ class Furnished:
             "/jobs?state=gaps",
             f"/jobs/{self.dead}",
             "/sources",
+            "/monitoring",
             "/runs",
             f"/runs/{self.run}",
             "/search",

@@ -44,6 +44,7 @@ BODIES: dict[str, Any] = {
     "/api/sources/{name}": {"rate": 60},
     "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
     "/api/segments/{name}/inputs": {"add": ["11"]},
+    "/api/price-watches": {"kind": "changed", "product_id": "1", "percent": 10},
 }
 
 

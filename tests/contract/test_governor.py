@@ -32,8 +32,9 @@ from mistnet.domain.sources import (
     SourceName,
     SourceState,
 )
+from mistnet.engine.bucket import take_slots
 from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Limits, take_slots
+from mistnet.engine.grants import Limits
 from mistnet.store.database import Database
 from mistnet.store.sources import StoreBook
 from mistnet.upstream.x import prices

@@ -30,6 +30,7 @@ CATALOG = """
     FROM pg_constraint WHERE connamespace = 'public'::regnamespace
     UNION ALL SELECT 'table ' || relname || ' ' || COALESCE(reloptions::text, '')
     FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+    UNION ALL SELECT 'view ' || viewname || ' ' || definition FROM pg_views WHERE schemaname = 'public'
 """
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.domain.jobs import WorkerName
 from mistnet.domain.ports import WorkerCard
+from mistnet.engine.policy import Policy
 from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.links import Refused, canonical
@@ -69,6 +70,10 @@ class CrawlFleet(Fleet):
     service: XService | None = None
     shops: ShopService | None = None
     crowd: Crowd = field(default_factory=Crowd)
+    policy: Policy = POLICY
+
+    def settings(self) -> Settings:
+        return settings_for(self.url)
 
     async def _live(self, machine: Machine) -> None:
         async def point() -> None:
@@ -77,12 +82,12 @@ class CrawlFleet(Fleet):
         assert self.service is not None
         assert self.shops is not None
         app = App(
-            settings_for(self.url),
+            self.settings(),
             database=machine.database(),
             transport=WorldTransport(self.service, point),
             web=ShopTransport(self.shops, point, self.crowd),
         )
-        tools = app.tools(LocalBell(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
+        tools = app.tools(LocalBell(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_LANES), version="sim"
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from mistnet.store.sqlite import quick
 
@@ -34,3 +35,20 @@ async def test_what_follows_a_cancelled_call_waits_for_it() -> None:
         release.set()
         assert await following != threading.get_ident()
         assert await connection._execute(threading.get_ident) == threading.get_ident()
+
+
+async def test_a_cursor_closes_where_it_is_and_a_connection_where_it_may_wait() -> None:
+    connection = quick(":memory:")
+    async with connection:
+        seen: list[str] = []
+        in_thread = connection._in_thread
+
+        def noted(call: object, fn: Callable[..., object], *args: object) -> object:
+            seen.append(fn.__name__)
+            return in_thread(call, fn, *args)
+
+        connection._in_thread = noted  # type: ignore[method-assign, assignment]
+        cursor = await connection.execute("SELECT 1")
+        await cursor.close()
+        assert seen == []
+    assert seen == ["close"]

@@ -41,6 +41,10 @@ _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
     errors.RunNotFound: 404,
     errors.SegmentNotFound: 404,
     errors.FeedNotFound: 404,
+    errors.SourceNotFound: 404,
+    errors.WatchNotFound: 404,
+    errors.ProductNotFound: 404,
+    errors.ItemNotFound: 404,
     errors.JobNotAllowed: 409,
     errors.RunInProgress: 409,
     errors.SegmentDisabled: 409,
@@ -197,6 +201,8 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:
             return [FieldProblem(field="handles", problem=problem)]
         case errors.BadSegment(problem=problem):
             return [FieldProblem(field="rule", problem=problem)]
+        case errors.BadItem(problems=wrong):
+            return [FieldProblem(field=field, problem=problem) for field, _, problem in wrong]
         case errors.BadSearch(problem=problem):
             return [FieldProblem(field="q", problem=problem)]
         case _:

@@ -47,10 +47,10 @@ class MentionPaging:
         self.before = None if cursor is None else _read(cursor)
 
     def listing(self, page: MentionPage) -> dict[str, Any]:
-        return {"items": page.posts, "next": None if page.next is None else _written(page.next)}
+        return {"items": page.posts, "next": None if page.next is None else mentions_cursor(page.next)}
 
 
-def _written(before: Before) -> str:
+def mentions_cursor(before: Before) -> str:
     raw = before.x.to_bytes(_BYTES) + before.threads.to_bytes(_BYTES)
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 

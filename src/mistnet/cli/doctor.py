@@ -4,15 +4,27 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.rereading import reparse_all
 from mistnet.store.checkup import Checkup, Expectations
 from mistnet.store.findings import Finding
+from mistnet.store.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.store.quarantine import Reparsed
+
+
+class Monitored(msgspec.Struct, frozen=True, kw_only=True):
+    """What the views for monitoring show now."""
+
+    source_health: Sequence[SourceHealth] = ()
+    stuck_jobs: Sequence[StuckJob] = ()
+    recent_failures: Sequence[RecentJob] = ()
+    odd_listings: Sequence[OddListings] = ()
 
 
 @shared_options
@@ -23,7 +35,7 @@ async def doctor(
         bool, typer.Option("--reparse", help="Try payloads again that could not be read; for after an upgrade.")
     ] = False,
 ) -> int:
-    """Look over database, leases, workers and queue. Exit code 1 if something is badly wrong."""
+    """Look over database, leases, workers, queue and sources. Exit code 1 if something is badly wrong."""
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations(app))
@@ -32,9 +44,12 @@ async def doctor(
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
             found = await checkup.run()
+        seen = await _monitored(app) if any(each.name == "leases" for each in found) else Monitored()
     healthy = not any(each.level == "fail" for each in found)
-    shown = document(healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed)
-    invocation.out.show(shown, _grid(found), *_told(reparsed), *_said(found, repaired))
+    shown = document(
+        healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(seen)
+    )
+    invocation.out.show(shown, _grid(found), *_seen(seen), *_told(reparsed), *_said(found, repaired))
     return 0 if healthy else 1
 
 
@@ -45,6 +60,22 @@ def expectations(app: App) -> Expectations:
         heartbeat=app.settings.heartbeat,
         reclaim=timedelta(seconds=app.settings.reclaim_seconds),
     )
+
+
+async def _monitored(app: App) -> Monitored:
+    """Only where the tables are there to be looked at."""
+    monitor = Monitor(app.database)
+    return Monitored(
+        source_health=await monitor.source_health(),
+        stuck_jobs=await monitor.stuck_jobs(limit=20),
+        recent_failures=await monitor.recent_failures(limit=10),
+        odd_listings=await monitor.odd_listings(),
+    )
+
+
+def _seen(seen: Monitored) -> list[Block]:
+    grids = (health_grid(seen.source_health), stuck_grid(seen.stuck_jobs), failures_grid(seen.recent_failures))
+    return [grid for grid in grids if grid.rows]
 
 
 def _told(reparsed: Reparsed | None) -> list[Block]:

@@ -20,12 +20,13 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.store.circles import GRAPH
 from mistnet.store.export import Exported, Exporter, Format, Selection, whole_file
 from mistnet.store.graph_export import Edges
+from mistnet.store.lineage_export import LINEAGE, LineageWanted, export_lineage
 
 _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 
 
 class Wanted(StrEnum):
-    """All tables, and a graph."""
+    """All tables, a graph, and which posts promoted which products."""
 
     POSTS = "posts"
     USERS = "users"
@@ -35,6 +36,7 @@ class Wanted(StrEnum):
     MISSING = "missing"
     CALLS = "calls"
     GRAPH = "graph"
+    LINEAGE = "lineage"
 
 
 class Form(StrEnum):
@@ -84,7 +86,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
 ) -> None:
-    """Write out all rows of a table, those of one author or span of time, or a graph of people."""
+    """Write out all rows of a table, those of one author or span of time, a graph of people, or lineage."""
     for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
         storable(name, given)
     graph = GraphAsked(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
@@ -97,6 +99,12 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
+    if what is Wanted.LINEAGE:
+        if raw:
+            raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
+        wanted = LineageWanted(author=author, since=since, until=until)
+        await _export_lineage(invocation, wanted, Format(form or Format.JSONL), output, force=force)
+        return
     selection = Selection(what=Exported(what), author=author, since=since, until=until, raw=raw)
     await _export_table(invocation, selection, Format(form or Format.JSONL), output, force=force)
 
@@ -105,10 +113,7 @@ async def _export_table(
     invocation: Invocation, selection: Selection, format_: Format, output: Path | None, *, force: bool
 ) -> None:
     what = selection.what
-    if output is None and format_ in _FILES_ONLY:
-        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
-    if output is None and invocation.out.as_json:
-        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
+    _check_target(invocation, format_, output)
     async with open_app(invocation.settings) as app:
         exporter = Exporter(app.database)
         with _progress(await exporter.count(selection) if _watched(output) else None) as told:
@@ -121,6 +126,30 @@ async def _export_table(
         invocation.out.show(document(what=what, format=format_, output=str(output), rows=rows))
     else:
         sys.stderr.write(f"{rows:,} {what} exported{f' to {output}' if output else ''}\n")
+
+
+async def _export_lineage(
+    invocation: Invocation, wanted: LineageWanted, format_: Format, output: Path | None, *, force: bool
+) -> None:
+    _check_target(invocation, format_, output)
+    async with open_app(invocation.settings) as app:
+        now = app.database.clock.now()
+        if output is None:
+            rows = await export_lineage(app.database, wanted, format_, sys.stdout.buffer, now=now)
+        else:
+            with whole_file(LINEAGE, output, force=force) as part:
+                rows = await export_lineage(app.database, wanted, format_, part, now=now)
+    if invocation.out.as_json:
+        invocation.out.show(document(what=LINEAGE, format=format_, output=str(output), rows=rows))
+    else:
+        sys.stderr.write(f"{rows:,} rows of {LINEAGE} exported{f' to {output}' if output else ''}\n")
+
+
+def _check_target(invocation: Invocation, format_: Format, output: Path | None) -> None:
+    if output is None and format_ in _FILES_ONLY:
+        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
+    if output is None and invocation.out.as_json:
+        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
 
 
 def _watched(output: Path | None) -> bool:

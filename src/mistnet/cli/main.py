@@ -18,18 +18,24 @@ from mistnet.cli import (
     feeds,
     follows,
     hydrate,
+    item_import,
+    item_lists,
+    items,
     jobs,
+    lineage,
     link_lists,
     links,
     prices,
     products,
     products_extract,
+    rates,
     runs,
     search,
     segment_members,
     segments,
     serve,
     sim,
+    source_trials,
     sources,
     spend,
     status,
@@ -82,6 +88,7 @@ app.command("export")(export.export)
 app.command("coverage")(coverage.coverage)
 app.command("spend")(spend.spend)
 app.add_typer(sources.commands, name="sources")
+sources.commands.command("try")(source_trials.try_source)
 app.add_typer(hydrate.commands, name="hydrate")
 app.add_typer(follows.commands, name="follows")
 app.add_typer(feeds.commands, name="feeds")
@@ -93,14 +100,26 @@ app.add_typer(db.commands, name="db")
 app.add_typer(broker.commands, name="broker")
 app.add_typer(links.commands, name="links")
 app.add_typer(prices.commands, name="prices")
+app.add_typer(rates.commands, name="rates")
+app.add_typer(items.commands, name="items")
 app.add_typer(product_commands, name="products")
 app.add_typer(sim.commands, name="sim")
 product_commands.command("extract")(products_extract.extract)
+for name, command in (
+    ("import", item_import.import_items),
+    ("list", item_lists.list_items),
+    ("show", item_lists.show),
+    ("points", item_lists.points),
+    ("history", item_lists.history),
+):
+    items.commands.command(name)(command)
 for name, command in (
     ("list", products.list_products),
     ("show", products.show),
     ("refresh", products.refresh),
     ("export", products.export),
+    ("lineage", lineage.lineage),
+    ("of", lineage.products_of),
 ):
     product_commands.command(name)(command)
 for name, command in (

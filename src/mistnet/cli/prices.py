@@ -1,4 +1,4 @@
-"""The prices commands: read prices as people write them."""
+"""The prices commands: read prices as people write them, and watch those of things."""
 
 import sys
 from typing import Annotated, Any, Final
@@ -6,11 +6,12 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from mistnet.cli import price_watches
 from mistnet.cli.input_files import lines_of
 from mistnet.cli.shared import Invocation, complain, shared_options
 from mistnet.pricing import NoPrice, ParsedPrice, parse_price
 
-commands = typer.Typer(help="Prices as people write them.", no_args_is_help=True)
+commands = typer.Typer(help="Prices as people write them, and being told when they change.", no_args_is_help=True)
 
 SOME_BAD: Final = 3
 _SHAPE: Final = 'a line is a JSON object such as {"text": "NT$1,280", "currency_hint": null, "site": null}'
@@ -67,3 +68,11 @@ def fields(price: ParsedPrice | NoPrice) -> dict[str, Any]:
         "currency": price.currency,
         "kind": price.kind.value,
     }
+
+
+for name, command in (
+    ("watch", price_watches.watch),
+    ("watches", price_watches.watches),
+    ("unwatch", price_watches.unwatch),
+):
+    commands.command(name)(command)

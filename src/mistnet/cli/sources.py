@@ -1,5 +1,6 @@
-"""Commands for what we read from: how each source stands, its kill switch, its limits, its keys' balances."""
+"""Commands for what we read from: how each source stands, its kill switch, its breaker, its limits, its memory."""
 
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,15 +11,22 @@ from mistnet.app import open_app
 from mistnet.cli.balances import check_balances
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import document
+from mistnet.cli.output import at, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.standings import blocks, keys_grid
-from mistnet.desk.standings import KNOWN, configured, standings, state_of
-from mistnet.domain.errors import NoKey, did_you_mean
-from mistnet.domain.sources import X_SOURCE, SourceName
+from mistnet.desk import switches
+from mistnet.desk.standings import known_source, standing_of, standings
+from mistnet.desk.switches import Caps, Switched
+from mistnet.domain.errors import NoKey
+from mistnet.domain.sources import X_SOURCE
 
 NOT_ANSWERED: Final = 1
 """Exit code of `check` when a key's balance could not be had."""
+
+BY: Final = "command line"
+"""Who made a change, for the log."""
+
+_LONGEST_MINUTES: Final = 60 * 24 * 365
 
 
 class ListedFirst(TyperGroup):
@@ -31,23 +39,16 @@ class ListedFirst(TyperGroup):
 
 commands = typer.Typer(cls=ListedFirst, help="Look at sources, stop and start them, set their limits.")
 
-
-def known_source(given: str) -> SourceName:
-    if given not in KNOWN:
-        listed = ", ".join(KNOWN)
-        raise typer.BadParameter(
-            f"there is no source {given!r}.{did_you_mean(given.lower(), KNOWN)} Known sources: {listed}"
-        )
-    return SourceName(given)
-
-
-Name = Annotated[str, typer.Argument(metavar="NAME", parser=known_source, help="The source: x, threads or a lane.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The source: x, threads, ebay_api, a lane, or a shop of your file.")
+]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")]
 
 
 @commands.command("list")
 @shared_options
 async def list_sources(invocation: Invocation) -> None:
-    """Show each source: whether it is open, what it cost, and its keys."""
+    """Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys."""
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
         found = await standings(app)
@@ -56,34 +57,66 @@ async def list_sources(invocation: Invocation) -> None:
 
 @commands.command("pause")
 @shared_options
-async def pause(
-    invocation: Invocation,
-    name: Name,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")] = "paused by hand",
-) -> None:
+async def pause(invocation: Invocation, name: Name, reason: Why = "paused by hand") -> None:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
     storable("--reason", reason)
-    source = SourceName(name)
     async with open_app(invocation.settings) as app:
-        before = await state_of(app, source)
-        await app.harvest.book.pause(source, reason, now=app.database.clock.now())
-    already = before.paused_at is not None
-    said = f"{source} was paused already; the reason is now: {reason}" if already else f"{source} is paused: {reason}"
-    invocation.out.show(document(source=source, paused=True, changed=not already, reason=reason), said)
+        done = await switches.pause(app, await known_source(app, name), reason, by=BY)
+    again = f"{name} was paused already; the reason is now: {reason}"
+    said = f"{name} is paused: {reason}" if done.changed else again
+    invocation.out.show(document(source=name, paused=True, changed=done.changed, reason=reason), said)
 
 
 @commands.command("resume")
 @shared_options
 async def resume(invocation: Invocation, name: Name) -> None:
     """Let calls go on: ends the pause of a source and of its keys, and makes the work due that waited for it."""
-    source = SourceName(name)
     async with open_app(invocation.settings) as app:
-        before = await state_of(app, source)
-        woken = await app.harvest.book.resume(source, now=app.database.clock.now())
-    changed = before.paused_at is not None
-    said = f"{source} goes on" if changed else f"{source} was not paused"
-    said += f"; {woken:,} jobs that waited for it are due" if woken else ""
-    invocation.out.show(document(source=source, paused=False, changed=changed, woken=woken), said)
+        done = await switches.resume(app, await known_source(app, name), by=BY)
+    said = f"{name} goes on" if done.changed else f"{name} was not paused"
+    shown = document(source=name, paused=False, changed=done.changed, woken=done.woken)
+    invocation.out.show(shown, said + _woken(done))
+
+
+@commands.command("open")
+@shared_options
+async def open_breaker(
+    invocation: Invocation,
+    name: Name,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, max=_LONGEST_MINUTES, help="For how long nobody calls.")
+    ] = 5.0,
+    reason: Why = "opened by hand",
+) -> None:
+    """Open a source's breaker now: no calls for a while, then one tries whether it is well."""
+    storable("--reason", reason)
+    async with open_app(invocation.settings) as app:
+        source, span = await known_source(app, name), timedelta(minutes=minutes)
+        done = await switches.open_breaker(app, source, span, reason, by=BY)
+        until = (await standing_of(app, source)).breaker.opened_until
+    shown = document(source=name, breaker="open", changed=done.changed, until=until, reason=reason)
+    invocation.out.show(shown, f"the breaker of {name} is open until {at(until)} UTC: {reason}")
+
+
+@commands.command("close")
+@shared_options
+async def close_breaker(invocation: Invocation, name: Name) -> None:
+    """Close a source's breaker now and count its failures from nought; work that waited for it is due."""
+    async with open_app(invocation.settings) as app:
+        done = await switches.close_breaker(app, await known_source(app, name), by=BY)
+    said = f"the breaker of {name} is closed" if done.changed else f"the breaker of {name} was closed already"
+    shown = document(source=name, breaker="closed", changed=done.changed, woken=done.woken)
+    invocation.out.show(shown, said + _woken(done))
+
+
+@commands.command("forget")
+@shared_options
+async def forget(invocation: Invocation, name: Name) -> None:
+    """Forget the answers that are kept of a source: what it told is asked for anew."""
+    async with open_app(invocation.settings) as app:
+        forgotten = await switches.forget_answers(app, await known_source(app, name), by=BY)
+    said = f"{forgotten:,} kept answers of {name} are forgotten" if forgotten else f"no answer of {name} was kept"
+    invocation.out.show(document(source=name, forgotten=forgotten), said)
 
 
 @commands.command("set")
@@ -94,7 +127,7 @@ async def set_limits(
     *,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.01, max=10_000_000, metavar="PER_MINUTE", help="Calls a minute, for each key."),
+        typer.Option("--rate", min=0.01, max=100_000_000, metavar="PER_MINUTE", help="Calls a minute, for each key."),
     ] = None,
     day_credits: Annotated[
         int | None, typer.Option("--day-credits", min=0, max=LARGEST_ID, help="What may be spent in a day (UTC).")
@@ -112,19 +145,14 @@ async def set_limits(
     """Set limits of a source for all machines; they go before each machine's settings."""
     if (day_credits is not None and no_day_cap) or (month_credits is not None and no_month_cap):
         raise typer.BadParameter("a cap cannot be set and taken off at once")
-    caps_change = day_credits is not None or month_credits is not None or no_day_cap or no_month_cap
-    if rate is None and not caps_change:
+    lifted = [word for word, off in (("day", no_day_cap), ("month", no_month_cap)) if off]
+    caps = Caps(day=day_credits, month=month_credits, lifted=lifted)
+    if rate is None and not caps:
         raise typer.BadParameter("say what: --rate, --day-credits, --month-credits, --no-day-cap or --no-month-cap")
-    source = SourceName(name)
     async with open_app(invocation.settings) as app:
-        book, now = app.harvest.book, app.database.clock.now()
-        if rate is not None:
-            await book.set_rate(source, rate, configured(app, source)[0])
-        await book.set_caps(source, day=day_credits, month=month_credits)
-        await book.lift_caps(source, day=no_day_cap, month=no_month_cap)
-        if caps_change:
-            await book.wake_for_budget(source, now=now)
-        (found,) = [each for each in await standings(app) if each.name == source]
+        source, now = await known_source(app, name), app.database.clock.now()
+        await switches.set_limits(app, source, rate=rate, caps=caps, by=BY)
+        found = await standing_of(app, source)
     invocation.out.show(document(source=found), *blocks(found, now))
 
 
@@ -132,18 +160,22 @@ async def set_limits(
 @shared_options
 async def check(invocation: Invocation, name: Name) -> int:
     """Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer."""
-    source = SourceName(name)
-    if source != X_SOURCE:
-        raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
     async with open_app(invocation.settings) as app:
+        source = await known_source(app, name)
+        if source != X_SOURCE:
+            raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
         if not app.settings.x_api_key:
             raise NoKey
         from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
 
         async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
             problems = await check_balances(app, transport)
-        (found,) = [each for each in await standings(app) if each.name == source]
+        found = await standing_of(app, source)
         now = app.database.clock.now()
     shown = document(source=source, keys=found.keys, problems=problems)
     invocation.out.show(shown, keys_grid(found, now), *(f"{label}: {said}" for label, said in problems.items()))
     return NOT_ANSWERED if problems else 0
+
+
+def _woken(done: Switched) -> str:
+    return f"; {done.woken:,} jobs that waited for it are due" if done.woken else ""

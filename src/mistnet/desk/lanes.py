@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mistnet.app import App
-from mistnet.desk.standings import KNOWN, SourceStanding, configured, standing
+from mistnet.desk.standings import SourceStanding, configured, known_here, standing
 from mistnet.domain.jobs import JobState, Lane
 from mistnet.domain.links import CRAWL_LANES
 from mistnet.domain.sources import SourceName, SourceState
@@ -116,7 +116,7 @@ def _standing(
 def _source(app: App, lane: Lane, sources: Mapping[SourceName, SourceState], now: datetime) -> SourceStanding | None:
     """Some lanes read from nobody else: those of segments and deliveries."""
     name = SourceName(lane)
-    if name not in KNOWN:
+    if name not in known_here(app) and name not in sources:
         return None
     _, limits = configured(app, name)
     return standing(sources.get(name) or SourceState(name=name), (), limits, now)

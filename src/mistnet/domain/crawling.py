@@ -24,7 +24,10 @@ KEY_BYTES: Final = 2_000
 
 
 class CrawlArgs(Args, frozen=True):
-    """Which link. `looks` counts visits of this job whose price was doubted, `seen` is what the last of them saw."""
+    """Which link. `looks` counts visits of this job whose price was doubted, `seen` is what the last of them saw.
+
+    With `seen` it is a second look, which never takes a remembered page.
+    """
 
     link_id: LinkId
     looks: int = 0
@@ -122,6 +125,7 @@ class Crawled(Write, frozen=True, kw_only=True):
     facts: PageFacts | None = None
     doubt: str | None = None
     target: LinkTarget | None = None
+    cached: bool = False
 
 
 class Visited(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,8 +166,12 @@ class Web(Protocol):
         hop: Callable[[str, str], Hop],
         read: Callable[[Visited], T],
         errand: Errand,
+        fresh: bool = False,
     ) -> tuple[Visited, T]:
-        """`read` judges the answer while its source is still being governed: what it raises counts there."""
+        """`read` judges the answer while its source is still being governed: what it raises counts there.
+
+        `fresh` asks the host itself, whatever is remembered.
+        """
         ...
 
 

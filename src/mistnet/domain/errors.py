@@ -9,6 +9,7 @@ MistnetError
 │   ├── NoThreadsToken
 │   ├── BadFeed
 │   ├── FeedNotFound
+│   ├── SourceNotFound
 │   ├── TokenNotFound
 │   ├── BadHandle
 │   ├── BadHandles
@@ -31,6 +32,12 @@ MistnetError
 │   ├── BrokerMismatch
 │   ├── LinkNotFound
 │   ├── ProductNotFound
+│   ├── BadWatch
+│   ├── WatchNotFound
+│   ├── BadItem
+│   ├── ItemNotFound
+│   ├── BadShop
+│   ├── BadRates
 │   ├── UnreadableFile
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
@@ -162,6 +169,15 @@ class FeedNotFound(UsageError):
     def __init__(self, handle: str) -> None:
         super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` begins one")
         self.handle = handle
+
+
+class SourceNotFound(UsageError):
+    """Nobody reads from a source of this name."""
+
+    def __init__(self, given: str, known: Sequence[str]) -> None:
+        hint = did_you_mean(given.lower(), known)
+        super().__init__(f"there is no source {given[:50]!r}.{hint} Known sources: {', '.join(known)}")
+        self.given, self.known = given, tuple(known)
 
 
 class TokenNotFound(UsageError):
@@ -331,6 +347,60 @@ class ProductNotFound(UsageError):
     def __init__(self, given: str) -> None:
         super().__init__(f"there is no product {given[:200]!r}; `mistnet products list` shows those that were found")
         self.given = given
+
+
+class BadWatch(UsageError):
+    """A price watch that cannot be as somebody wants it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"this cannot be watched: {problem}")
+        self.problem = problem
+
+
+class WatchNotFound(UsageError):
+    """No price watch has this id, or it was removed."""
+
+    def __init__(self, watch_id: int) -> None:
+        super().__init__(f"there is no price watch {watch_id}; `mistnet prices watches` shows them all")
+        self.watch_id = watch_id
+
+
+class BadItem(UsageError):
+    """A thing somebody wants followed is not written as one can be: each problem names its field and its value."""
+
+    def __init__(self, problems: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__("; ".join(f"{field} {value[:200]!r}: {problem}" for field, value, problem in problems[:_TOLD]))
+        self.problems = tuple(problems)
+
+
+class ItemNotFound(UsageError):
+    """No item has this id, or it was removed."""
+
+    def __init__(self, item_id: int, *, removed: bool = False) -> None:
+        why = f"item {item_id} was removed; add it again to follow it" if removed else f"there is no item {item_id}"
+        super().__init__(f"{why}; `mistnet items list` shows those that are followed")
+        self.item_id, self.removed = item_id, removed
+
+
+class BadShop(UsageError):
+    """The file that describes shops says something that cannot be."""
+
+    def __init__(self, file: object, shop: str | None, key: str | None, problem: str) -> None:
+        place = ": ".join(part for part in (str(file), f"shop {shop}" if shop else None, key) if part)
+        super().__init__(f"{place}: {problem}")
+        self.file, self.shop, self.key, self.problem = str(file), shop, key, problem
+
+
+class BadRates(UsageError):
+    """Rows of a file state no rates; none was written."""
+
+    def __init__(self, file: str, rows: int, problems: Sequence[str]) -> None:
+        told = "; ".join(problems[:_TOLD]) + _and_more(len(problems))
+        super().__init__(
+            f"{len(problems)} of {rows} rows of {file} cannot be taken, and nothing was written: {told}. "
+            f"Mend them, or leave them out with --skip-bad"
+        )
+        self.file, self.rows, self.problems = file, rows, tuple(problems)
 
 
 class UnreadableFile(UsageError):

@@ -10,7 +10,7 @@ from typing import Any, NewType, Protocol
 
 import msgspec
 
-from mistnet.domain.jobs import Args, KindName, Write
+from mistnet.domain.jobs import Args, KindName, Lane, NewJob, Write
 from mistnet.domain.products import OfferId, PriceKind, ProductId
 from mistnet.domain.sources import Errand, SourceName
 
@@ -145,6 +145,29 @@ class StoredPoint(PricePoint, frozen=True, kw_only=True):
     source: SourceName
 
 
+class WeighedPoint(Protocol):
+    """What a valuation wants to know of a point."""
+
+    @property
+    def id(self) -> PointId: ...
+    @property
+    def source(self) -> SourceName: ...
+    @property
+    def dedupe_key(self) -> str: ...
+    @property
+    def kind(self) -> PriceKind: ...
+    @property
+    def amount(self) -> Decimal: ...
+    @property
+    def currency(self) -> str: ...
+    @property
+    def match_strength(self) -> float: ...
+    @property
+    def observed_at(self) -> datetime: ...
+    @property
+    def doubt(self) -> str | None: ...
+
+
 class Carrier(msgspec.Struct, frozen=True, kw_only=True):
     """A point a valuation rests on: its amount in the valuation's currency, and its share of the weight."""
 
@@ -163,7 +186,10 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Valuation(msgspec.Struct, frozen=True, kw_only=True):
-    """What an item is worth, as far as its points tell. It depends on them and on the rates alone, not on the day."""
+    """What an item is worth, as far as its points tell. It depends on them and on the rates alone, not on the day.
+
+    `points` and `points_left_out` count all of them; `carriers` and `left_out` name the hundred that tell most.
+    """
 
     estimate: Decimal
     low: Decimal
@@ -172,6 +198,7 @@ class Valuation(msgspec.Struct, frozen=True, kw_only=True):
     points: int
     confidence: float
     newest_at: datetime
+    points_left_out: int = 0
     carriers: Sequence[Carrier] = ()
     left_out: Sequence[LeftOut] = ()
 
@@ -186,6 +213,12 @@ class PriceArgs(Args, frozen=True):
 
 def price_key(item_id: ItemId, source: SourceName) -> str:
     return f"{item_id}:{source}"
+
+
+def price_job(item_id: ItemId, source: SourceName, *, looks: int = 0) -> NewJob:
+    """One live job per item and source."""
+    args = PriceArgs(item_id=item_id, source=source, looks=looks)
+    return NewJob(kind=PRICE, key=price_key(item_id, source), lane=Lane(source), args=args)
 
 
 def attributes_of(given: Mapping[str, Any]) -> dict[str, str]:

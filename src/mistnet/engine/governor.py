@@ -7,12 +7,10 @@ the database. Whatever is refused is refused with a reason and a time.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from loguru import logger
@@ -21,6 +19,7 @@ from mistnet.domain.errors import (
     BrokenAnswer,
     DatabaseError,
     NotNow,
+    Permanent,
     RateLimited,
     SourceDown,
     SourcePaused,
@@ -38,44 +37,26 @@ from mistnet.domain.sources import (
     SourceName,
     SourceState,
 )
-from mistnet.engine.grants import PAUSED_LOOK, Grant, Grants, Limits, day_of, on_day
+from mistnet.engine import breaker
+from mistnet.engine.breaker import PROBE
+from mistnet.engine.bucket import Slots
+from mistnet.engine.grants import PAUSED_LOOK, Grant, Grants, Limits, on_day
 from mistnet.engine.metrics import SourceMetrics
+from mistnet.engine.notes import Notes
+from mistnet.engine.passage import Desk, Passage, Ticket
+from mistnet.engine.purse import Purse
 
-T = TypeVar("T")
+__all__ = ["Governor", "Ticket"]
 
-_LATE: Final = timedelta(seconds=0.25)
 _FRESH_SECONDS: Final = 1.0
-_FLUSH_SECONDS: Final = 0.25
+_LONGEST_SPAN: Final = 0.25
+_MORE: Final = 2.0
+_SPARE: Final = 1.25
 _FREE_KEY_PER_MINUTE: Final = 11.5
 _SLOWER: Final = 0.8
 _SLOWED_ONCE: Final = timedelta(seconds=1)
 _UNSEEN_LIMIT: Final = 30
 _ERROR_CHARACTERS: Final = 500
-
-
-class Desk(msgspec.Struct):
-    """What this process holds of one key."""
-
-    label: KeyLabel
-    secret: str
-    slots: deque[datetime] = msgspec.field(default_factory=deque)
-    looked_at: datetime | None = None
-    free_at: datetime | None = None
-    paused: bool = False
-    unseen: int = 0
-
-
-class Ticket(msgspec.Struct):
-    """One call that was let through: the port's Call."""
-
-    key: str
-    label: KeyLabel
-    reserved: int
-    items: int = 0
-    cost: int | None = None
-
-    def settle(self, *, items: int, credits_due: int) -> None:
-        self.items, self.cost = items, credits_due
 
 
 class Governor:
@@ -94,27 +75,29 @@ class Governor:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
-        self._desks = [Desk(label=label, secret=secret) for label, secret in keys.items()]
+        self._desks = [Desk(label, secret) for label, secret in keys.items()]
         self._book = book
-        self._clock = clock
+        self._now = clock.now
         self._limits = limits
         self._grants = Grants(source=source, limits=limits)
         self._metrics = metrics
         self._on_call = on_call
         self._sleep = sleep
         self._lock = asyncio.Lock()
-        self._purse = 0
-        self._purse_day = ""
-        self._failing = False
+        self._purse = Purse()
+        self._notes = Notes(book)
+        self._probing: Passage | None = None
         self._turned_away_until: datetime | None = None
-        self._unwritten: list[CallRecord] = []
         self._halt: Halt | None = None
+        self.failing = False
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Governor]:
         """Writes the ledger while calls are made; gives unspent credits back at the end."""
         over = asyncio.Event()
-        writing = asyncio.create_task(self._write_down_until(over), name=f"ledger of {self._source}")
+        writing = asyncio.create_task(
+            self._notes.write_down_until(over, self.keep_probe), name=f"ledger of {self._source}"
+        )
         try:
             yield self
         finally:
@@ -130,90 +113,104 @@ class Governor:
             return Halt.REFUSED
         if source.paused_at:
             return Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
-        today = on_day(source, self._clock.now())
+        today = on_day(source, self._now())
         if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
             return Halt.BUDGET
         return self._halt
 
-    @asynccontextmanager
-    async def call(self, endpoint: str, *, most: int, errand: Errand) -> AsyncIterator[Ticket]:
-        ticket = await self._admitted(most)
-        at, begun = self._clock.now(), time.perf_counter()
-        error: BaseException | None = None
-        try:
-            yield ticket
-            await self._went_well(ticket)
-        except SourceRefused as refused:
-            error = refused
-            await self._refused(ticket, refused)
-            raise
-        except RateLimited as limited:
-            error = limited
-            await self._slow_down(ticket, limited)
-            raise
-        except (SourceDown, BrokenAnswer) as failed:
-            error = failed
-            await self._went_wrong(str(failed))
-            raise
-        except BaseException as other:
-            error = other
-            raise
-        finally:
-            self._note(ticket, endpoint, errand, at, time.perf_counter() - begun, error)
+    def call(self, endpoint: str, *, most: int, errand: Errand) -> Passage:
+        return Passage(self, endpoint, most, errand)
 
-    async def _admitted(self, most: int) -> Ticket:
-        """A slot and the credits for one call. Waits a moment for its slot, never long."""
-        desk = await self._ready_desk(most)
-        slot = desk.slots.popleft()
-        self._purse -= most
-        wait = (slot - self._clock.now()).total_seconds()
-        if wait > 0:
-            await self._sleep(wait)
-        return Ticket(key=desk.secret, label=desk.label, reserved=most)
+    async def write_down(self) -> None:
+        """Adds what was called since the last time to the ledger."""
+        await self._notes.write_down()
 
-    async def _ready_desk(self, most: int) -> Desk:
-        """A key that may be used now: the one that is free first, or the next if it is not after all."""
+    def let_through(self, passage: Passage) -> bool:
+        """A slot and the credits for one call, if both are in hand and nobody is before it. Most calls go this way."""
+        now = self._now()
+        at = now.timestamp()
+        desk = self._desks[0] if len(self._desks) == 1 else self._first_in_turn(at)
+        purse, most = self._purse, passage.most
+        if (
+            desk is None
+            or at > desk.fresh_until
+            or purse.left < most
+            or at >= purse.until
+            or self._lock.locked()
+            or not desk.slots.take_due(at)
+        ):
+            return False
+        purse.left -= most
+        passage.desk, passage.at, passage.day = desk, now, purse.until
+        return True
+
+    async def admit(self, passage: Passage) -> None:
+        """The same by a look at the shared rows. Waits a moment for its slot, never long."""
         async with self._lock:
-            now = self._clock.now()
-            refusals: list[NotNow] = []
-            for desk in self._by_turn(now):
-                while desk.slots and desk.slots[0] < now - _LATE:
-                    desk.slots.popleft()  # left lying too long, these would make a crowd
-                stale = desk.looked_at is None or (now - desk.looked_at).total_seconds() > _FRESH_SECONDS
-                if not stale and desk.slots and self._purse >= most and self._purse_day == day_of(now):
-                    return desk
-                grant = await self._withdraw(desk, most, now)
-                if grant.refusal is None:
-                    return desk
-                refusals.append(self._staggered(grant.refusal, grant))
-                if not grant.key_paused and grant.free_at is None:
-                    break  # the source itself is closed; no other key would help
-            raise min(refusals, key=lambda refusal: refusal.until)
+            desk, probe_until = await self._ready_desk(passage.most)
+            slot = desk.slots.take()
+            self._purse.left -= passage.most
+            passage.desk, passage.day, passage.probe_until = desk, self._purse.until, probe_until
+            if probe_until is not None:
+                self._probing = passage
+        wait = slot - self._now().timestamp()
+        if wait > 0:
+            try:
+                await self._sleep(wait + desk.slots.rest)
+            except BaseException:
+                self._purse.put_back(passage.most, passage.day)
+                await self._end_probe(passage)
+                raise
+        passage.at = self._now()
+
+    async def _ready_desk(self, most: int) -> tuple[Desk, datetime | None]:
+        """A key that may be used now: the one that is free first, or the next if it is not after all."""
+        now = self._now()
+        at = now.timestamp()
+        refusals: list[NotNow] = []
+        for desk in self._by_turn(now):
+            desk.slots.drop_late(at)
+            in_hand = len(desk.slots) and self._purse.left >= most and at < self._purse.until
+            if in_hand and at <= desk.fresh_until:
+                return desk, None
+            grant = await self._withdraw(desk, most, now)
+            if grant.refusal is None:
+                return desk, grant.probe_until
+            refusals.append(self._staggered(grant.refusal, grant))
+            if not grant.key_paused and grant.free_at is None:
+                break  # the source itself is closed; no other key would help
+        raise min(refusals, key=lambda refusal: refusal.until)
 
     def _by_turn(self, now: datetime) -> list[Desk]:
         if not self._desks:
             raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured")
+        at = now.timestamp()
         open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
-        return sorted(open_ones, key=lambda desk: (desk.slots[0] if desk.slots else desk.free_at) or now)
+        return sorted(open_ones, key=lambda desk: _free_at(desk, at))
+
+    def _first_in_turn(self, at: float) -> Desk | None:
+        open_ones = [desk for desk in self._desks if not desk.paused]
+        return min(open_ones, key=lambda desk: _free_at(desk, at), default=None)
 
     async def _withdraw(self, desk: Desk, most: int, now: datetime) -> Grant:
-        if self._purse_day != day_of(now):
-            self._purse, self._purse_day = 0, day_of(now)  # yesterday's credits were counted yesterday
-        need = max(most - self._purse, 0)
-        wanted = 0 if desk.slots else 1
+        self._purse.begin_day(now)
+        need = max(most - self._purse.left, 0)
+        span = 0.0 if len(desk.slots) else _next_span(desk)
         grant = await self._book.change(
             self._source,
             desk.label,
-            lambda source, key: self._grants.grant(source, key, need=need, wanted=wanted, now=now),
+            lambda source, key: self._grants.grant(source, key, need=need, span=span, now=now),
         )
-        desk.looked_at, desk.paused, desk.free_at = now, grant.key_paused, grant.free_at
-        if grant.probing or grant.refusal:
-            for other in self._desks if grant.probing else [desk]:
-                other.slots.clear()
+        desk.fresh_until = now.timestamp() + _FRESH_SECONDS
+        desk.paused, desk.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
+        if grant.probe_until or grant.refusal:
+            for other in self._desks if grant.probe_until else [desk]:
+                other.slots = Slots()
         if grant.refusal is None:
-            self._failing = grant.failing
-        desk.slots.extend(grant.slots)
-        self._purse += grant.credits
+            self.failing = grant.failing
+        if grant.slots:
+            desk.slots, desk.span = grant.slots, span or desk.span
+        self._purse.left += grant.credits
         self._halt = grant.halt
         return grant
 
@@ -226,53 +223,85 @@ class Governor:
         self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
         return NotNow(self._turned_away_until, refusal.reason)
 
-    async def _went_well(self, ticket: Ticket) -> None:
-        self._desk(ticket).unseen = 0
-        if not self._failing:
+    async def went_well(self, passage: Passage) -> None:
+        passage.desk.unseen = 0
+        if passage.probe_until is None and not self.failing:
             return
-        self._failing = False
-        await self._change_source(
-            lambda source: msgspec.structs.replace(source, failure_streak=0, opened_until=None, probe_until=None)
+        self.failing = False
+        self._probe_ends(passage)
+        await self._change_source(lambda source: breaker.succeeded(source, probe=passage.probe_until))
+
+    async def went_badly(self, passage: Passage, error: BaseException) -> None:
+        match error:
+            case SourceRefused():
+                await self._refused(passage, error)
+            case RateLimited():
+                await self._slow_down(passage, error)
+            case SourceDown() | BrokenAnswer():
+                await self._failed(passage, str(error))
+            case Permanent() if passage.probe_until:
+                await self.went_well(passage)  # the source said no to what was asked: it answers
+            case _:
+                await self._end_probe(passage)
+
+    async def _failed(self, passage: Passage, problem: str) -> None:
+        now, rules = self._now(), self._limits.breaker
+        self.failing = True
+        self._probe_ends(passage)
+        after = await self._change_source(
+            lambda source: breaker.failed(source, probe=passage.probe_until, problem=problem, now=now, rules=rules)
         )
-
-    async def _went_wrong(self, problem: str) -> None:
-        now = self._clock.now()
-        self._failing = True
-
-        def counted(source: SourceState) -> SourceState:
-            streak = source.failure_streak + 1
-            opens = streak >= self._limits.breaker_failures
-            return msgspec.structs.replace(
-                source,
-                failure_streak=streak,
-                opened_until=now + self._limits.breaker_cooldown if opens else source.opened_until,
-                probe_until=None,
-                last_failure_at=now,
-                last_failure=problem[:_ERROR_CHARACTERS],
-            )
-
-        after = await self._change_source(counted)
-        if after.opened_until and after.opened_until > now:
+        if breaker.is_open(after, now):
             for desk in self._desks:
-                desk.slots.clear()
+                desk.slots = Slots()
 
-    async def _refused(self, ticket: Ticket, refused: SourceRefused) -> None:
+    async def _end_probe(self, passage: Passage) -> None:
+        """A probe that told nothing lets the next call try."""
+        if passage.probe_until is None:
+            return
+        self._probe_ends(passage)
+        with suppress(DatabaseError):  # then it runs out by itself
+            await self._change_source(lambda source: breaker.let_go(source, probe=passage.probe_until))
+
+    def _probe_ends(self, passage: Passage) -> None:
+        if self._probing is passage:
+            self._probing = None
+
+    async def keep_probe(self) -> None:
+        """A probe that takes its time is still the only one."""
+        passage, now = self._probing, self._now()
+        if passage is None or passage.probe_until is None or passage.probe_until - now > PROBE / 2:
+            return
+        before = passage.probe_until
+
+        def kept(source: SourceState) -> SourceState:
+            changed, passage.probe_until = breaker.kept(source, probe=before, now=now)  # known by it before it ends
+            return changed
+
+        try:
+            await self._change_source(kept)
+        except DatabaseError:
+            passage.probe_until = before
+            raise
+
+    async def _refused(self, passage: Passage, refused: SourceRefused) -> None:
         """The key is no good any more. With no key left the source itself is paused, until somebody acts."""
-        now = self._clock.now()
-        desk = self._desk(ticket)
+        now, desk = self._now(), passage.desk
         desk.paused = True
-        desk.slots.clear()
+        desk.slots = Slots()
+        self._probe_ends(passage)
         last = all(other.paused for other in self._desks)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             key = msgspec.structs.replace(key, paused_at=now, pause_reason=refused.problem)
+            source = breaker.let_go(source, probe=passage.probe_until)
             if last and not source.paused_at:
                 source = msgspec.structs.replace(
                     source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=refused.problem
                 )
             return source, key, None
 
-        await self._book.change(self._source, ticket.label, paused)
+        await self._book.change(self._source, desk.label, paused)
         logger.error(
             "{source} is paused: {problem}. Mend it, then: mistnet sources resume {source}",
             source=self._source,
@@ -283,33 +312,24 @@ class Governor:
         if last:
             self._halt = Halt.REFUSED
 
-    async def _slow_down(self, ticket: Ticket, limited: RateLimited) -> None:
+    async def _slow_down(self, passage: Passage, limited: RateLimited) -> None:
         """Nobody asks with this key before the time it was told, and then more slowly for a while."""
-        desk, now = self._desk(ticket), self._clock.now()
-        desk.slots.clear()
-        desk.free_at = limited.until
+        desk, now = passage.desk, self._now()
+        desk.slots = Slots()
+        desk.free_at = limited.until.timestamp()
         if limited.key_unseen:
             desk.unseen += 1
             if desk.unseen >= _UNSEEN_LIMIT:
                 problem = f"it says {desk.unseen} times in a row that no key was sent"
-                await self._refused(ticket, SourceRefused(self._source, limited.until, problem, status=403))
+                await self._refused(passage, SourceRefused(self._source, limited.until, problem, status=403))
                 return
+        self._probe_ends(passage)
 
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
-            if limited.free_tier:
-                slowest = min(self._grants.rate(key), _FREE_KEY_PER_MINUTE)
-                key = msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
-            elif self._grants.rate(key) > _FREE_KEY_PER_MINUTE and (
-                key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE
-            ):
-                key = msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
-            return source, key, None
+            slowed = slower_key(key, limited, rate=self._grants.rate(key), now=now)
+            return breaker.let_go(source, probe=passage.probe_until), slowed, None
 
-        await self._book.change(self._source, ticket.label, slower)
-
-    def _desk(self, ticket: Ticket) -> Desk:
-        return next(desk for desk in self._desks if desk.label == ticket.label)
+        await self._book.change(self._source, desk.label, slower)
 
     async def _change_source(self, change: Callable[[SourceState], SourceState]) -> SourceState:
         def both(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, SourceState]:
@@ -318,54 +338,34 @@ class Governor:
 
         return await self._book.change(self._source, self._desks[0].label, both)
 
-    def _note(
-        self, ticket: Ticket, endpoint: str, errand: Errand, at: datetime, seconds: float, error: BaseException | None
-    ) -> None:
+    def note(self, passage: Passage, seconds: float, error: BaseException | None) -> None:
         """The ledger's row, and the unspent part of what was set aside back into the purse."""
-        status = getattr(error, "status", None) if error else 200
+        ticket, errand = passage.ticket, passage.errand
+        status = 200 if error is None else getattr(error, "status", None)
         cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status)
-        self._purse += ticket.reserved - cost
+        self._purse.put_back(ticket.reserved - cost, passage.day)
         record = CallRecord(
             source=self._source,
             key_label=ticket.label,
-            endpoint=endpoint,
-            at=at,
+            endpoint=passage.endpoint,
+            at=passage.at,
             seconds=seconds,
             status=status,
             items=ticket.items,
             credits=cost,
             job_id=errand.job_id,
             account_id=errand.account_id,
-            error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] if error else None,
+            error=None if error is None else f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS],
         )
-        self._unwritten.append(record)
+        self._notes.add(record)
         if self._metrics:
-            self._metrics.called(self._source, endpoint, status, cost, seconds)
+            self._metrics.called(self._source, passage.endpoint, status, cost, seconds)
         if self._on_call:
             self._on_call(record)
 
-    async def write_down(self) -> None:
-        """Adds what was called since the last time to the ledger."""
-        written, self._unwritten = self._unwritten, []
-        if not written:
-            return
-        try:
-            await self._book.record(written)
-        except DatabaseError:
-            self._unwritten = written + self._unwritten
-            raise
-
-    async def _write_down_until(self, over: asyncio.Event) -> None:
-        while not over.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FLUSH_SECONDS):
-                    await over.wait()
-            with suppress(DatabaseError):  # kept, and tried again
-                await self.write_down()
-
     async def _give_back(self) -> None:
-        left, self._purse = self._purse, 0
-        if left and self._purse_day == day_of(self._clock.now()):
+        left, self._purse.left = self._purse.left, 0
+        if left and self._now().timestamp() < self._purse.until:
             await self._change_source(
                 lambda source: msgspec.structs.replace(
                     source,
@@ -373,3 +373,32 @@ class Governor:
                     month_credits=max(source.month_credits - left, 0),
                 )
             )
+
+
+def slower_key(key: KeyState, limited: RateLimited, *, rate: float, now: datetime) -> KeyState:
+    """A key after a 429: not before the time it was told, and more slowly for a while; a free one for good."""
+    key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
+    if limited.free_tier:
+        slowest = min(rate, _FREE_KEY_PER_MINUTE)
+        return msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
+    if rate > _FREE_KEY_PER_MINUTE and (key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE):
+        return msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
+    return key
+
+
+def _free_at(desk: Desk, at: float) -> float:
+    """When this key may be used: its next slot, what it was told, or now."""
+    if len(desk.slots):
+        return desk.slots.head
+    return desk.free_at if desk.free_at is not None else at
+
+
+def _next_span(desk: Desk) -> float:
+    """How many seconds of the time line to take: as much as was used lately, more if that was not enough.
+
+    Slots that lie about unused are lost to all the others.
+    """
+    run = desk.slots
+    if run.let_go:
+        return max(run.used * _SPARE, 1.0) * run.interval
+    return min(desk.span * _MORE, _LONGEST_SPAN) if run.used else desk.span

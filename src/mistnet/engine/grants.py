@@ -10,16 +10,17 @@ import msgspec
 
 from mistnet.domain.errors import BudgetSpent, NotNow, SourcePaused
 from mistnet.domain.sources import Halt, KeyState, PausedBy, SourceName, SourceState
+from mistnet.engine import breaker
+from mistnet.engine.breaker import PROBE, BreakerRules
+from mistnet.engine.bucket import Slots, take_slots
 
 PAUSED_LOOK: Final = timedelta(minutes=5)
-_SLICE_SECONDS: Final = 0.25
-_MOST_SLOTS: Final = 1_000
 _CAPPED_CALLS: Final = 10
 _UNCAPPED_CALLS: Final = 100
 _PATIENCE_SECONDS: Final = 3.0
-_PROBE: Final = timedelta(seconds=60)
 _FASTER: Final = 1.25
 _FASTER_AFTER: Final = timedelta(seconds=2)
+_ALMOST_ONE: Final = 1e-9
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +34,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     breaker_cooldown: timedelta = timedelta(minutes=5)
     failure_credits: Callable[[int | None], int] = lambda _status: 0
 
+    @property
+    def breaker(self) -> BreakerRules:
+        return BreakerRules(self.breaker_failures, self.breaker_cooldown)
+
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at the shared rows brought: slots and credits, or the reason for none."""
 
-    slots: tuple[datetime, ...] = ()
+    slots: Slots | None = None
     credits: int = 0
     refusal: NotNow | None = None
     halt: Halt | None = None
@@ -45,7 +50,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     free_at: datetime | None = None
     rate: float = 0.0
     failing: bool = False
-    probing: bool = False
+    probe_until: datetime | None = None
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,34 +60,39 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
 
     def grant(
-        self, source: SourceState, key: KeyState, *, need: int, wanted: int, now: datetime
+        self, source: SourceState, key: KeyState, *, need: int, span: float, now: datetime
     ) -> tuple[SourceState, KeyState, Grant]:
-        """Decides on both rows at once. Pure: what it returns is written by the store."""
+        """Decides on both rows at once: the slots of `span` seconds, one at least; for nothing at all, no slot.
+
+        Pure: what it returns is written by the store.
+        """
         source = on_day(source, now)
         refusal, halt = self._closed(source, key, now)
         if refusal:
             return source, key, Grant(refusal=refusal, halt=halt, key_paused=key.paused_at is not None)
-        slice_credits = self._affordable(source, need)
+        key = self._quickened(key, now)
+        half_open = breaker.is_half_open(source, now)
+        rate = self.rate(key) / 60
+        count = 1 if half_open else _slots_in(span, rate)
+        slice_credits = self._affordable(source, need, count)
         if slice_credits < need:
             return source, key, Grant(refusal=self._too_dear(source, need, now), halt=Halt.BUDGET)
-        key = self._quickened(key, now)
-        half_open = source.failure_streak >= self.limits.breaker_failures
-        rate = self.rate(key) / 60
-        slots, next_at = take_slots(
-            key.next_at, now, rate=rate, burst=self.limits.burst, count=1 if half_open else wanted * _slice(rate)
-        )
-        if slots and (slots[0] - now).total_seconds() > _PATIENCE_SECONDS:
-            refusal = NotNow(slots[0], f"{self.source}: the key's rate allows no more now")
-            return source, key, Grant(refusal=refusal, free_at=slots[0], rate=rate)
+        slots, next_at = take_slots(key.next_at, now, rate=rate, burst=self.limits.burst, count=count)
+        first = next(iter(slots), now)
+        if (first - now).total_seconds() > _PATIENCE_SECONDS:
+            refusal = NotNow(first, f"{self.source}: the key's rate allows no more now")
+            return source, key, Grant(refusal=refusal, free_at=first, rate=rate)
+        probe_until = now + PROBE if half_open else None
         source = msgspec.structs.replace(
             source,
             day_credits=source.day_credits + slice_credits,
             month_credits=source.month_credits + slice_credits,
-            probe_until=now + _PROBE if half_open else None,
+            probe_until=probe_until,
         )
-        key = msgspec.structs.replace(key, next_at=next_at)
+        if count:
+            key = msgspec.structs.replace(key, next_at=next_at)
         failing = source.failure_streak > 0
-        return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probing=half_open)
+        return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probe_until=probe_until)
 
     def _closed(self, source: SourceState, key: KeyState, now: datetime) -> tuple[NotNow | None, Halt | None]:
         if source.paused_at:
@@ -90,24 +100,25 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
             return SourcePaused(self.source, now + PAUSED_LOOK, source.pause_reason or "paused"), halt
         if key.paused_at:
             return SourcePaused(self.source, now + PAUSED_LOOK, key.pause_reason or "its key is paused"), Halt.REFUSED
-        if source.opened_until and source.opened_until > now:
-            problem = f"{self.source}: {source.failure_streak} failures in a row, next try then"
-            return NotNow(source.opened_until, problem), None
-        if source.probe_until and source.probe_until > now:
-            return NotNow(now + _PROBE / 6, f"{self.source}: one call tries whether it is well again"), None
+        if breaker.is_open(source, now):
+            why = source.pause_reason or f"{source.failure_streak} failures in a row"
+            return NotNow(source.opened_until or now, f"{self.source}: {why}, next try then"), None
+        if breaker.is_probed(source, now):
+            return NotNow(now + PROBE / 6, f"{self.source}: one call tries whether it is well again"), None
         return None, None
 
-    def _affordable(self, source: SourceState, need: int) -> int:
+    def _affordable(self, source: SourceState, need: int, count: int) -> int:
         """A slice to spend without asking again: a twentieth of what is left, ten calls' worth at most.
 
-        Where nothing is capped, a process that dies takes nothing from the others: there it may be more.
+        Where nothing is capped, a process that dies takes nothing from the others: there it may be as much as the
+        slots that come with it allow.
         """
         if need == 0:
             return 0
         rooms = [cap - spent for cap, spent in self.caps(source) if cap is not None]
         room = min(rooms, default=None)
         if room is None:
-            return _UNCAPPED_CALLS * need
+            return max(_UNCAPPED_CALLS, count) * need
         return min(max(need, min(_CAPPED_CALLS * need, room // 20)), max(room, 0))
 
     def caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
@@ -119,8 +130,8 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         (day, of_day), (month, of_month) = self.caps(source)
         if month is not None and of_month + need > month:
             first = (now.replace(day=1) + timedelta(days=32)).replace(day=1)
-            return BudgetSpent(self.source, _midnight(first), "month", of_month, month)
-        return BudgetSpent(self.source, _midnight(now + timedelta(days=1)), "day", of_day, day or 0)
+            return BudgetSpent(self.source, midnight(first), "month", of_month, month)
+        return BudgetSpent(self.source, midnight(now + timedelta(days=1)), "day", of_day, day or 0)
 
     def _quickened(self, key: KeyState, now: datetime) -> KeyState:
         """A key that a 429 slowed down gets faster again while no other comes."""
@@ -134,19 +145,8 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         return (key.rate_per_minute or self.limits.rate_per_minute) * key.slowdown
 
 
-def take_slots(
-    next_at: datetime | None, now: datetime, *, rate: float, burst: int, count: int
-) -> tuple[tuple[datetime, ...], datetime]:
-    """`count` moments at which a call may start, and when the one after may. After a rest `burst` may start at once."""
-    interval = timedelta(seconds=1 / rate)
-    rested = now - interval * (burst - 1)
-    first = max(next_at, rested) if next_at else rested
-    slots = tuple(max(first + interval * place, now) for place in range(count))
-    return slots, first + interval * count
-
-
-def _slice(rate: float) -> int:
-    return min(max(int(rate * _SLICE_SECONDS), 1), _MOST_SLOTS)
+def _slots_in(span: float, rate: float) -> int:
+    return max(int(span * rate + _ALMOST_ONE), 1) if span > 0 else 0
 
 
 def on_day(source: SourceState, now: datetime) -> SourceState:
@@ -164,5 +164,6 @@ def day_of(now: datetime) -> str:
     return now.astimezone(UTC).date().isoformat()
 
 
-def _midnight(day: datetime) -> datetime:
+def midnight(day: datetime) -> datetime:
+    """When that day (UTC) began."""
     return day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

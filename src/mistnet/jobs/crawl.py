@@ -116,6 +116,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             hop=lambda before, after: page_hop(link, before, after),
             read=lambda seen: judged(seen, link.lane),
             errand=Errand(job.id),
+            fresh=job.args.seen is not None,
         )
         match facts.verdict:
             case PageVerdict.OFFER if facts.amount is not None:
@@ -175,6 +176,7 @@ def _visit(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, outcome: Cra
         final_url=visited.final_url,
         size=len(visited.body),
         seconds=visited.seconds,
+        cached=visited.cached,
     )
 
 

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final
 
 import msgspec
 
 from mistnet.domain.items import Listing, PricePoint, Wish
-from mistnet.domain.products import PriceKind
+from mistnet.domain.products import PageFacts, PageVerdict, PriceKind
+from mistnet.pricing.currency_marks import CODES
 from mistnet.pricing.dedupe import dedupe_key, plain_text
+from mistnet.pricing.plausibility import doubt
 
 LEAST: Final = 0.5
 """A listing that fits less than this says nothing about the item."""
@@ -17,6 +20,9 @@ _TITLE_SHARE: Final = 0.6
 _UNTOLD: Final = 0.5
 _AT_ODDS: Final = 0.2
 _NUMBER_COUNTS: Final = 2.0
+_LONGEST_WORD: Final = 60
+_MOST_WORDS: Final = 100
+_LARGEST: Final = Decimal(10) ** 15
 
 _NO_ORIGINAL: Final = (
     "copy", "copies", "replica", "replicas", "reproduction", "repro", "facsimile", "fake", "counterfeit", "imitation",
@@ -50,12 +56,21 @@ def points_of(item: Wish, listings: Sequence[Listing]) -> tuple[Sequence[PricePo
     """The listings that fit as points, and of each that does not: why."""
     points, misfits = [], []
     for listing in listings:
-        found = match(item, listing)
+        found = _no_price(listing) or match(item, listing)
         if found.fits:
             points.append(_point(listing, found.strength))
         else:
             misfits.append(f"{listing.title[:100]}: {found.why or f'fits by {found.strength:.2f} only'}")
     return points, misfits
+
+
+def _no_price(listing: Listing) -> Match | None:
+    """What no source should tell, and some adapter of a shop may all the same."""
+    if not listing.amount.is_finite() or not 0 <= listing.amount < _LARGEST:
+        return Match(0.0, f"{listing.amount} is no amount")
+    if listing.currency not in CODES:
+        return Match(0.0, f"{listing.currency[:20]!r} is no currency")
+    return None
 
 
 def _point(listing: Listing, strength: float) -> PricePoint:
@@ -64,7 +79,7 @@ def _point(listing: Listing, strength: float) -> PricePoint:
         kind = PriceKind.ASK  # nobody has bid: it is the price the seller opens with
     return PricePoint(
         kind=kind,
-        amount=listing.amount,
+        amount=Decimal(f"{listing.amount:f}"),
         currency=listing.currency,
         title=listing.title,
         url=listing.url,
@@ -83,6 +98,7 @@ def _point(listing: Listing, strength: float) -> PricePoint:
         bid_count=listing.bid_count,
         product_id=listing.product_id,
         offer_id=listing.offer_id,
+        doubt=doubt(PageFacts(verdict=PageVerdict.OFFER, amount=listing.amount, currency=listing.currency), ()),
     )
 
 
@@ -92,7 +108,7 @@ def match(item: Wish, listing: Listing) -> Match:
     if ruled_out:
         return Match(0.0, f"it says {ruled_out!r}")
     if listing.strength is not None:
-        return Match(listing.strength)
+        return Match(min(max(listing.strength, 0.0), 1.0))
     told, at_odds = _attributes(item.attributes, title, listing.attributes)
     words = _title(item, title)
     strength = words if told is None else _TITLE_SHARE * words + (1 - _TITLE_SHARE) * told
@@ -181,3 +197,9 @@ def _same(name: str, one: str, other: str) -> bool:
 
 def _shown(name: str) -> str:
     return name.replace("_", " ")
+
+
+def title_words(title: str) -> Sequence[str]:
+    """The words by which things are found, each once, those that tell most first."""
+    found = {word for word in _words(plain_text(title)) if word not in _LITTLE_WORDS and len(word) <= _LONGEST_WORD}
+    return sorted(found, key=lambda word: (-_weight(word), -len(word), word))[:_MOST_WORDS]

@@ -18,6 +18,7 @@ _RECENT: Final = 20
 _JUMP: Final = Decimal(5)
 _MOVED: Final = Decimal("0.05")
 _SLACK: Final = 0.02
+_FELL: Final = 0.75
 _SHAKY_WINDOW: Final = timedelta(hours=48)
 _SHAKY_LOOKS: Final = 3
 _MINUTES_APART: Final = timedelta(minutes=10)
@@ -97,7 +98,7 @@ def _jumped(new: PageFacts, known: Sequence[Earlier]) -> str | None:
 
 
 def _counters_fell(new: PageFacts, known: Sequence[Earlier]) -> str | None:
-    """Sales and ratings only grow. A fall to half tells by itself, a smaller one if the price moved with it."""
+    """Sales and ratings only grow. A fall by a quarter tells by itself, a smaller one if the price moved with it."""
     moved = _moved(new, known)
     for name, count, before in (
         ("sold", new.sold_count, [each.sold_count for each in known if each.sold_count is not None]),
@@ -106,7 +107,7 @@ def _counters_fell(new: PageFacts, known: Sequence[Earlier]) -> str | None:
         if count is None or not before:
             continue
         most = before[-1]
-        if most >= 10 and count * 2 < most:
+        if most >= 10 and count < most * _FELL:
             return f"the count of {name} fell from {most} to {count}"
         if moved and count < most - max(2, int(most * _SLACK)):
             return f"the price moved while the count of {name} fell from {most} to {count}"

@@ -4,17 +4,22 @@ The result depends on the points and the rates alone: not on their order, not on
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import msgspec
 
-from mistnet.domain.items import Carrier, LeftOut, StoredPoint, Valuation
+from mistnet.domain.items import Carrier, LeftOut, Valuation, WeighedPoint
 from mistnet.domain.products import PriceKind
 from mistnet.pricing.exchange import Rates, in_units
+
+SHOWN: Final = 100
+"""So many carriers are named, and so many that were left out; all are counted."""
 
 _BY_KIND: Final[Mapping[PriceKind, float]] = {PriceKind.SOLD: 1.0, PriceKind.ASK: 0.5, PriceKind.BID: 0.3}
 """A sale is proof; a price asked is a wish; a bid is a floor that others may still raise."""
@@ -27,85 +32,120 @@ _ENOUGH: Final = 4
 _FAR: Final = 3.5
 _NEVER_FAR: Final = math.log(1.5)
 _LIKE_A_DEVIATION: Final = 1.4826
-_LOW, _HIGH = 0.1, 0.9
+_MIDDLE, _LOW, _HIGH = 5, 1, 9
+"""In tenths of the weight."""
+
 _MANY: Final = 4.0
+_EXACT: Final = 9
 
 
-class _Weighed(msgspec.Struct, frozen=True):
-    point: StoredPoint
+class _Weighed(NamedTuple):
+    """A point that counts, in the currency of the valuation. They sort in an order that no arrival can change."""
+
     amount: Decimal
     weight: int
+    source: str
+    dedupe_key: str
+    point: WeighedPoint
     by: str | None
 
 
-def valued(points: Sequence[StoredPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
+class _Unfit(msgspec.Struct, frozen=True):
+    """A point that does not count, and what it would have weighed."""
+
+    urgency: int
+    weight: int
+    point: WeighedPoint
+    why: str
+    amount: Decimal | None = None
+
+
+_OUTLIER, _NO_RATE, _DOUBTED = range(3)
+
+
+def valued(points: Sequence[WeighedPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
     """In this currency, or in the one most points have. None where no point can carry it."""
     trusted = [point for point in points if not _unfit(point)]
-    left_out = [LeftOut(point_id=point.id, why=why) for point in points if (why := _unfit(point))]
-    to = currency or _commonest(trusted)
-    if to is None:
+    if not trusted:
         return None
-    newest = max(point.observed_at for point in trusted) if trusted else None
+    newest = max(point.observed_at for point in trusted)
+    to = currency or _commonest(trusted)
     weighed, unconverted = _weigh(trusted, to, rates, newest)
     kept, outliers = _without_outliers(weighed)
-    if not kept or newest is None:
+    if not kept:
         return None
-    left_out += [*unconverted, *outliers]
-    return _estimated(kept, to, newest, sorted(left_out, key=lambda each: each.point_id))
+    unfit = [*outliers, *unconverted]
+    if len(trusted) < len(points):
+        doubted = ((point, _unfit(point)) for point in points)
+        unfit += [_Unfit(_DOUBTED, _weight(point, newest), point, why) for point, why in doubted if why]
+    return _estimated(kept, to, newest, unfit)
 
 
-def _unfit(point: StoredPoint) -> str | None:
+def _unfit(point: WeighedPoint) -> str | None:
     return point.doubt or (None if point.amount > 0 else "an amount of nothing is no price")
 
 
-def _commonest(points: Iterable[StoredPoint]) -> str | None:
+def _commonest(points: Iterable[WeighedPoint]) -> str:
     counted = Counter(point.currency for point in points)
-    return min(counted, key=lambda currency: (-counted[currency], currency), default=None)
+    return min(counted, key=lambda currency: (-counted[currency], currency))
 
 
 def _weigh(
-    points: Sequence[StoredPoint], to: str, rates: Rates, newest: datetime | None
-) -> tuple[list[_Weighed], list[LeftOut]]:
+    points: Sequence[WeighedPoint], to: str, rates: Rates, newest: datetime
+) -> tuple[list[_Weighed], list[_Unfit]]:
     weighed, unconverted = [], []
     for point in points:
-        day = point.observed_at.date()
+        weight = _weight(point, newest)
+        if point.currency == to:
+            weighed.append(_Weighed(point.amount, weight, point.source, point.dedupe_key, point, None))
+            continue
+        day = point.observed_at.astimezone(UTC).date()
         converted = rates.convert(point.amount, point.currency, to, day)
         if converted is None:
             why = f"nobody told a rate from {point.currency} to {to} for {day}"
-            unconverted.append(LeftOut(point_id=point.id, why=why))
+            unconverted.append(_Unfit(_NO_RATE, weight, point, why))
+        elif not converted.amount:
+            why = f"{point.amount:f} {point.currency} is less than the smallest unit of {to}"
+            unconverted.append(_Unfit(_NO_RATE, weight, point, why))
         else:
-            age = (newest - point.observed_at) / _HALF_LIFE if newest else 0.0
-            weight = _BY_KIND[point.kind] * 0.5**age * point.match_strength**2
-            weighed.append(_Weighed(point, converted.amount, max(round(weight * _FINE), 1), converted.by))
-    return sorted(weighed, key=_place), unconverted
+            weighed.append(_Weighed(converted.amount, weight, point.source, point.dedupe_key, point, converted.by))
+    return sorted(weighed), unconverted
 
 
-def _place(each: _Weighed) -> tuple[Decimal, int, str, str]:
-    """An order that does not depend on when a point came."""
-    return each.amount, each.weight, each.point.source, each.point.dedupe_key
+def _weight(point: WeighedPoint, newest: datetime) -> int:
+    """A sale more than a wish, what fits well more than what fits a little, half of it for each 90 days of age."""
+    age: float = max((newest - point.observed_at) / _HALF_LIFE, 0.0)
+    weight: float = _BY_KIND[point.kind] * 0.5**age * point.match_strength**2
+    return max(round(weight * _FINE), 1)
 
 
-def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[LeftOut]]:
+def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
     """Amounts far from the middle, measured in how far the others are. With few points nobody can tell."""
     if len(weighed) < _ENOUGH:
         return weighed, []
-    middle = math.log(_quantile(weighed, 0.5))
-    distances = {id(each): abs(math.log(each.amount) - middle) for each in weighed}
-    spread = sorted(distances.values())[len(weighed) // 2] * _LIKE_A_DEVIATION
-    limit = max(_FAR * spread, _NEVER_FAR)
-    kept = [each for each in weighed if distances[id(each)] <= limit]
-    far = [each for each in weighed if distances[id(each)] > limit]
-    return kept, [LeftOut(point_id=each.point.id, why=_outlying(each, middle), amount=each.amount) for each in far]
+    middle = math.log(_quantiles(weighed)(_MIDDLE))
+    ratios = [round(math.log(each.amount) - middle, _EXACT) for each in weighed]
+    spread = sorted(map(abs, ratios))[len(weighed) // 2] * _LIKE_A_DEVIATION
+    limit = round(max(_FAR * spread, _NEVER_FAR), _EXACT)
+    if max(-ratios[0], ratios[-1]) <= limit:
+        return weighed, []
+    found = list(zip(weighed, ratios, strict=True))
+    kept = [each for each, ratio in found if abs(ratio) <= limit]
+    far = [(each, ratio) for each, ratio in found if abs(ratio) > limit]
+    return kept, [_Unfit(_OUTLIER, each.weight, each.point, _outlying(ratio), each.amount) for each, ratio in far]
 
 
-def _outlying(each: _Weighed, middle: float) -> str:
-    times = math.exp(math.log(each.amount) - middle)
+def _outlying(ratio: float) -> str:
+    times = math.exp(ratio)
     return f"outlier: {times:.2g} times what most ask" if times > 1 else f"outlier: {times:.2g} of what most ask"
 
 
-def _estimated(kept: list[_Weighed], to: str, newest: datetime, left_out: Sequence[LeftOut]) -> Valuation:
+def _estimated(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
     total = sum(each.weight for each in kept)
-    estimate, low, high = (in_units(_quantile(kept, share), to) for share in (0.5, _LOW, _HIGH))
+    quantile = _quantiles(kept)
+    estimate, low, high = (_payable(quantile(share), kept, to) for share in (_MIDDLE, _LOW, _HIGH))
+    heaviest = sorted(kept, key=lambda each: (-each.weight, each.source, each.dedupe_key))[:SHOWN]
+    telling = sorted(unfit, key=lambda e: (e.urgency, -e.weight, e.point.source, e.point.dedupe_key))[:SHOWN]
     return Valuation(
         estimate=estimate,
         low=low,
@@ -114,32 +154,42 @@ def _estimated(kept: list[_Weighed], to: str, newest: datetime, left_out: Sequen
         points=len(kept),
         confidence=_confidence(kept, low, high, estimate),
         newest_at=newest,
+        points_left_out=len(unfit),
         carriers=[
             Carrier(point_id=each.point.id, amount=each.amount, weight=round(each.weight / total, 6), rate=each.by)
-            for each in sorted(kept, key=lambda each: (-each.weight, each.point.id))
+            for each in heaviest
         ],
-        left_out=left_out,
+        left_out=[LeftOut(point_id=each.point.id, why=each.why, amount=each.amount) for each in telling],
     )
 
 
-def _quantile(weighed: Sequence[_Weighed], share: float) -> Decimal:
-    """The amount at which so much of the weight lies below; exactly between two it is their mean."""
-    goal = round(share * 10) * sum(each.weight for each in weighed)
-    passed = 0
-    for place, each in enumerate(weighed):
-        passed += each.weight * 10
-        if passed == goal and place + 1 < len(weighed):
-            return (each.amount + weighed[place + 1].amount) / 2
-        if passed >= goal:
-            return each.amount
-    return weighed[-1].amount
+def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
+    """The amount at which so many tenths of the weight lie below; exactly between two it is their mean."""
+    passed = list(accumulate([each.weight * 10 for each in weighed]))
+
+    def quantile(tenths: int) -> Decimal:
+        goal = passed[-1] // 10 * tenths
+        place = bisect_left(passed, goal)
+        amount = weighed[place].amount
+        if passed[place] == goal and place + 1 < len(weighed):
+            return (amount + weighed[place + 1].amount) / 2
+        return amount
+
+    return quantile
+
+
+def _payable(amount: Decimal, kept: Sequence[_Weighed], to: str) -> Decimal:
+    """A mean is rounded to what can be paid, unless that led out of what was asked."""
+    rounded = in_units(amount, to)
+    return rounded if kept[0].amount <= rounded <= kept[-1].amount else amount
 
 
 def _confidence(kept: Sequence[_Weighed], low: Decimal, high: Decimal, estimate: Decimal) -> float:
     """From 0 to 1: many points that weigh alike, that fit well and that agree make it sure."""
     weights = [each.weight for each in kept]
-    alike = sum(weights) ** 2 / sum(weight * weight for weight in weights)
-    sales = sum(each.weight for each in kept if each.point.kind is PriceKind.SOLD) / sum(weights)
-    fit = sum(each.weight * each.point.match_strength for each in kept) / sum(weights)
-    agreed = 1 / (1 + float((high - low) / estimate)) if estimate else 0.0
-    return round((1 - math.exp(-alike / _MANY)) * fit * agreed * (0.7 + 0.3 * sales), 4)
+    total = sum(weights)
+    alike = total**2 / sum([weight * weight for weight in weights])
+    sales = sum([each.weight for each in kept if each.point.kind is PriceKind.SOLD]) / total
+    fit = sum([each.weight * each.point.match_strength for each in kept]) / total
+    agreed = 1 / (1 + float((high - low) / estimate))
+    return round((1 - math.exp(-alike / _MANY)) * fit * agreed * (0.7 + 0.3 * sales), 2)

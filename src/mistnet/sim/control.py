@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 from mistnet.sim.clock import SimClock
 from mistnet.sim.cost import Cost, least_by_endpoint
 from mistnet.sim.faults import PRESETS, Fault, Faults
+from mistnet.sim.market import SHOPS_FILE, MarketService, MarketStats
+from mistnet.sim.market_goods import Market, truth
 from mistnet.sim.service import Answer, Stats, XService
 from mistnet.sim.threads import ThreadsService, ThreadsStats
 from mistnet.sim.threads_truth import ThreadsTruth
@@ -22,8 +24,11 @@ Given = Mapping[str, Any]
 
 
 class Control:
-    def __init__(self, service: XService, clock: SimClock, threads: ThreadsService) -> None:
+    def __init__(
+        self, service: XService, clock: SimClock, threads: ThreadsService, market: MarketService | None = None
+    ) -> None:
         self._service, self._clock, self._threads = service, clock, threads
+        self._market = market or MarketService(service.now, seed=service.world.seed)
         self._truth = Truth(service.world)
         self._threads_truth = ThreadsTruth(threads.threads)
         self._routes: dict[tuple[str, str], Callable[[Given], object]] = {
@@ -35,6 +40,8 @@ class Control:
             ("GET", "follows"): self.follows,
             ("GET", "threads"): self.threads,
             ("GET", "feed"): self.feed,
+            ("GET", "market"): self.market,
+            ("GET", "good"): self.good,
             ("GET", "cost"): self.cost,
             ("GET", "stats"): self.stats,
             ("GET", "repeats"): self.repeats,
@@ -105,6 +112,24 @@ class Control:
         self._threads.usage = float(given["percent"])
         return {"percent": self._threads.usage}
 
+    def market(self, _: Given) -> object:
+        """How the markets were asked, and the file that describes two of them for the setting `price_sources`."""
+        stats = self._market.stats
+        asked = {each.name: getattr(stats, each.name) for each in fields(stats)}
+        return {"goods": self._market.goods, "price_sources": SHOPS_FILE, **asked}
+
+    def good(self, given: Given) -> object:
+        """One of the goods, and what an observer must come to know of it, market by market."""
+        good, at = self._market.good(int(given["index"])), self._clock.now()
+        points = {
+            market: {
+                name: [point.kind, str(point.amount), point.currency]
+                for name, point in truth(good, market, at, sold=market is Market.HUB or "sold" in given).items()
+            }
+            for market in Market
+        }
+        return {"title": good.title, "attributes": dict(good.attributes), "points": points}
+
     def cost(self, given: Given) -> object:
         handles = given["handles"].split(",")
         retweets = given.get("retweets", "false") == "true"
@@ -142,6 +167,7 @@ class Control:
         self._service.stats = Stats()
         self._service.faults.forget()
         self._threads.stats = ThreadsStats()
+        self._market.stats = MarketStats()
         self._threads.faults.forget()
         return {"reset": True}
 

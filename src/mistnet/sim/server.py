@@ -9,10 +9,12 @@ from typing import Any
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.control import PREFIX, Control
+from mistnet.sim.market import ROUGH, MarketService
 from mistnet.sim.service import Answer, NeverAnswers, XService
 from mistnet.sim.shops import ShopService
 from mistnet.sim.threads import ThreadsService
 
+GOODS = 5_000
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]", "testserver", "sim")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -32,14 +34,16 @@ class BodyCut(Exception):
 def asgi(service: XService, clock: SimClock | None = None, threads: ThreadsService | None = None) -> App:
     """Without a clock there is no control: the truth can then only be asked in the same process."""
     threads = threads or ThreadsService(service.world, service.now)
-    control = Control(service, clock, threads) if clock else None
+    rough = ROUGH if service.faults.rates else None
+    market = MarketService(service.now, seed=service.world.seed, goods=GOODS, faults=rough)
+    control = Control(service, clock, threads, market) if clock else None
     shops = ShopService(service.now, seed=service.world.seed)
 
     async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
-            await _respond(service, control, shops, threads, scope, receive, send)
+            await _respond(service, control, shops, threads, market, scope, receive, send)
 
     return app
 
@@ -57,6 +61,7 @@ async def _respond(
     control: Control | None,
     shops: ShopService,
     threads: ThreadsService,
+    market: MarketService,
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,
@@ -68,8 +73,12 @@ async def _respond(
         await _send(control.answer(method, path, query, body), send)
         return
     try:
-        if _is_elsewhere(headers.get("host", "")):
-            await _send(shops.handle(headers["host"], path, query, headers), send)
+        host = headers.get("host", "")
+        if market.knows(host, path):
+            await _send(market.handle(method, host, path, query, headers, body), send)
+            return
+        if _is_elsewhere(host):
+            await _send(shops.handle(host, path, query, headers), send)
             return
         asked = threads if threads.knows(path) else service
         await _send(await asked.handle(method, path, query, headers, body), send)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import delete, select, update
+from sqlalchemy import Select, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mistnet.domain.crawling import CachedAnswer
+from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
 from mistnet.store.tables import cached_answers
 
 _PRUNED: Final = 1_000
 _headers = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class KeptAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of one source: how many answers, and how many of them are still good."""
+
+    answers: int
+    fresh: int
 
 
 class StoreAnswers:
@@ -50,13 +59,33 @@ class StoreAnswers:
     async def prune(self, *, before: datetime) -> int:
         """Forgets answers stored before then; returns how many."""
         old = select(cached_answers.c.key).where(cached_answers.c.stored_at < before).limit(_PRUNED)
+        return await self._forgotten(old)
+
+    async def _forgotten(self, some: Select[tuple[str]]) -> int:
         forgotten = 0
         while True:
             async with self._database.write() as connection:
-                gone = await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(old)))
+                gone = await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(some)))
             forgotten += gone.rowcount
             if gone.rowcount < _PRUNED:
                 return forgotten
+
+    async def kept(self, *, now: datetime) -> Mapping[SourceName, KeptAnswers]:
+        """By source. Reads an index alone, never the answers."""
+        own = cached_answers.c
+        counted = select(
+            own.source,
+            func.count().label("answers"),
+            func.count(case((own.fresh_until > now, 1))).label("fresh"),
+        ).group_by(own.source)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(counted)).all()
+        return {SourceName(row.source): KeptAnswers(answers=row.answers, fresh=row.fresh) for row in rows}
+
+    async def forget(self, source: SourceName) -> int:
+        """Forgets all that this source has told; returns how much that was."""
+        own = select(cached_answers.c.key).where(cached_answers.c.source == source).limit(_PRUNED)
+        return await self._forgotten(own)
 
 
 def _row(answer: CachedAnswer) -> dict[str, Any]:

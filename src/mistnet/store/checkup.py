@@ -17,6 +17,7 @@ from mistnet.store.alerts import AlertBook
 from mistnet.store.database import Database
 from mistnet.store.findings import Finding, fail, ok, shown_time, warn
 from mistnet.store.inspect import Inspector
+from mistnet.store.monitoring import Monitor
 from mistnet.store.quarantine import Quarantine
 from mistnet.store.schema import schema_state
 from mistnet.store.statements import command, statement
@@ -136,7 +137,7 @@ class Checkup:
                 return fail("tables", found, "run `mistnet db migrate`")
 
     async def _queue(self, now: datetime) -> Sequence[Finding]:
-        inspector = Inspector(self._database)
+        inspector, monitor = Inspector(self._database), Monitor(self._database)
         counts = await inspector.counts(now=now)
         paused = {each.kind for each in await inspector.paused()}
         return [
@@ -150,6 +151,8 @@ class Checkup:
             findings.gaps(counts),
             findings.overdue(counts, paused, now),
             findings.quarantined(await Quarantine(self._database).count()),
+            findings.odd_listings(await monitor.odd_listings()),
+            *findings.sources(await monitor.source_health()),
             *findings.open_alerts(await AlertBook(self._database).open_ones(), now),
         ]
 

@@ -15,17 +15,23 @@ from mistnet.domain.links import LinkId
 from mistnet.domain.products import OfferId, PageFacts, ProductId
 from mistnet.store.driver_values import storable
 from mistnet.store.links import LinkWriter
+from mistnet.store.product_words import write_words
 from mistnet.store.products import Sighting, write_offer
 from mistnet.store.tables import crawls, links, products
+from mistnet.store.watches import Watches
 
 _FACTS = ("title", "brand", "sku", "image_url")
 
 
 class CrawlWriter:
-    """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction."""
+    """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction.
 
-    def __init__(self, links: LinkWriter) -> None:
+    Watches see every offer that is believed, unless a remembered page told it: that is no new look.
+    """
+
+    def __init__(self, links: LinkWriter, watches: Watches | None = None) -> None:
         self._links = links
+        self._watches = watches
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
         for each in sorted(given, key=lambda crawled: crawled.link_id):  # in an order all writers share
@@ -34,6 +40,8 @@ class CrawlWriter:
     async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:
         leads_to = await self._target(connection, crawled, now)
         product_id = await _product(connection, crawled, now) if crawled.product else None
+        if product_id is not None and crawled.product and crawled.facts and crawled.facts.title:
+            await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
         offer_id, outcome = None, crawled.outcome
         if product_id is not None and crawled.facts is not None and _is_offer(crawled):
             sighting = Sighting(
@@ -42,6 +50,8 @@ class CrawlWriter:
             offer_id, is_new = await write_offer(connection, sighting)
             if not is_new and outcome is CrawlOutcome.OFFER:
                 outcome = CrawlOutcome.UNCHANGED
+            if self._watches is not None and crawled.doubt is None and not crawled.cached:
+                await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
         await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
         await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
 

@@ -24,6 +24,10 @@ class JobWriter:
     def __init__(self, rules: Mapping[KindName, KindRules]) -> None:
         self._rules = rules
 
+    def serves(self, kind: KindName, lane: str) -> bool:
+        """Whether a job of this kind can be made on this lane."""
+        return kind in self._rules and lane in self._rules[kind].lanes
+
     async def write(self, connection: AsyncConnection, new_jobs: Sequence[NewJob], now: datetime) -> Enqueued:
         """Adds what is not alive already. Commit or roll back as you like: the jobs share your transaction."""
         if not new_jobs:

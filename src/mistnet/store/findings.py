@@ -9,6 +9,7 @@ import msgspec
 from mistnet.domain.jobs import GAP_STATES, KindName
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import StateCount
+from mistnet.store.monitoring import OddListings, SourceHealth
 
 Level = Literal["ok", "warn", "fail"]
 _OVERDUE: Final = timedelta(hours=1)
@@ -90,6 +91,38 @@ def quarantined(payloads: int) -> Finding:
         return ok("quarantine", "every payload could be read")
     found = f"{payloads:,} payloads could not be read and are kept"
     return warn("quarantine", found, "after an upgrade, `mistnet doctor --reparse` tries them again")
+
+
+def sources(found: Sequence[SourceHealth]) -> list[Finding]:
+    """Those that do not serve us, and what ends that."""
+    troubled = [each for each in found if each.state != "serving"]
+    if not troubled:
+        return [ok("sources", f"all {len(found)} that were asked serve us" if found else "none was asked yet")]
+    return [_troubled(each) for each in troubled]
+
+
+def _troubled(source: SourceHealth) -> Finding:
+    name = f"source {source.name}"
+    match source.state:
+        case "paused":
+            advice = f"when it is mended: `mistnet sources resume {source.name}`"
+            return warn(name, f"paused: {source.pause_reason or 'no reason given'}", advice)
+        case "breaker open":
+            until = shown_time(source.paused_until) if source.paused_until else "a while"
+            why = (
+                source.pause_reason or f"{source.failure_streak} failures in a row: {source.last_failure or 'unknown'}"
+            )
+            return warn(name, f"no calls until {until}: {why}", f"wait, or `mistnet sources close {source.name}`")
+        case _:
+            found = f"one call tries whether it is well after {source.failure_streak} failures in a row"
+            return warn(name, found, f"wait, or `mistnet sources close {source.name}`")
+
+
+def odd_listings(found: Sequence[OddListings]) -> Finding:
+    if not found:
+        return ok("listings", "every listing could be read")
+    told = ", ".join(f"{each.listings:,} of {each.source}" for each in found)
+    return warn("listings", f"could not be read and are kept: {told}", "look at them in the table odd_listings")
 
 
 def open_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -130,6 +130,11 @@ class ProductPages:
     async def one(self, product_id: ProductId) -> ProductLine | None:
         rows = await self._rows(_LINES.where(products.c.id == product_id))
         return _line(rows[0]) if rows else None
+
+    async def some(self, product_ids: Sequence[ProductId]) -> Mapping[ProductId, ProductLine]:
+        """Those of them that there are."""
+        rows = await self._rows(_LINES.where(products.c.id.in_(product_ids))) if product_ids else []
+        return {row["id"]: _line(row) for row in rows}
 
     async def offers(
         self, product_id: ProductId, *, before: int | None = None, limit: int, doubted: bool | None = None

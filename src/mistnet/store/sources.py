@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.domain.sources import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.store.call_rows import write_calls
 from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
 from mistnet.store.events import write_events
 from mistnet.store.statements import command
-from mistnet.store.tables import calls, source_keys, sources
+from mistnet.store.tables import source_keys, sources
 
 T = TypeVar("T")
 _SOURCE_FIELDS: Final = SourceState.__struct_fields__
 _KEY_FIELDS: Final = KeyState.__struct_fields__
+
+# Both rows at once, the source's first: whoever changes them asks for them in this order.
+_LOCKING: Final = (
+    select(*(sources.c[name] for name in _SOURCE_FIELDS), *(source_keys.c[name] for name in _KEY_FIELDS))
+    .join_from(sources, source_keys, sources.c.name == source_keys.c.source)
+    .where(sources.c.name == bindparam("of"), source_keys.c.label == bindparam("by"))
+    .with_for_update()
+)
 
 
 class StoreBook:
@@ -40,7 +49,7 @@ class StoreBook:
         async with self._database.write() as connection:
             if (source, label) not in self._known:
                 await _ensure(connection, source, label)
-            state, key = await _locked_source(connection, source), await _locked_key(connection, source, label)
+            state, key = await _locked(connection, source, label)
             new_state, new_key, decided = decide(state, key)
             if new_state != state:
                 await connection.execute(
@@ -59,13 +68,12 @@ class StoreBook:
 
     async def record(self, records: Sequence[CallRecord]) -> None:
         """Adds calls to the ledger, and notes when each source answered last."""
-        rows = [msgspec.structs.asdict(record) for record in records]
         answered: dict[SourceName, datetime] = {}
         for record in records:
             if record.error is None:
                 answered[record.source] = max(record.at, answered.get(record.source, record.at))
         async with self._database.write() as connection:
-            await connection.execute(insert(calls), rows)
+            await write_calls(connection, records)
             for source, at in answered.items():
                 await connection.execute(
                     update(sources)
@@ -76,7 +84,7 @@ class StoreBook:
     async def states(self) -> Sequence[SourceState]:
         async with self._database.read() as connection:
             rows = await connection.execute(select(*(sources.c[name] for name in _SOURCE_FIELDS)).order_by("name"))
-            return [_source(row) for row in rows.mappings()]
+            return [_source(dict(row)) for row in rows.mappings()]
 
     async def keys(self) -> Sequence[KeyState]:
         async with self._database.read() as connection:
@@ -105,12 +113,25 @@ class StoreBook:
             await connection.execute(
                 update(source_keys).where(source_keys.c.source == source).values(paused_at=None, pause_reason=None)
             )
-            woken = await connection.execute(
-                command("wake_lane", self._database.dialect), {"lane": source, "now": now, "about": f"{source}%"}
+            return await self._wake(connection, source, now=now, about=f"{source}%")
+
+    async def open_breaker(self, source: SourceName, reason: str, *, until: datetime) -> None:
+        """Nobody calls before then; then one call tries. What is paused stays paused, with its own reason."""
+        async with self._database.write() as connection:
+            await _ensure_source(connection, source)
+            why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
+            opened = update(sources).where(sources.c.name == source)
+            await connection.execute(opened.values(opened_until=until, probe_until=None, pause_reason=why))
+
+    async def close_breaker(self, source: SourceName, *, now: datetime) -> int:
+        """Ends the breaker's wait and its count of failures; work that waited is due. Returns how much."""
+        async with self._database.write() as connection:
+            why = case((sources.c.paused_at.is_(None), None), else_=sources.c.pause_reason)
+            closed = update(sources).where(sources.c.name == source)
+            await connection.execute(
+                closed.values(failure_streak=0, opened_until=None, probe_until=None, pause_reason=why)
             )
-            if self._database.dialect == "postgresql":
-                await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
-            return woken.rowcount
+            return await self._wake(connection, source, now=now, about=f"{source}: %")
 
     async def set_caps(self, source: SourceName, *, day: int | None, month: int | None) -> None:
         """None leaves a cap as it is."""
@@ -127,11 +148,7 @@ class StoreBook:
     async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
         """Makes work due that waits for a new day or month. What a cap still forbids goes back to wait."""
         async with self._database.write() as connection:
-            binds = {"lane": source, "now": now, "about": f"{source}: the %'s budget of %"}
-            woken = await connection.execute(command("wake_lane", self._database.dialect), binds)
-            if self._database.dialect == "postgresql":
-                await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
-            return woken.rowcount
+            return await self._wake(connection, source, now=now, about=f"{source}: the %'s budget of %")
 
     async def set_rate(self, source: SourceName, per_minute: float, labels: Collection[KeyLabel] = ()) -> int:
         """For every key of the source that has been used, and for these; returns how many."""
@@ -150,6 +167,13 @@ class StoreBook:
             return state, msgspec.structs.replace(key, balance=balance, balance_at=now), None
 
         await self.change(source, label, noted)
+
+    async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
+        binds = {"lane": source, "now": now, "about": about}
+        woken = await connection.execute(command("wake_lane", self._database.dialect), binds)
+        if self._database.dialect == "postgresql":
+            await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        return woken.rowcount
 
     async def _set(self, source: SourceName, **values: Any) -> None:
         async with self._database.write() as connection:
@@ -181,21 +205,16 @@ async def _ensure_source(connection: AsyncConnection, source: SourceName) -> Non
     await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
 
 
-async def _locked_source(connection: AsyncConnection, source: SourceName) -> SourceState:
-    columns = (sources.c[name] for name in _SOURCE_FIELDS)
-    asked = select(*columns).where(sources.c.name == source).with_for_update()
-    return _source((await connection.execute(asked)).mappings().one())
-
-
-def _source(row: RowMapping) -> SourceState:
+def _source(row: Mapping[str, Any]) -> SourceState:
     by = row["paused_by"]
     return SourceState(**{**row, "paused_by": PausedBy(by) if by else None})
 
 
-async def _locked_key(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> KeyState:
-    columns = (source_keys.c[name] for name in _KEY_FIELDS)
-    asked = select(*columns).where(source_keys.c.source == source, source_keys.c.label == label).with_for_update()
-    return KeyState(**(await connection.execute(asked)).mappings().one())
+async def _locked(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
+    row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
+    width = len(_SOURCE_FIELDS)
+    state, key = dict(zip(_SOURCE_FIELDS, row[:width], strict=True)), dict(zip(_KEY_FIELDS, row[width:], strict=True))
+    return _source(state), KeyState(**key)
 
 
 def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:

@@ -41,7 +41,9 @@ class HttpTransport:
             raise RuntimeError("the transport is not open")
         url = self._base.joinpath(request.path.lstrip("/")).with_query({**request.query, **request.hidden})
         try:
-            async with self._session.get(url, headers=dict(request.headers), allow_redirects=False) as answer:
+            async with self._session.request(
+                request.method, url, headers=dict(request.headers), data=request.form, allow_redirects=False
+            ) as answer:
                 body = await _whole(answer)
                 return Answer(status=answer.status, headers=dict(answer.headers), body=body)
         except TimeoutError:

@@ -9,16 +9,24 @@ import msgspec
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, ready to be sent. Secrets travel in the headers, or in the hidden part of the query: never shown."""
+    """One call, ready to be sent. Secrets travel in the headers, or in the hidden part of the query: never shown.
+
+    A form makes it a POST.
+    """
 
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
     hidden: Mapping[str, str] = {}
+    form: Mapping[str, str] | None = None
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.form is None else "POST"
 
     def __repr__(self) -> str:
         shown = "&".join(f"{name}={value}" for name, value in self.query.items())
-        return f"GET {self.path}?{shown}"
+        return f"{self.method} {self.path}?{shown}"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,11 +13,14 @@ from mistnet.api.pages import (
     accounts,
     conversations,
     feeds,
+    items,
     jobs,
     lanes,
+    linked_products,
     links,
     live,
     login,
+    monitoring,
     overview,
     products,
     runs,
@@ -29,8 +32,8 @@ from mistnet.api.pages.dashboard import Dashboard
 from mistnet.api.pages.render import STATIC, page
 
 _PAGES: Final = (
-    *(overview, accounts, conversations, segments, feeds, links, products),
-    *(jobs, lanes, sources, runs, search, login, live),
+    *(overview, accounts, conversations, segments, feeds, links, products, linked_products, items),
+    *(jobs, lanes, monitoring, sources, runs, search, login, live),
 )
 _TITLES: Final = {
     400: "That cannot be used",

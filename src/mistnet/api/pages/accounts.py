@@ -15,6 +15,7 @@ from mistnet.api.pages.account_view import account_row, account_rows, heat_map, 
 from mistnet.api.pages.dashboard import Dashboard, Shown
 from mistnet.api.pages.render import page
 from mistnet.api.pages.segment_view import follows_chart
+from mistnet.api.pages.sparks import HEIGHT, WIDTH, spark
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
 from mistnet.desk.tracking import track_handles, track_ids
@@ -23,10 +24,11 @@ from mistnet.domain.coverage import reposts
 from mistnet.domain.errors import BadHandle
 from mistnet.domain.follows import Side
 from mistnet.domain.handles import read_handle
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.domain.visitors import Visitor
 from mistnet.jobs.follow_args import follow_sync
 from mistnet.store.account_pages import AccountPages, Listed, Wanted
+from mistnet.store.account_products import AccountProducts
 from mistnet.store.coverage import Coverage
 from mistnet.store.follow_pages import FollowPages
 from mistnet.store.roster import NewSuggestion, Roster
@@ -37,6 +39,7 @@ _PAGE: Final = 50
 _POSTS: Final = 20
 _NEWS: Final = 20
 _COUNTS: Final = 500
+_PRODUCTS: Final = 6
 LargestId: Final = 2**63 - 1
 UserPath = Annotated[int, Path(ge=1, le=LargestId)]
 BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
@@ -146,6 +149,7 @@ async def account(
     posts = await pages.posts(own, before_id=PostId(before) if before else None, limit=_POSTS)
     news = await follows.news(own, before=follows_before, limit=_NEWS)
     counted = await follows.counts(own, limit=_COUNTS)
+    linked = await AccountProducts(app.database).page(Platform.X, own, limit=_PRODUCTS)
     now = dashboard.now
     return page(
         request,
@@ -165,4 +169,7 @@ async def account(
         more_news=news[-1].id if len(news) == _NEWS else None,
         counted={side: some[-1] for side, some in counted.items() if some},
         follows_chart=follows_chart(counted),
+        linked=[(each, spark(each)) for each in linked.products],
+        more_linked=linked.next is not None,
+        paper=(WIDTH, HEIGHT),
     )

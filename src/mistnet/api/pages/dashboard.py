@@ -23,6 +23,7 @@ from mistnet.store.board import Board, GapGroup, OpenAlert
 from mistnet.store.coverage import Coverage
 from mistnet.store.feed_pages import FeedPages
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.store.item_pages import ItemPages
 from mistnet.store.link_pages import LinkPages
 from mistnet.store.product_pages import ProductPages
 from mistnet.store.segment_pages import SegmentPages
@@ -191,7 +192,7 @@ class Dashboard:
     async def _look_at_shops(self) -> tuple[object, ...]:
         database = self._app.database
         links, products = await LinkPages(database).latest(), await ProductPages(database).latest()
-        return links, products, await FeedPages(database).latest()
+        return links, products, await FeedPages(database).latest(), await ItemPages(database).latest()
 
     async def _look_at_lanes(self) -> Sequence[LaneStanding]:
         return await lane_standings(self._app)

@@ -19,6 +19,7 @@ _STEPS: Final = (1, 2, 2.5, 5, 10)
 _ROOM: Final = 0.12
 _LEAST: Final = timedelta(hours=1)
 _SHORT: Final = timedelta(days=2)
+_BESIDE: Final = timedelta(days=30)
 
 
 class Dot(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     told: str
     elsewhere: int
+    begin: datetime
+    end: datetime
 
 
 class _Paper(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,16 +61,18 @@ class _Paper(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     def x(self, at: datetime) -> float:
-        share = (at - self.begin) / (self.end - self.begin)
-        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+        return _across(at, self.begin, self.end)
 
     def y(self, amount: float) -> float:
         share = (min(max(amount, self.low), self.high) - self.low) / (self.high - self.low)
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
 
-def offer_chart(offers: Sequence[OfferLine]) -> OfferChart | None:
-    """Of the currency that was asked in last; None where no amount is known. `elsewhere` counts other currencies."""
+def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -> OfferChart | None:
+    """Of the currency that was asked in last; None where no amount is known. `elsewhere` counts other currencies.
+
+    The paper is as wide as the prices need, and wider where `moments` are not far beyond them.
+    """
     known = sorted((each for each in offers if each.amount is not None), key=lambda each: (each.observed_at, each.id))
     believed = [each for each in known if each.doubt is None]
     if not known:
@@ -75,7 +80,7 @@ def offer_chart(offers: Sequence[OfferLine]) -> OfferChart | None:
     currency = (believed or known)[-1].currency or ""
     own = [each for each in known if each.currency == currency]
     line = [each for each in own if each.doubt is None]
-    paper = _paper(own, line or own)
+    paper = _paper(own, line or own, moments)
     return OfferChart(
         line=_steps(line, paper),
         band=_band(line, paper),
@@ -86,16 +91,36 @@ def offer_chart(offers: Sequence[OfferLine]) -> OfferChart | None:
         currency=currency,
         told=_told(own, line, currency),
         elsewhere=len(known) - len(own),
+        begin=paper.begin,
+        end=paper.end,
     )
 
 
-def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine]) -> _Paper:
+def place_on(chart: OfferChart, at: datetime) -> float | None:
+    """Where a moment stands from left to right; None if the paper does not reach so far."""
+    if not chart.begin <= at <= chart.end:
+        return None
+    return _across(at, chart.begin, chart.end)
+
+
+def _across(at: datetime, begin: datetime, end: datetime) -> float:
+    return round(_LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine], moments: Sequence[datetime]) -> _Paper:
     """The scale is that of what is believed: one amount in cents must not make all others a flat line."""
-    begin, end = own[0].observed_at, max(each.last_seen_at for each in own)
+    begin, end = _span(own[0].observed_at, max(each.last_seen_at for each in own), moments)
     amounts = [float(amount) for each in scale for amount in _ends(each)]
     low, high = min(amounts), max(amounts)
     room = max((high - low) * _ROOM, high * 0.04, 0.01)
     return _Paper(begin=begin, end=max(end, begin + _LEAST), low=max(0.0, low - room), high=high + room)
+
+
+def _span(begin: datetime, end: datetime, moments: Sequence[datetime]) -> tuple[datetime, datetime]:
+    """A post from years before the first price would leave no room for the prices."""
+    room = max(end - begin, _BESIDE)
+    near = [each for each in moments if abs(each - begin) <= room or abs(each - end) <= room]
+    return min([begin, *near]), max([end, *near])
 
 
 def _ends(offer: OfferLine) -> Sequence[Decimal]:

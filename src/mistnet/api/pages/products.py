@@ -12,20 +12,23 @@ from mistnet.api.errors import NotFound
 from mistnet.api.pages.accounts import BeforeId, LargestId
 from mistnet.api.pages.links import BeforePosts, before_of, place_of
 from mistnet.api.pages.offer_chart import HEIGHT, WIDTH, offer_chart
+from mistnet.api.pages.post_marks import post_marks
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import ProductId
 from mistnet.store.link_pages import LinkPages
-from mistnet.store.mention_pages import MentionPages
+from mistnet.store.lineage import Lineage
 from mistnet.store.product_pages import Asks, ProductFilter, ProductPages
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
 _DRAWN: Final = 500
 _OFFERS: Final = 20
-_MENTIONS: Final = 20
+_POSTS: Final = 20
+_MARKED: Final = 200
 _LINKS: Final = 20
+_WATCHES: Final = 20
 ProductPath = Annotated[int, Path(ge=1, le=LargestId)]
 Chosen = Annotated[str, Query(max_length=20)]
 
@@ -71,28 +74,34 @@ async def product(
     before: BeforePosts = "",
     offers_before: BeforeId = None,
 ) -> HTMLResponse:
-    pages, mentions = ProductPages(app.database), MentionPages(app.database)
+    pages, lineage, now = ProductPages(app.database), Lineage(app.database), app.database.clock.now()
     line = await pages.one(ProductId(product_id))
     if line is None:
         raise NotFound(f"product {product_id}")
     drawn = await pages.offers(line.id, limit=_DRAWN)
     offers = await pages.offers(line.id, before=offers_before, limit=_OFFERS)
     links = await LinkPages(app.database).of_product(line.id, limit=_LINKS)
-    posts = await mentions.page(await mentions.reach_of_product(line.id), before=before_of(before), limit=_MENTIONS)
+    marked = await lineage.page(line.id, now=now, limit=_MARKED)
+    begin = before_of(before)
+    posts = await lineage.page(line.id, now=now, limit=_POSTS, before=begin) if begin else marked.cut(_POSTS)
+    chart = offer_chart(drawn, [each.post.created_at for each in marked.posts])
     return page(
         request,
         "product.html",
         visitor,
         product=line,
         current=next((each for each in (*drawn, *offers) if each.id == line.offer_id), None),
-        chart=offer_chart(drawn),
+        chart=chart,
+        marks=post_marks(chart, marked.posts, listed=f"/products/{line.id}#posts-title") if chart else None,
+        more_marks=marked.next is not None,
         paper=(WIDTH, HEIGHT),
         offers=offers,
         offers_before=offers_before,
         more_offers=offers[-1].id if len(offers) == _OFFERS else None,
         links=links,
+        watches=await app.price_watches.list(product_id=line.id, limit=_WATCHES),
         blocked=[each for each in links if each.state is LinkState.BLOCKED],
-        mentions=posts.posts,
+        posts=posts.posts,
         before=before,
         more=place_of(posts.next),
     )

@@ -41,6 +41,9 @@ _DID: Final = {
     "paused": "Paused. No call is made until it is resumed; nothing is lost.",
     "resumed": "It goes on; work that waited for it is due.",
     "limits": "The limits are set, for all machines.",
+    "breaker-opened": "The breaker is open. No call is made for a while; then one tries.",
+    "breaker-closed": "The breaker is closed, and failures are counted from nought; work that waited for it is due.",
+    "forgotten": "What was kept of it is forgotten and will be asked for anew.",
     "started": "The run has begun.",
     "defined": "The segment is defined and will be materialized.",
     "materializing": "It will be materialized; what it needs is fetched first.",
@@ -53,6 +56,13 @@ _DID: Final = {
     "feed-again": "It was refused before; it is tried again.",
     "feed-removed": "The feed is not read any more. What was collected stays.",
     "feed-polled": "It will be read now; what is new appears among the links.",
+    "item-added": "It is followed: its sources are asked at the next look.",
+    "item-known": "It is followed already, just so.",
+    "item-asked": "Its sources will be asked; what they tell appears here.",
+    "item-asked-already": "Its sources are being asked already, or none serves it.",
+    "item-pause": "Paused. No source is asked for it until it is resumed.",
+    "item-resume": "It is followed again; its sources are asked at the next look.",
+    "item-remove": "It is not followed any more. Its points and valuations stay.",
     "syncing": "The lists will be read; who came and went appears here.",
 }
 """What a page may say after a change, by a word in its address: nobody can put other words there."""
@@ -93,6 +103,7 @@ def environment() -> Environment:
         "initial": initial,
         "money": money,
         "lasting": lasting,
+        "percent": percent,
     }
     made.globals |= {"static": static, "version": __version__}
     return made
@@ -122,6 +133,10 @@ def short(value: int | None) -> str:
 def money(amount: Decimal | None, currency: str | None = None) -> str:
     """An amount with all its digits."""
     return _NONE if amount is None else f"{amount:,f} {currency or ''}".rstrip()
+
+
+def percent(share: Decimal) -> str:
+    return f"{share:+,f} %"
 
 
 def dollars(credits_spent: int | None) -> str:

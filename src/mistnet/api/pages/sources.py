@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.api.auth import Operator, Reader
-from mistnet.api.errors import NotFound
 from mistnet.api.pages.accounts import LargestId
 from mistnet.api.pages.dashboard import Shown
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
-from mistnet.desk.standings import KNOWN, standings, state_of
-from mistnet.domain.sources import SourceName
-from mistnet.harvest import keys_of
+from mistnet.desk import switches
+from mistnet.desk.standings import known_source, standings
+from mistnet.desk.switches import Caps
 from mistnet.store.ledger import By, Ledger
 
 router = APIRouter(include_in_schema=False)
-_MOST_RATE: Final = 10_000_000.0
+_MOST_RATE: Final = 100_000_000.0
+_MOST_MINUTES: Final = 525_600.0
 Written = Annotated[str, Form(max_length=40)]
 
 
@@ -40,7 +41,7 @@ async def _shown(
         visitor,
         status=400 if problem else 200,
         sources=await standings(app),
-        shared={name: await state_of(app, name) for name in KNOWN},
+        shared={state.name: state for state in await app.harvest.book.states()},
         endpoints=await Ledger(app.database).spent(By.ENDPOINT, since=midnight),
         waits=(await dashboard.queue()).waits,
         problem=problem,
@@ -51,16 +52,48 @@ async def _shown(
 async def pause(
     visitor: Operator, app: Mistnet, name: str, reason: Annotated[str, Form(max_length=500)] = ""
 ) -> RedirectResponse:
-    source = _known(name)
+    source = await known_source(app, name)
     told = reason.replace("\x00", "").strip() or f"paused on the dashboard by {visitor.name}"
-    await app.harvest.book.pause(source, told, now=app.database.clock.now())
+    await switches.pause(app, source, told, by=visitor.name)
     return RedirectResponse("/sources?did=paused", 303)
 
 
 @router.post("/sources/{name}/resume")
-async def resume(_visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await app.harvest.book.resume(_known(name), now=app.database.clock.now())
+async def resume(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.resume(app, await known_source(app, name), by=visitor.name)
     return RedirectResponse("/sources?did=resumed", 303)
+
+
+@router.post("/sources/{name}/breaker/open")
+async def open_breaker(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    dashboard: Shown,
+    name: str,
+    minutes: Written = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
+) -> Response:
+    source = await known_source(app, name)
+    try:
+        span = timedelta(minutes=_number(minutes, most=_MOST_MINUTES, what="minutes", example="5") or 5.0)
+    except ValueError as error:
+        return await _shown(request, visitor, app, dashboard, problem=str(error))
+    told = reason.replace("\x00", "").strip() or "on the dashboard"
+    await switches.open_breaker(app, source, span, told, by=visitor.name)
+    return RedirectResponse("/sources?did=breaker-opened", 303)
+
+
+@router.post("/sources/{name}/breaker/close")
+async def close_breaker(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.close_breaker(app, await known_source(app, name), by=visitor.name)
+    return RedirectResponse("/sources?did=breaker-closed", 303)
+
+
+@router.post("/sources/{name}/forget")
+async def forget(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.forget_answers(app, await known_source(app, name), by=visitor.name)
+    return RedirectResponse("/sources?did=forgotten", 303)
 
 
 @router.post("/sources/{name}/limits")
@@ -75,35 +108,28 @@ async def set_limits(
     month: Written = "",
 ) -> Response:
     """What is left empty: a rate stays as it is, a cap is taken off so that the settings count again."""
-    source, book = _known(name), app.harvest.book
+    source = await known_source(app, name)
     try:
-        per_minute, day_cap, month_cap = _rate(rate), _cap(day), _cap(month)
+        per_minute = _number(rate, most=_MOST_RATE, what="calls a minute", example="900")
+        day_cap, month_cap = _cap(day), _cap(month)
     except ValueError as error:
         return await _shown(request, visitor, app, dashboard, problem=str(error))
-    if per_minute is not None:
-        await book.set_rate(source, per_minute, keys_of(app.settings))
-    await book.set_caps(source, day=day_cap, month=month_cap)
-    await book.lift_caps(source, day=day_cap is None, month=month_cap is None)
-    await book.wake_for_budget(source, now=app.database.clock.now())
+    lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
+    caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
+    await switches.set_limits(app, source, rate=per_minute, caps=caps, by=visitor.name)
     return RedirectResponse("/sources?did=limits", 303)
 
 
-def _known(name: str) -> SourceName:
-    if name not in KNOWN:
-        raise NotFound(f"source {name!r}")
-    return SourceName(name)
-
-
-def _rate(written: str) -> float | None:
+def _number(written: str, *, most: float, what: str, example: str) -> float | None:
     if not written.strip():
         return None
     try:
-        rate = float(written.replace(",", ""))
+        number = float(written.replace(",", ""))
     except ValueError:
-        raise ValueError(f"{written!r} is not a number of calls a minute, such as 900") from None
-    if not 0.01 <= rate <= _MOST_RATE:
-        raise ValueError("calls a minute must be between 0.01 and 10,000,000")
-    return rate
+        raise ValueError(f"{written!r} is not a number of {what}, such as {example}") from None
+    if not 0.01 <= number <= most:
+        raise ValueError(f"{what} must be between 0.01 and {most:,.0f}")
+    return number
 
 
 def _cap(written: str) -> int | None:

@@ -104,7 +104,7 @@ async def list_products(
 @router.get("/{product_id}", response_model=ProductDocument, responses=refusals(404))
 async def show_product(product_id: PathId, mistnet: Mistnet) -> ProductLine:
     """One product with its price now."""
-    return await _known(ProductPages(mistnet.database), product_id)
+    return await known_product(ProductPages(mistnet.database), product_id)
 
 
 @router.get("/{product_id}/offers", response_model=Listing[OfferDocument], responses=refusals(404))
@@ -116,7 +116,7 @@ async def list_offers(
 ) -> dict[str, Any]:
     """Every offer with its evidence, the latest first."""
     store = ProductPages(mistnet.database)
-    line = await _known(store, product_id)
+    line = await known_product(store, product_id)
     wanted = None if doubted is None else doubted == "true"
     rows = await store.offers(line.id, before=pages.place, limit=pages.one_more, doubted=wanted)
     return pages.listing(rows, lambda offer: offer.id)
@@ -125,13 +125,13 @@ async def list_offers(
 @router.get("/{product_id}/mentions", response_model=Listing[MentionDocument], responses=refusals(404))
 async def list_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """Every post that mentions it, by whichever link, the newest first."""
-    line = await _known(ProductPages(mistnet.database), product_id)
+    line = await known_product(ProductPages(mistnet.database), product_id)
     store = MentionPages(mistnet.database)
     reach = await store.reach_of_product(line.id)
     return pages.listing(await store.page(reach, before=pages.before, limit=pages.limit))
 
 
-async def _known(pages: ProductPages, product_id: str) -> ProductLine:
+async def known_product(pages: ProductPages, product_id: str) -> ProductLine:
     found = await pages.one(ProductId(number_of(product_id)))
     if found is None:
         raise NotFound(f"product {product_id}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from mistnet.api.auth import ADMINISTERS, OPERATES, READS
-from mistnet.api.errors import NotFound, refusals
+from mistnet.api.auth import READS, Admin, Operator
+from mistnet.api.errors import refusals
 from mistnet.api.fields import Document, Given, Id, Integral, Moment, Reason, WrittenMoment
 from mistnet.api.parts import Mistnet
-from mistnet.desk.standings import KNOWN, configured, standings, state_of
-from mistnet.domain.sources import SourceName
+from mistnet.desk import switches
+from mistnet.desk.standings import known_source, standing_of, standings
+from mistnet.desk.switches import Caps
 from mistnet.store.ledger import By, Ledger
 
 router = APIRouter(prefix="/api", tags=["sources"])
@@ -24,25 +25,60 @@ _MOST_CREDITS: Final = 10**15
 Credits = Annotated[int, Field(ge=0, le=_MOST_CREDITS), Integral]
 
 
+def _seconds(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
 class KeyDocument(Document):
-    """One key, by a label that does not give it away."""
+    """One key, by a label that does not give it away.
+
+    `bucket` is how many calls may start at once now, `burst` how many after a rest, `free_at` when the next may.
+    """
 
     label: str
     configured_here: bool
     rate_per_minute: float
     rate_is: str
+    slowdown: float
+    bucket: int
+    burst: int
+    free_at: Moment | None
     paused_at: Moment | None
     pause_reason: str | None
     balance: int | None
     balance_at: Moment | None
 
 
+class BreakerDocument(Document):
+    """So many failures in a row (`opens_after`) open it for so many seconds (`stays_open`); then one call tries."""
+
+    state: Literal["closed", "open", "half-open"]
+    failure_streak: int
+    opens_after: int
+    stays_open: Seconds
+    opened_until: Moment | None
+    probe_until: Moment | None
+
+
+class CacheDocument(Document):
+    """Answers that are kept, and how many of them are still good."""
+
+    answers: int
+    fresh: int
+
+
 class SourceDocument(Document):
+    """`cache` is null where answers are not kept."""
+
     name: str
     state: str
     why: str | None
     until: Moment | None
     failure_streak: int
+    breaker: BreakerDocument
     last_success_at: Moment | None
     last_failure_at: Moment | None
     last_failure: str | None
@@ -50,6 +86,7 @@ class SourceDocument(Document):
     day_cap: int | None
     month_credits: int
     month_cap: int | None
+    cache: CacheDocument | None
     keys: list[KeyDocument]
 
 
@@ -70,10 +107,31 @@ class SourcePause(Document):
     woken: int = 0
 
 
+class OpenBreaker(Given):
+    minutes: Annotated[float, Field(ge=0.01, le=525_600, description="For how long nobody calls.")] = 5.0
+    reason: Reason = "opened by API"
+
+
+class BreakerChange(Document):
+    """`changed`: whether it was otherwise before. `woken`: how many jobs that waited for it are due now."""
+
+    source: str
+    breaker: BreakerDocument
+    changed: bool
+    woken: int = 0
+
+
+class Forgotten(Document):
+    """How many answers were kept."""
+
+    source: str
+    forgotten: int
+
+
 class SourceLimits(Given):
     """What is left out stays as it is. A cap of null is taken off: the settings' own counts again."""
 
-    rate: Annotated[float, Field(ge=0.01, le=10_000_000, description="Calls a minute, for each key.")] | None = None
+    rate: Annotated[float, Field(ge=0.01, le=100_000_000, description="Calls a minute, for each key.")] | None = None
     day_credits: Credits | None = None
     month_credits: Credits | None = None
 
@@ -102,41 +160,58 @@ async def list_sources(mistnet: Mistnet) -> dict[str, Any]:
     return {"items": await standings(mistnet)}
 
 
-@router.post("/sources/{name}/pause", response_model=SourcePause, dependencies=OPERATES, responses=refusals(404))
-async def pause(name: Name, mistnet: Mistnet, asked: PauseSource | None = None) -> dict[str, Any]:
+@router.post("/sources/{name}/pause", response_model=SourcePause, responses=refusals(404))
+async def pause(name: Name, mistnet: Mistnet, visitor: Operator, asked: PauseSource | None = None) -> dict[str, Any]:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
-    source = _known(name)
-    before = await state_of(mistnet, source)
-    reason = (asked or PauseSource()).reason
-    await mistnet.harvest.book.pause(source, reason, now=mistnet.database.clock.now())
-    return {"source": source, "paused": True, "changed": before.paused_at is None}
+    source = await known_source(mistnet, name)
+    done = await switches.pause(mistnet, source, (asked or PauseSource()).reason, by=visitor.name)
+    return {"source": source, "paused": True, "changed": done.changed}
 
 
-@router.post("/sources/{name}/resume", response_model=SourcePause, dependencies=OPERATES, responses=refusals(404))
-async def resume(name: Name, mistnet: Mistnet) -> dict[str, Any]:
+@router.post("/sources/{name}/resume", response_model=SourcePause, responses=refusals(404))
+async def resume(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
     """Let calls go on, and make the work due that waited for it."""
-    source = _known(name)
-    before = await state_of(mistnet, source)
-    woken = await mistnet.harvest.book.resume(source, now=mistnet.database.clock.now())
-    return {"source": source, "paused": False, "changed": before.paused_at is not None, "woken": woken}
+    source = await known_source(mistnet, name)
+    done = await switches.resume(mistnet, source, by=visitor.name)
+    return {"source": source, "paused": False, "changed": done.changed, "woken": done.woken}
 
 
-@router.patch("/sources/{name}", response_model=SourceDocument, dependencies=ADMINISTERS, responses=refusals(404))
-async def set_limits(name: Name, asked: SourceLimits, mistnet: Mistnet) -> object:
+@router.post("/sources/{name}/breaker/open", response_model=BreakerChange, responses=refusals(404))
+async def open_breaker(
+    name: Name, mistnet: Mistnet, visitor: Operator, asked: OpenBreaker | None = None
+) -> dict[str, Any]:
+    """No calls for a while, on every machine; then one call tries whether the source is well."""
+    source, wanted = await known_source(mistnet, name), asked or OpenBreaker()
+    span = timedelta(minutes=wanted.minutes)
+    done = await switches.open_breaker(mistnet, source, span, wanted.reason, by=visitor.name)
+    return {"source": source, "breaker": (await standing_of(mistnet, source)).breaker, "changed": done.changed}
+
+
+@router.post("/sources/{name}/breaker/close", response_model=BreakerChange, responses=refusals(404))
+async def close_breaker(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+    """Let calls go on at once and count failures from nought. A pause stays."""
+    source = await known_source(mistnet, name)
+    done = await switches.close_breaker(mistnet, source, by=visitor.name)
+    breaker = (await standing_of(mistnet, source)).breaker
+    return {"source": source, "breaker": breaker, "changed": done.changed, "woken": done.woken}
+
+
+@router.delete("/sources/{name}/cache", response_model=Forgotten, responses=refusals(404))
+async def forget(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+    """Forget the answers that are kept of a source: what it told is asked for anew."""
+    source = await known_source(mistnet, name)
+    return {"source": source, "forgotten": await switches.forget_answers(mistnet, source, by=visitor.name)}
+
+
+@router.patch("/sources/{name}", response_model=SourceDocument, responses=refusals(404))
+async def set_limits(name: Name, asked: SourceLimits, mistnet: Mistnet, visitor: Admin) -> object:
     """Set the rate and the budget of a source for all machines; they go before each machine's settings."""
-    source, book = _known(name), mistnet.harvest.book
-    if asked.rate is not None:
-        await book.set_rate(source, asked.rate, configured(mistnet, source)[0])
-    named = asked.model_fields_set
-    await book.set_caps(source, day=asked.day_credits, month=asked.month_credits)
-    await book.lift_caps(
-        source,
-        day="day_credits" in named and asked.day_credits is None,
-        month="month_credits" in named and asked.month_credits is None,
-    )
-    if named & {"day_credits", "month_credits"}:
-        await book.wake_for_budget(source, now=mistnet.database.clock.now())
-    return next(each for each in await standings(mistnet) if each.name == source)
+    source, named = await known_source(mistnet, name), asked.model_fields_set
+    given = {"day": asked.day_credits, "month": asked.month_credits}
+    lifted = [word for word, cap in given.items() if cap is None and f"{word}_credits" in named]
+    caps = Caps(day=asked.day_credits, month=asked.month_credits, lifted=lifted)
+    await switches.set_limits(mistnet, source, rate=asked.rate, caps=caps, by=visitor.name)
+    return await standing_of(mistnet, source)
 
 
 @router.get("/spend", response_model=Spend, dependencies=READS)
@@ -150,9 +225,3 @@ async def spend(
     begin = since or mistnet.database.clock.now() - _SPAN
     rows = await Ledger(mistnet.database).spent(by, since=begin, until=until)
     return {"by": by, "since": begin, "until": until, "items": rows}
-
-
-def _known(name: str) -> SourceName:
-    if name not in KNOWN:
-        raise NotFound(f"source {name!r}; known sources: {', '.join(KNOWN)}")
-    return SourceName(name)

@@ -17,9 +17,11 @@ from mistnet.store.tables.prices import (
     currency_rates,
     item_looks,
     items,
+    odd_listings,
     price_point_versions,
     price_points,
     price_watches,
+    product_words,
     valuation_history,
     valuations,
 )
@@ -49,6 +51,7 @@ from mistnet.store.tables.social import (
     user_versions,
     users,
 )
+from mistnet.store.tables.views import recent_jobs, source_health, stuck_jobs
 
 __all__ = [
     "WORDS",
@@ -77,6 +80,7 @@ __all__ = [
     "links",
     "metadata",
     "missing",
+    "odd_listings",
     "offers",
     "paused_kinds",
     "post_links",
@@ -84,8 +88,10 @@ __all__ = [
     "price_point_versions",
     "price_points",
     "price_watches",
+    "product_words",
     "products",
     "quarantine",
+    "recent_jobs",
     "run_accounts",
     "run_posts",
     "runs",
@@ -95,8 +101,10 @@ __all__ = [
     "segment_snapshots",
     "segments",
     "sessions",
+    "source_health",
     "source_keys",
     "sources",
+    "stuck_jobs",
     "suggestions",
     "ticks",
     "user_versions",

@@ -77,6 +77,7 @@ jobs = Table(
     Index("jobs_parked", "kind", "run_at", "id", postgresql_where=text("parked"), sqlite_where=text("parked")),
     Index("jobs_gaps", "kind", "id", postgresql_where=text(GAP), sqlite_where=text(GAP)),
     Index("jobs_queued", "lane", "started_at", "id", postgresql_where=text(QUEUED), sqlite_where=text(QUEUED)),
+    Index("jobs_created", "created_at", "id"),
     sqlite_autoincrement=True,
     postgresql_with=BUSY_TABLE,
 )
@@ -100,6 +101,7 @@ job_history = Table(
     Column("worker", Text),
     CheckConstraint("state IN ('succeeded', 'cancelled')", name="state_is_known"),
     Index("job_history_finished_at", "finished_at", postgresql_using="brin"),
+    Index("job_history_created", "created_at", "id"),
 )
 
 job_errors = Table(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     Float,
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -21,6 +24,7 @@ ITEM_STATE = "state IN ('active', 'paused', 'removed')"
 PRICE_KIND = "kind IN ('sold', 'ask', 'bid')"
 CURRENCY = "length(currency) = 3"
 HAS_REF = "ref IS NOT NULL AND state <> 'removed'"
+HAS_NO_REF = "ref IS NULL AND state <> 'removed'"
 FOLLOWED = "state = 'active'"
 WATCH_STATE = "state IN ('active', 'removed')"
 WATCH_KIND = "kind IN ('changed', 'below', 'back_in_stock')"
@@ -38,14 +42,18 @@ items = Table(
     Column("urls", RawJson, nullable=False),
     Column("currency", Text),
     Column("every_hours", Float),
+    Column("digest", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("added_at", UtcTime, nullable=False),
     Column("changed_at", UtcTime, nullable=False),
+    Column("next_look_at", UtcTime, nullable=False),
     CheckConstraint(ITEM_STATE, name="state_is_known"),
     CheckConstraint("currency IS NULL OR length(currency) = 3", name="currency_is_iso"),
     CheckConstraint("every_hours IS NULL OR every_hours > 0", name="some_time_passes"),
     Index("items_ref", "ref", unique=True, sqlite_where=text(HAS_REF), postgresql_where=text(HAS_REF)),
-    Index("items_followed", "id", sqlite_where=text(FOLLOWED), postgresql_where=text(FOLLOWED)),
+    Index("items_wish", "digest", unique=True, sqlite_where=text(HAS_NO_REF), postgresql_where=text(HAS_NO_REF)),
+    Index("items_state", "state", "id"),
+    Index("items_due", "next_look_at", "id", sqlite_where=text(FOLLOWED), postgresql_where=text(FOLLOWED)),
     sqlite_autoincrement=True,
 )
 
@@ -91,9 +99,10 @@ price_points = Table(
     ForeignKeyConstraint(["offer_id"], ["offers.id"], name="price_points_offer_fkey"),
     CheckConstraint(PRICE_KIND, name="kind_is_known"),
     CheckConstraint(CURRENCY, name="currency_is_iso"),
-    CheckConstraint("kind <> 'bid' OR bid_count >= 1", name="a_bid_was_made"),
+    CheckConstraint("kind <> 'bid' OR coalesce(bid_count, 0) >= 1", name="a_bid_was_made"),
     CheckConstraint("match_strength BETWEEN 0 AND 1", name="strength_is_a_share"),
     Index("price_points_identity", "item_id", "source", "dedupe_key", unique=True),
+    Index("price_points_item", "item_id", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -120,6 +129,7 @@ def _worth() -> tuple[Column[object], ...]:
         Column("high", Money, nullable=False),
         Column("currency", Text, nullable=False),
         Column("points", Integer, nullable=False),
+        Column("points_left_out", Integer, nullable=False),
         Column("confidence", Float, nullable=False),
         Column("newest_at", UtcTime, nullable=False),
         Column("carriers", RawJson, nullable=False),
@@ -143,6 +153,7 @@ valuation_history = Table(
     Column("item_id", BigId, nullable=False),
     *_worth(),
     Column("valued_at", UtcTime, nullable=False),
+    Column("ended_at", UtcTime),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="valuation_history_item_fkey"),
     Index("valuation_history_item", "item_id", "id"),
     sqlite_autoincrement=True,
@@ -158,6 +169,35 @@ currency_rates = Table(
     Column("origin", Text),
     Column("told_at", UtcTime, nullable=False),
     CheckConstraint("length(base) = 3 AND length(quote) = 3 AND base <> quote", name="currencies_are_iso"),
+    CheckConstraint("length(day) = 10", name="day_is_a_date"),
+    Index("currency_rates_quote", "quote", "base", "day"),
+)
+
+odd_listings = Table(
+    "odd_listings",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("source", Text, nullable=False),
+    Column("item_id", BigId, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("first_seen_at", UtcTime, nullable=False),
+    Column("last_seen_at", UtcTime, nullable=False),
+    Column("times_seen", Integer, nullable=False, server_default=text("1")),
+    ForeignKeyConstraint(["item_id"], ["items.id"], name="odd_listings_item_fkey"),
+    Index("odd_listings_identity", "source", "digest", unique=True),
+    sqlite_autoincrement=True,
+)
+
+product_words = Table(
+    "product_words",
+    metadata,
+    Column("product_id", BigId, primary_key=True, autoincrement=False),
+    Column("word", Text, primary_key=True),
+    Column("lane", Text, nullable=False),
+    ForeignKeyConstraint(["product_id"], ["products.id"], name="product_words_product_fkey"),
+    Index("product_words_word", "lane", "word", "product_id"),
 )
 
 price_watches = Table(
@@ -171,13 +211,16 @@ price_watches = Table(
     Column("target", Money),
     Column("currency", Text),
     Column("state", Text, nullable=False),
+    Column("automatic", Boolean, nullable=False, server_default=false()),
     Column("added_at", UtcTime, nullable=False),
     Column("amount", Money),
     Column("amount_currency", Text),
     Column("availability", Text),
     Column("known_at", UtcTime),
+    Column("rests_on", RawJson),
     Column("suspected", RawJson),
     Column("suspected_at", UtcTime),
+    Column("problem", Text),
     Column("told_at", UtcTime),
     Column("events", Integer, nullable=False, server_default=text("0")),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="price_watches_item_fkey"),
@@ -187,7 +230,8 @@ price_watches = Table(
     CheckConstraint(WATCH_STATE, name="state_is_known"),
     CheckConstraint("(kind = 'changed') = (percent IS NOT NULL)", name="a_change_has_a_size"),
     CheckConstraint("(kind = 'below') = (target IS NOT NULL AND currency IS NOT NULL)", name="a_target_is_an_amount"),
-    Index("price_watches_item", "item_id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
-    Index("price_watches_product", "product_id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
+    Index("price_watches_active", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
+    Index("price_watches_item", "item_id", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
+    Index("price_watches_product", "product_id", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
     sqlite_autoincrement=True,
 )

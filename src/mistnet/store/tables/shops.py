@@ -199,6 +199,7 @@ cached_answers = Table(
     Column("headers", RawJson, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Index("cached_answers_stored_at", "stored_at"),
+    Index("cached_answers_source", "source", "fresh_until"),
 )
 
 hosts = Table(

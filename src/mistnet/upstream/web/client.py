@@ -79,12 +79,13 @@ class WebClient:
         hop: Callable[[str, str], Hop],
         read: Callable[[Visited], T],
         errand: Errand,
+        fresh: bool = False,
     ) -> tuple[Visited, T]:
         """Follows redirects as far as `hop` and the settings allow."""
         begun, current, hops = time.perf_counter(), url, list[str]()
         while True:
             door = door_of(current, ports=self._rules.ports, trusted=self._rules.trusted)
-            seen = Seen(url=url, door=door, hops=tuple(hops), begun=begun, hop=hop, read=read)
+            seen = Seen(url=url, door=door, hops=tuple(hops), begun=begun, hop=hop, read=read, fresh=fresh)
             found = await self._step(seen, lane, what, errand)
             if not isinstance(found, str):
                 return found
@@ -95,7 +96,7 @@ class WebClient:
 
     async def _step(self, seen: Seen[T], lane: str, what: str, errand: Errand) -> str | tuple[Visited, T]:
         """One URL: from the cache, or from its host when it is our turn."""
-        stored = await self._stored(seen.door)
+        stored = None if seen.fresh else await self._stored(seen.door)
         if stored is not None and stored.fresh_until > self._clock.now():
             return seen.judged(_as_answer(stored), cached=True)
         await self._turns.take(seen.door.host, await self._delay(seen.door, lane))
@@ -162,17 +163,30 @@ class WebClient:
         current = door_of(f"{door.origin}/robots.txt", ports=self._rules.ports, trusted=self._rules.trusted)
         for _ in range(_MOST_ROBOTS_HOPS):
             try:
-                async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, errand=Errand()) as call:
-                    answer = await self._transport.get(current, headers={}, readable=worth_reading)
-                    call.settle(items=1, credits_due=0)
+                answer = await self._asked_for_robots(current, lane)
             except Unanswered as error:
                 raise await self._silent(door, lane, str(error)) from error
             location = answer.headers.get("location")
             if answer.status not in REDIRECTS or not location:
                 break
             current = door_of(joined(current.url, location), ports=self._rules.ports, trusted=self._rules.trusted)
-        if answer.status in _SERVER_FAULTS or answer.status == TOO_MANY:
+        if _is_at_fault(answer):
             raise await self._silent(door, lane, f"status {answer.status}")
+        return answer
+
+    async def _asked_for_robots(self, door: Door, lane: str) -> WebAnswer:
+        """A shop that is down when it is asked what it allows is down, and its governor is to know."""
+        async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, errand=Errand()) as call:
+            try:
+                answer = await self._transport.get(door, headers={}, readable=worth_reading)
+            except Unanswered as error:
+                if lane == WEB_LANE:
+                    raise
+                raise SourceDown(lane, f"{door.host}: {error}") from error
+            if lane != WEB_LANE and _is_at_fault(answer):
+                problem = f"{door.host} does not say what its robots.txt allows: status {answer.status}"
+                raise SourceDown(lane, problem, status=answer.status)
+            call.settle(items=1, credits_due=0)
         return answer
 
     async def _silent(self, door: Door, lane: str, problem: str) -> SourceDown:
@@ -197,6 +211,7 @@ class Seen(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     begun: float
     hop: Callable[[str, str], Hop]
     read: Callable[[Visited], T]
+    fresh: bool = False
 
     def judged(self, answer: WebAnswer, *, cached: bool) -> str | tuple[Visited, T]:
         """The next URL if the answer leads on, else what was read from it."""
@@ -238,6 +253,10 @@ class _HostTrouble(Exception):
         if isinstance(self.error, RateLimited):
             return NotNow(self.error.until, f"{host} asks us to wait")
         return self.error
+
+
+def _is_at_fault(answer: WebAnswer) -> bool:
+    return answer.status in _SERVER_FAULTS or answer.status == TOO_MANY
 
 
 def worth_reading(status: int, headers: Mapping[str, str]) -> str | None:

@@ -1,0 +1,1 @@
+"""How many calls a second the governor lets through, alone and beside others that share its rate."""

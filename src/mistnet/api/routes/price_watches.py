@@ -1,0 +1,125 @@
+"""Price watches: what somebody wants to be told of, what is known of it, and what is suspected."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field, StringConstraints
+
+from mistnet.api.auth import OPERATES, READS
+from mistnet.api.errors import refusals
+from mistnet.api.fields import Document, Given, Id, Moment, PathId, number_of
+from mistnet.api.paging import Listing, Pages
+from mistnet.api.parts import Mistnet
+from mistnet.api.routes.products import Amount
+from mistnet.domain.items import ItemId
+from mistnet.domain.products import ProductId
+from mistnet.domain.watches import Wanted, WatchId, WatchKind
+from mistnet.store.watch_book import WatchLine
+
+router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
+
+_ID = r"^[1-9][0-9]{0,18}$"
+OneId = Annotated[str, StringConstraints(pattern=_ID), Field(description="An id: a 64-bit number as a string.")]
+OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of this one.")]
+
+
+class WatchWanted(Given):
+    """One thing, a product or an item, and one line: `percent`, or `target` with its `currency`, or back in stock."""
+
+    kind: Annotated[WatchKind, Field(strict=False)]
+    product_id: OneId | None = None
+    item_id: OneId | None = None
+    percent: Annotated[
+        float | None, Field(gt=0, le=1_000_000, description="For `changed`: by how much the price must change.")
+    ] = None
+    target: Annotated[
+        str | None,
+        StringConstraints(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?$"),
+        Field(description="For `below`: an exact amount, its digits as a string."),
+    ] = None
+    currency: Annotated[
+        str | None, StringConstraints(pattern=r"^[A-Z]{3}$"), Field(description="Of the target, such as TWD.")
+    ] = None
+
+
+class LookDocument(Document):
+    """What one look saw."""
+
+    at: Moment
+    amount: Amount | None
+    currency: str | None
+    availability: str | None
+
+
+class PriceWatchDocument(Document):
+    """One watch. `standing` is waiting (for a first look), watching, suspected (a look crossed the line; a second one
+    decides) or suspended, for the reason in `problem`."""
+
+    id: Id
+    kind: WatchKind
+    product_id: Id | None
+    item_id: Id | None
+    title: str
+    url: str | None
+    percent: float | None
+    target: Amount | None
+    currency: str | None
+    automatic: bool
+    added_at: Moment
+    standing: str
+    known: LookDocument | None
+    suspected: LookDocument | None
+    problem: str | None
+    told_at: Moment | None
+    events: int
+
+
+class AddedWatchDocument(Document):
+    """`added` is false where the very same was watched already."""
+
+    added: bool
+    watch: PriceWatchDocument
+
+
+@router.get("", response_model=Listing[PriceWatchDocument], dependencies=READS)
+async def list_price_watches(
+    mistnet: Mistnet, pages: Pages, product_id: OfId = None, item_id: OfId = None
+) -> dict[str, Any]:
+    """What is watched, the newest first."""
+    rows = await mistnet.price_watches.list(
+        product_id=None if product_id is None else ProductId(number_of(product_id)),
+        item_id=None if item_id is None else ItemId(number_of(item_id)),
+        before=pages.place,
+        limit=pages.one_more,
+    )
+    return pages.listing(rows, lambda line: line.id)
+
+
+@router.post("", response_model=AddedWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
+    """Be told of a price by an event, once a second look saw the same. The very same watch is there once."""
+    return await mistnet.price_watches.add(
+        Wanted(
+            kind=asked.kind,
+            product_id=None if asked.product_id is None else ProductId(number_of(asked.product_id)),
+            item_id=None if asked.item_id is None else ItemId(number_of(asked.item_id)),
+            percent=asked.percent,
+            target=None if asked.target is None else Decimal(asked.target),
+            currency=asked.currency,
+        )
+    )
+
+
+@router.get("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(404), dependencies=READS)
+async def show_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
+    """One watch."""
+    return await mistnet.price_watches.get(WatchId(number_of(watch_id)))
+
+
+@router.delete("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+async def remove_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
+    """Take a watch back. Events that were written are still sent."""
+    return await mistnet.price_watches.remove(WatchId(number_of(watch_id)))

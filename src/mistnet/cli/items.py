@@ -1,0 +1,255 @@
+"""Commands for things whose worth is followed: add them, change them, have their prices asked for, write them out."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mistnet.app import open_app
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.desk.item_documents import item_fields
+from mistnet.desk.items import ask_now, change_item, items_of, known_item, sources_of
+from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
+from mistnet.domain.errors import did_you_mean
+from mistnet.domain.items import Item, ItemId, ItemState
+from mistnet.store.export import Format, whole_file
+from mistnet.store.item_export import export_items
+from mistnet.store.items import Outcome
+
+commands = typer.Typer(help="Things whose worth is followed: coins, cards, whatever has a price.", no_args_is_help=True)
+
+_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+_TOLD: Final = {
+    Outcome.ADDED: "is followed from now on",
+    Outcome.CHANGED: "is changed, and is looked at anew",
+    Outcome.SAME: "is followed already, just so",
+}
+_STATES: Final = {
+    ItemState.ACTIVE: ("is followed again", "was followed already"),
+    ItemState.PAUSED: ("is paused: no source is asked for it", "was paused already"),
+    ItemState.REMOVED: ("is not followed any more; its points and valuations stay", "was removed already"),
+}
+
+
+def item_number(given: str) -> int:
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= LARGEST_ID):
+        raise typer.BadParameter(f"{given[:80]!r} is no item's id; `mistnet items list` shows them")
+    return int(given)
+
+
+ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]
+ItemArguments = Annotated[list[int], typer.Argument(metavar="ID...", parser=item_number, help="Ids of items.")]
+Year = Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")]
+MintMark = Annotated[str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")]
+Denomination = Annotated[str | None, typer.Option("--denomination", metavar="TEXT", help="What it was worth once.")]
+Series = Annotated[str | None, typer.Option("--series", metavar="TEXT", help="The series it belongs to.")]
+Grade = Annotated[str | None, typer.Option("--grade", metavar="GRADE", help="Its grade, such as MS65.")]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attribute", metavar="NAME=VALUE", help="Any other attribute; may be repeated.")
+]
+Excluded = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="WORD", help="A listing must not say this; may be repeated.")
+]
+Sources = Annotated[
+    list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")
+]
+Urls = Annotated[
+    list[str] | None, typer.Option("--url", metavar="URL", help="A page that sells this very thing; may be repeated.")
+]
+Currency = Annotated[str | None, typer.Option("--currency", metavar="CODE", help="Value it in this currency.")]
+Hours = Annotated[
+    float | None,
+    typer.Option(
+        "--every-hours",
+        metavar="HOURS",
+        help=f"Ask so often, from {LEAST_HOURS:g} to {MOST_HOURS:g}; without it, as the settings say.",
+    ),
+]
+Ref = Annotated[
+    str | None, typer.Option("--ref", metavar="REF", help="Your own name for it: the same one again changes the item.")
+]
+
+
+@commands.command("add")
+@shared_options
+async def add(  # noqa: PLR0913 (one option for each thing an item may say)
+    invocation: Invocation,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The words that listings of it have.")],
+    *,
+    year: Year = None,
+    mint_mark: MintMark = None,
+    denomination: Denomination = None,
+    series: Series = None,
+    grade: Grade = None,
+    attribute: Attributes = None,
+    exclude: Excluded = None,
+    source: Sources = None,
+    url: Urls = None,
+    currency: Currency = None,
+    every_hours: Hours = None,
+    ref: Ref = None,
+) -> None:
+    """Follow what a thing is worth. The same thing again adds no second one."""
+    known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
+    fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
+    lists = {"exclude": exclude, "sources": source, "urls": url}
+    given = {**fields, **lists, **known, "attributes": _pairs(attribute)}
+    async with open_app(invocation.settings) as app:
+        wish = wish_of(given, sources=sources_of(app))
+        (kept,) = await items_of(app).add([wish], app.database.clock.now())
+        item = await known_item(app, kept.item_id)
+    said = f"item {item.id} {_TOLD[kept.outcome]}: {item.title}"
+    invocation.out.show(document(outcome=kept.outcome, item=item_fields(item)), said)
+
+
+@commands.command("set")
+@shared_options
+async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
+    invocation: Invocation,
+    item: ItemArgument,
+    *,
+    title: Annotated[str | None, typer.Option("--title", metavar="TITLE", help="Another title.")] = None,
+    year: Year = None,
+    mint_mark: MintMark = None,
+    denomination: Denomination = None,
+    series: Series = None,
+    grade: Grade = None,
+    attribute: Attributes = None,
+    exclude: Excluded = None,
+    source: Sources = None,
+    url: Urls = None,
+    currency: Currency = None,
+    every_hours: Hours = None,
+    ref: Ref = None,
+    clear: Annotated[
+        list[str] | None,
+        typer.Option("--clear", metavar="NAME", help="Take this field or attribute away; may be repeated."),
+    ] = None,
+) -> None:
+    """Change what an item says. Lists are replaced whole, attributes one by one; the rest stays."""
+    known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
+    fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
+    lists = {"exclude": exclude, "sources": source, "urls": url}
+    attributes = {**_pairs(attribute), **{name: value for name, value in known.items() if value is not None}}
+    changes: dict[str, Any] = {name: value for name, value in {**fields, **lists}.items() if value is not None}
+    async with open_app(invocation.settings) as app:
+        before = await known_item(app, ItemId(item))
+        cleared, without = _cleared(clear or (), before)
+        changes |= {**cleared, "attributes": {**attributes, **without}}
+        if len(changes) == 1 and not changes["attributes"]:
+            raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
+        after, kept = await change_item(app, before.id, changes)
+    said = f"item {after.id} " + (_TOLD[kept.outcome] if kept.outcome is Outcome.CHANGED else "was so already")
+    invocation.out.show(document(outcome=kept.outcome, item=item_fields(after)), f"{said}: {after.title}")
+
+
+@commands.command("pause")
+@shared_options
+async def pause(invocation: Invocation, items: ItemArguments) -> None:
+    """Ask no source for these any more, until they are resumed."""
+    await _set_states(invocation, items, ItemState.PAUSED)
+
+
+@commands.command("resume")
+@shared_options
+async def resume(invocation: Invocation, items: ItemArguments) -> None:
+    """Follow paused items again, from now on."""
+    await _set_states(invocation, items, ItemState.ACTIVE)
+
+
+@commands.command("remove")
+@shared_options
+async def remove(invocation: Invocation, items: ItemArguments) -> None:
+    """Follow these no more. Their points and valuations stay."""
+    await _set_states(invocation, items, ItemState.REMOVED)
+
+
+@commands.command("ask")
+@shared_options
+async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources = None) -> None:
+    """Have sources asked for these items now, all that serve each or those named. Workers do it."""
+    ids = [ItemId(each) for each in dict.fromkeys(items)]
+    async with open_app(invocation.settings) as app:
+        made = await ask_now(app, ids, source or ())
+    said = f"{made.created:,} questions to come for {len(ids):,} items"
+    already = f"; {made.duplicates:,} were on the list already" if made.duplicates else ""
+    shown = document(items=[str(each) for each in ids], created=made.created, duplicates=made.duplicates)
+    invocation.out.show(shown, said + already)
+
+
+@commands.command("export")
+@shared_options
+async def export(
+    invocation: Invocation,
+    *,
+    format_: Annotated[
+        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
+    ] = Format.JSONL,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
+    ] = None,
+    removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> None:
+    """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
+    if output is None and format_ in _FILES_ONLY:
+        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
+    if output is None and invocation.out.as_json:
+        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
+    async with open_app(invocation.settings) as app:
+        if output is None:
+            rows = await export_items(app.database, format_, sys.stdout.buffer, removed=removed)
+        else:
+            with whole_file("items", output, force=force) as part:
+                rows = await export_items(app.database, format_, part, removed=removed)
+    if invocation.out.as_json:
+        invocation.out.show(document(format=format_, output=str(output), rows=rows))
+    else:
+        sys.stderr.write(f"{rows:,} items exported{f' to {output}' if output else ''}\n")
+
+
+async def _set_states(invocation: Invocation, items: Sequence[int], state: ItemState) -> None:
+    """All of them, or none where one is not there."""
+    ids = [ItemId(each) for each in dict.fromkeys(items)]
+    async with open_app(invocation.settings) as app:
+        for each in ids:
+            await known_item(app, each)
+        now = app.database.clock.now()
+        done = [await items_of(app).set_state(each, state, now) for each in ids]
+    lines = [f"item {item.id} {_STATES[state][0 if changed else 1]}: {item.title}" for item, changed in done]
+    shown = document(items=[{**item_fields(item), "changed": changed} for item, changed in done])
+    invocation.out.show(shown, *lines)
+
+
+def _pairs(given: Sequence[str] | None) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"--attribute {each[:80]!r}: write it as NAME=VALUE, such as color=red")
+        if name in found:
+            raise typer.BadParameter(f"--attribute {name}: it is given twice; give it once")
+        found[name] = value
+    return found
+
+
+def _cleared(names: Sequence[str], item: Item) -> tuple[Mapping[str, None], Mapping[str, None]]:
+    """Fields, and attributes, that are taken away."""
+    fields: dict[str, None] = {}
+    attributes: dict[str, None] = {}
+    for written in names:
+        name = field_called(written)
+        if name == "title":
+            raise typer.BadParameter("an item needs a title; give another with --title")
+        if name in PLAIN_FIELDS and name != "attributes":
+            fields[name] = None
+        elif name in item.attributes:
+            attributes[name] = None
+        else:
+            guess = did_you_mean(name, {*KNOWN_COLUMNS, *item.attributes})
+            raise typer.BadParameter(f"--clear {written[:80]!r}: item {item.id} has no such attribute.{guess}")
+    return fields, attributes

@@ -1,0 +1,82 @@
+"""One call on its way through the governor: in with a ticket, out with a note in the ledger."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mistnet.domain.sources import Errand, KeyLabel
+from mistnet.engine.bucket import Slots
+
+if TYPE_CHECKING:
+    from mistnet.engine.governor import Governor
+
+FIRST_SPAN: Final = 0.05
+
+
+class Desk:
+    """What this process holds of one key. Times are seconds since 1970."""
+
+    __slots__ = ("free_at", "fresh_until", "label", "paused", "secret", "slots", "span", "unseen")
+
+    def __init__(self, label: KeyLabel, secret: str) -> None:
+        self.label, self.secret = label, secret
+        self.slots = Slots()
+        self.span = FIRST_SPAN
+        self.fresh_until = 0.0
+        self.free_at: float | None = None
+        self.paused = False
+        self.unseen = 0
+
+
+class Ticket(msgspec.Struct):
+    """One call that was let through: the port's Call."""
+
+    key: str
+    label: KeyLabel
+    reserved: int
+    items: int = 0
+    cost: int | None = None
+
+    def settle(self, *, items: int, credits_due: int) -> None:
+        self.items, self.cost = items, credits_due
+
+
+class Passage:
+    """What `async with` is given. Its own class, because a generator would cost every call more than all the rest."""
+
+    __slots__ = ("_begun", "_governor", "at", "day", "desk", "endpoint", "errand", "most", "probe_until", "ticket")
+
+    desk: Desk
+    ticket: Ticket
+    at: datetime
+    day: float
+
+    def __init__(self, governor: Governor, endpoint: str, most: int, errand: Errand) -> None:
+        self._governor = governor
+        self.endpoint, self.most, self.errand = endpoint, most, errand
+        self.probe_until: datetime | None = None
+
+    async def __aenter__(self) -> Ticket:
+        if not self._governor.let_through(self):
+            await self._governor.admit(self)
+        desk = self.desk
+        self.ticket = ticket = Ticket(desk.secret, desk.label, self.most)
+        self._begun = time.perf_counter()
+        return ticket
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        seconds = time.perf_counter() - self._begun
+        try:
+            if error is not None:
+                await self._governor.went_badly(self, error)
+            elif self._governor.failing or self.probe_until is not None or self.desk.unseen:
+                await self._governor.went_well(self)
+        finally:
+            self._governor.note(self, seconds, error)

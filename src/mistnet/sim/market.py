@@ -1,0 +1,278 @@
+"""The simulated markets over HTTP: eBay's API with its tokens, a shop in JSON, a shop in HTML, and their bad days."""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import parse_qs, urlencode
+
+from mistnet.sim.market_goods import Good, Market, good_named, offers, sales
+from mistnet.sim.market_pages import cabinet_card, cabinet_page, ebay_sale, ebay_summary, hub_record
+from mistnet.sim.numbers import mix, number_of, unit
+from mistnet.sim.service import Answer, NeverAnswers
+
+T = TypeVar("T")
+
+TOKENS = "/identity/v1/oauth2/token"
+BROWSE = "/buy/browse/v1/item_summary/search"
+INSIGHTS = "/buy/marketplace_insights/v1_beta/item_sales/search"
+CLIENT_ID = "sim-client-id"
+CLIENT_SECRET = "sim-client-secret"  # noqa: S105 - opens nothing but the simulator
+HUB_HOST, CABINET_HOST = "hub.example.com", "cabinet.example.net"
+HUB_KEY = "sim-hub-key"
+HUB_VARIABLE = "SIM_HUB_KEY"
+TOKEN_SECONDS = 7_200
+SHOP_PAGE = 5
+MOST_IN_A_ROW = 2
+
+SHOPS_FILE = f"""\
+[shops.hub]
+url = "https://{HUB_HOST}/api/coins?q={{query}}"
+format = "json"
+listings = "found.coins.*"
+next = "found.next"
+pages = 5
+minor_units = 100
+rate_per_minute = 600
+
+[shops.hub.fields]
+id = "sku"
+title = "name"
+price = "offer.cents"
+currency = "offer.currency"
+kind = "offer.type"
+bids = "offer.bids"
+url = "link"
+sold_at = "sold_at"
+condition = "grading.state"
+
+[shops.hub.kinds]
+fixed = "ask"
+auction = "bid"
+
+[shops.hub.secret_headers]
+X-Hub-Key = "{HUB_VARIABLE}"
+
+[shops.cabinet]
+url = "https://{CABINET_HOST}/search?words={{title}}&year={{year}}"
+format = "html"
+listings = "li.coin"
+empty = "p.none"
+next = "a[rel=next]"
+pages = 5
+currency = "USD"
+rate_per_minute = 600
+
+[shops.cabinet.fields]
+title = "a.name"
+price = "b.price"
+url = "a.name@href"
+condition = "@data-state"
+"""
+"""Describes both shops, for the setting `price_sources`."""
+
+
+class MarketFault(StrEnum):
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    RATE_LIMITED = "rate_limited"
+    CUT_BODY = "cut_body"
+    BROKEN_BODY = "broken_body"
+    TOKEN_FORGOTTEN = "token_forgotten"  # noqa: S105 - what eBay does, not a secret
+
+
+ROUGH: Mapping[MarketFault, float] = {
+    MarketFault.SERVER_ERROR: 0.06,
+    MarketFault.TIMEOUT: 0.04,
+    MarketFault.RATE_LIMITED: 0.04,
+    MarketFault.CUT_BODY: 0.03,
+    MarketFault.BROKEN_BODY: 0.03,
+    MarketFault.TOKEN_FORGOTTEN: 0.03,
+}
+
+
+@dataclass(slots=True)
+class MarketStats:
+    """What was asked, what was answered in full, and what went wrong on purpose."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+
+
+class MarketService:
+    """All markets at once. The same seed has the same goods and the same bad days."""
+
+    def __init__(
+        self,
+        now: Callable[[], datetime],
+        *,
+        seed: int = 7,
+        goods: int = 60,
+        faults: Mapping[MarketFault, float] | None = None,
+    ) -> None:
+        self.now = now
+        self.seed = seed
+        self.goods = goods
+        self.stats = MarketStats()
+        self._faults = dict(faults or {})
+        self._in_a_row: Counter[str] = Counter()
+        self._tokens: dict[str, datetime] = {}
+
+    @staticmethod
+    def knows(host: str, path: str) -> bool:
+        return path in (TOKENS, BROWSE, INSIGHTS) or host.partition(":")[0] in (HUB_HOST, CABINET_HOST)
+
+    def good(self, index: int) -> Good:
+        return Good(self.seed, index)
+
+    def handle(
+        self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Answer:
+        """One request. Raises NeverAnswers where no answer comes."""
+        given = {name.lower(): value for name, value in headers.items()}
+        if path == "/robots.txt":
+            return _json(404, {"error": "not found"})
+        question = (
+            f"{host.partition(':')[0]}{path}?{query}" if path not in (TOKENS, BROWSE, INSIGHTS) else f"{path}?{query}"
+        )
+        self.stats.asked[question] += 1
+        fault = self._fault(question, path)
+        if fault in (MarketFault.TIMEOUT, MarketFault.SERVER_ERROR, MarketFault.RATE_LIMITED):
+            return _refused(fault)
+        answer = self._answer(method, host.partition(":")[0], path, query, given, body)
+        if fault is MarketFault.TOKEN_FORGOTTEN:
+            self._tokens.clear()
+            return _errors(401, 1001, "Invalid access token")
+        if fault is MarketFault.CUT_BODY:
+            return Answer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
+        if fault is MarketFault.BROKEN_BODY:
+            return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
+        if answer.status == 200:
+            self.stats.answered[question] += 1
+        return answer
+
+    def _fault(self, question: str, path: str) -> MarketFault | None:
+        draw = unit(self.seed, number_of(question), self.stats.asked[question], 77)
+        if self._in_a_row[question] >= MOST_IN_A_ROW:
+            draw = 1.0
+        for fault, rate in self._faults.items():
+            draw -= rate
+            if draw < 0 and _can_happen(fault, path):
+                self._in_a_row[question] += 1
+                self.stats.faults[fault] += 1
+                return fault
+        self._in_a_row[question] = 0
+        return None
+
+    def _answer(self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        asked = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+        if path == TOKENS:
+            return self._token(headers, body) if method == "POST" else _errors(405, 1, "Method Not Allowed")
+        if path in (BROWSE, INSIGHTS):
+            return self._ebay(path, asked, headers)
+        if host == HUB_HOST and path == "/api/coins":
+            return self._hub(asked, headers)
+        if host == CABINET_HOST and path == "/search":
+            return self._cabinet(asked)
+        return _json(404, {"error": "not found"})
+
+    def _token(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        wanted = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+        form = parse_qs(body.decode())
+        if headers.get("authorization") != f"Basic {wanted}":
+            return _json(401, {"error": "invalid_client", "error_description": "client authentication failed"})
+        if form.get("grant_type") != ["client_credentials"] or not form.get("scope"):
+            return _json(400, {"error": "invalid_request", "error_description": "grant_type or scope is missing"})
+        self.stats.tokens += 1
+        token = f"v^1.1#{mix(self.seed, self.stats.tokens):x}"
+        self._tokens[token] = self.now() + timedelta(seconds=TOKEN_SECONDS)
+        return _json(
+            200, {"access_token": token, "expires_in": TOKEN_SECONDS, "token_type": "Application Access Token"}
+        )
+
+    def _ebay(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        until = self._tokens.get(headers.get("authorization", "").removeprefix("Bearer "))
+        if until is None or until <= self.now():
+            return _errors(401, 1001, "Invalid access token")
+        if not headers.get("x-ebay-c-marketplace-id"):
+            return _errors(400, 12011, "The marketplace is missing")
+        limit, offset = int(asked.get("limit", "50")), int(asked.get("offset", "0"))
+        if not asked.get("q") or not 1 <= limit <= 200 or offset % limit:
+            return _errors(400, 12001, "The call must have a 'q', and an offset that is a multiple of its limit")
+        good = good_named(self.seed, asked["q"], self.goods)
+        listed = self._listed(path, good, asked.get("filter", ""))
+        page = _drifted(listed, offset, limit)
+        told: dict[str, object] = {"total": len(listed), "limit": limit, "offset": offset}
+        if page:
+            told["itemSummaries" if path == BROWSE else "itemSales"] = page
+        if offset + limit < len(listed):
+            told["next"] = f"https://api.ebay.com{path}?{urlencode({**asked, 'offset': str(offset + limit)})}"
+        return _json(200, told)
+
+    def _listed(self, path: str, good: Good | None, filters: str) -> Sequence[object]:
+        """Without a filter that says otherwise, only what has a fixed price is shown."""
+        if good is None:
+            return []
+        if path == INSIGHTS:
+            return [ebay_sale(offer) for offer in sales(good, Market.EBAY, self.now())]
+        shown = [ebay_summary(offer) for offer in offers(good, Market.EBAY, self.now())]
+        return [each for each in shown if "AUCTION" in filters or "FIXED_PRICE" in each["buyingOptions"]]
+
+    def _hub(self, asked: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if headers.get("x-hub-key") != HUB_KEY:
+            return _json(401, {"error": "who are you?"})
+        good, now = good_named(self.seed, asked.get("q", ""), self.goods), self.now()
+        records = [*offers(good, Market.HUB, now), *sales(good, Market.HUB, now)] if good else []
+        page = int(asked.get("page", "1"))
+        more = page * SHOP_PAGE < len(records)
+        onward = f"/api/coins?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
+        shown = [hub_record(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
+        return _json(200, {"found": {"coins": shown, "next": onward}})
+
+    def _cabinet(self, asked: Mapping[str, str]) -> Answer:
+        good = good_named(self.seed, asked.get("words", ""), self.goods)
+        records = list(offers(good, Market.CABINET, self.now())) if good else []
+        page = int(asked.get("page", "1"))
+        more = page * SHOP_PAGE < len(records)
+        onward = f"/search?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
+        cards = [cabinet_card(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
+        return _sent(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
+
+
+def _can_happen(fault: MarketFault, path: str) -> bool:
+    return fault is not MarketFault.TOKEN_FORGOTTEN or path in (BROWSE, INSIGHTS)
+
+
+def _drifted(listed: Sequence[T], offset: int, limit: int) -> list[T]:
+    """A page; between two of them a record slips from the one to the other and is told twice."""
+    before = [listed[offset - 1]] if 0 < offset < len(listed) else []
+    return [*before, *listed[offset : offset + limit]]
+
+
+def _refused(fault: MarketFault) -> Answer:
+    match fault:
+        case MarketFault.TIMEOUT:
+            raise NeverAnswers
+        case MarketFault.RATE_LIMITED:
+            answer = _errors(429, 2001, "Too many requests. The request limit has been reached.")
+            return Answer(status=429, headers={**answer.headers, "retry-after": "2"}, body=answer.body)
+        case _:
+            return _errors(503, 12999, "There was a problem with an eBay internal system or process")
+
+
+def _errors(status: int, number: int, message: str) -> Answer:
+    return _json(status, {"errors": [{"errorId": number, "domain": "API_BROWSE", "message": message}]})
+
+
+def _json(status: int, value: object) -> Answer:
+    return _sent(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
+
+
+def _sent(status: int, body: bytes, kind: str) -> Answer:
+    return Answer(status=status, headers={"content-type": kind, "content-length": str(len(body))}, body=body)

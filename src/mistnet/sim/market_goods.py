@@ -1,0 +1,251 @@
+"""What the simulated markets trade: coins, who offers them where and for how much, and bait beside them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+
+from mistnet.sim.clock import to_ms
+from mistnet.sim.numbers import DAY_MS, chance, mix, number_of
+
+PRICE_DAYS = 3
+"""How long a price stays before it moves."""
+
+COMMON = 23
+"""Every so many goods is one that everybody sells: more of it than one page holds."""
+
+SERIES = (
+    ("Morgan", "Dollar", 1878),
+    ("Peace", "Dollar", 1921),
+    ("Walking Liberty", "Half Dollar", 1916),
+    ("Mercury", "Dime", 1916),
+    ("Buffalo", "Nickel", 1913),
+    ("Lincoln", "Cent", 1909),
+)
+MINTS = ("D", "S", "O", "")
+CONDITIONS = ("Ungraded", "Certified", None)
+
+
+class Market(StrEnum):
+    EBAY = "ebay"
+    HUB = "hub"
+    """Answers in JSON, with amounts in cents."""
+    CABINET = "cabinet"
+    """Answers in HTML, with prices as people write them, and names no ids."""
+
+
+class Way(StrEnum):
+    """How a thing is offered, or was sold."""
+
+    FIXED = "fixed"
+    BEST_OFFER = "best_offer"
+    AUCTION = "auction"
+    AUCTION_OR_BUY = "auction_or_buy"
+    SOLD = "sold"
+
+
+class Fate(StrEnum):
+    """What an offer really is: the thing itself, something that only looks like it, or a broken record."""
+
+    TRUE = "true"
+    COPY = "copy"
+    LOT = "lot"
+    OTHER_YEAR = "other_year"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Good:
+    """One coin, with a word in its title that no other has."""
+
+    seed: int
+    index: int
+
+    @cached_property
+    def _about(self) -> tuple[str, str, int]:
+        return SERIES[mix(self.seed, self.index, 1) % len(SERIES)]
+
+    @property
+    def code(self) -> str:
+        return f"KM{self.index:05d}"
+
+    @property
+    def year(self) -> int:
+        return self._about[2] + mix(self.seed, self.index, 2) % 20
+
+    @property
+    def mint_mark(self) -> str:
+        return MINTS[mix(self.seed, self.index, 3) % len(MINTS)]
+
+    @property
+    def title(self) -> str:
+        """Without year and mint mark, which are attributes."""
+        series, denomination, _ = self._about
+        return f"{series} {denomination} {self.code}"
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        given = {"year": str(self.year), "series": self._about[0], "denomination": self._about[1]}
+        return given | ({"mint_mark": self.mint_mark} if self.mint_mark else {})
+
+    @property
+    def worth(self) -> Decimal:
+        return Decimal(500 + mix(self.seed, self.index, 4) % 90_000) / 100
+
+    def named(self, year: int | None = None) -> str:
+        """As a seller writes it."""
+        minted = f"{year or self.year}-{self.mint_mark}" if self.mint_mark else str(year or self.year)
+        return f"{minted} {self.title}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One record of a market. `price` is asked at once or was paid; `bid` is the auction's, or what it opens with."""
+
+    number: int
+    market: Market
+    title: str
+    way: Way
+    fate: Fate
+    currency: str
+    price: Decimal | None = None
+    bid: Decimal | None = None
+    bids: int = 0
+    condition: str | None = None
+    sold_at: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return f"v1|{self.number}|0" if self.market is Market.EBAY else f"H-{self.number}"
+
+    @property
+    def url(self) -> str:
+        host = {Market.EBAY: "www.ebay.com/itm", Market.HUB: "hub.example.com/coin", Market.CABINET: CABINET_COINS}
+        return f"https://{host[self.market]}/{self.number}"
+
+
+CABINET_COINS = "cabinet.example.net/coins"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What an observer must come to know."""
+
+    kind: str
+    amount: Decimal
+    currency: str
+
+
+def good_named(seed: int, query: str, goods: int) -> Good | None:
+    """The good whose own word a question has."""
+    for word in query.upper().split():
+        if word.startswith("KM") and word[2:].isdecimal() and int(word[2:]) < goods:
+            return Good(seed, int(word[2:]))
+    return None
+
+
+def offers(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
+    """Everything a market shows for a good at a time. The same seed has the same, bait and broken records too."""
+    luck = chance(good.seed, good.index, number_of(market))
+    is_common = market is Market.EBAY and good.index % COMMON == COMMON - 1
+    count = luck.randint(201, 240) if is_common else luck.randint(2, 9)
+    ways = (Way.FIXED, Way.FIXED, Way.BEST_OFFER, Way.AUCTION, Way.AUCTION, Way.AUCTION_OR_BUY)
+    for place in range(count):
+        way = luck.choice(ways) if market is Market.EBAY else luck.choice((Way.FIXED, Way.AUCTION))
+        if market is Market.CABINET:
+            way = Way.FIXED
+        yield _offer(good, market, at, way, place, luck.random(), luck.random())
+
+
+def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
+    """What was sold before: the same whenever one asks within a span."""
+    if market is Market.CABINET:
+        return
+    luck = chance(good.seed, good.index, number_of(f"{market} sales"))
+    for place in range(luck.randint(0, 4)):
+        sold_at = _span_start(at) - timedelta(days=luck.randint(1, 60), seconds=luck.randint(0, 86_399))
+        found = _offer(good, market, sold_at, Way.SOLD, 500 + place, luck.random(), luck.random())
+        yield Offer(**{name: getattr(found, name) for name in Offer.__slots__} | {"sold_at": sold_at})
+
+
+def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[str, Point]:
+    """The points an observer must have after one look, by id, or by URL where the market names no ids."""
+    found: dict[str, Point] = {}
+    for offer in [*offers(good, market, at), *(sales(good, market, at) if sold else ())]:
+        if offer.fate is Fate.TRUE:
+            found |= _points(offer)
+    return found
+
+
+def broken(good: Good, market: Market, at: datetime, *, sold: bool) -> int:
+    """How many records an observer can make nothing of."""
+    shown = [*offers(good, market, at), *(sales(good, market, at) if sold else ())]
+    return sum(offer.fate is Fate.BROKEN for offer in shown)
+
+
+def _points(offer: Offer) -> Mapping[str, Point]:
+    name = offer.url if offer.market is Market.CABINET else offer.id
+    if offer.way is Way.SOLD and offer.price is not None and offer.sold_at is not None:
+        moment = f":sold:{offer.sold_at:%Y%m%dT%H%M%S}" if offer.market is Market.EBAY else ""
+        return {f"{name}{moment}": Point("sold", offer.price, offer.currency)}
+    found: dict[str, Point] = {}
+    if offer.price is not None:
+        at_once = ":buy_it_now" if offer.way is Way.AUCTION_OR_BUY else ""
+        found[f"{name}{at_once}"] = Point("ask", offer.price, offer.currency)
+    if offer.bid is not None:
+        found[name] = Point("bid" if offer.bids else "ask", offer.bid, offer.currency)
+    return found
+
+
+def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck: float, price_luck: float) -> Offer:
+    fate = _fate(luck)
+    number = 10**9 + mix(good.seed, good.index, number_of(market), place) % 10**11
+    worth = good.worth * Decimal(str(round(0.8 + 0.4 * price_luck, 3))) * _tide(good, at)
+    price = max(worth.quantize(Decimal("0.01")), Decimal("0.50"))
+    auctioned = way in (Way.AUCTION, Way.AUCTION_OR_BUY)
+    bids = mix(good.seed, good.index, place, 9) % 4 if auctioned else 0
+    return Offer(
+        number=number,
+        market=market,
+        title=_title(good, fate),
+        way=way,
+        fate=fate,
+        currency="USD",
+        price=None if way is Way.AUCTION else price,
+        bid=(price * Decimal("0.7")).quantize(Decimal("0.01")) if auctioned else None,
+        bids=bids,
+        condition=CONDITIONS[number % len(CONDITIONS)],
+    )
+
+
+def _fate(luck: float) -> Fate:
+    for fate, share in ((Fate.COPY, 0.08), (Fate.LOT, 0.07), (Fate.OTHER_YEAR, 0.07), (Fate.BROKEN, 0.06)):
+        luck -= share
+        if luck < 0:
+            return fate
+    return Fate.TRUE
+
+
+def _title(good: Good, fate: Fate) -> str:
+    match fate:
+        case Fate.COPY:
+            return f"{good.named()} COPY"
+        case Fate.LOT:
+            return f"Lot of 5 {good.named()}"
+        case Fate.OTHER_YEAR:
+            return good.named(good.year + 31)
+        case _:
+            return good.named()
+
+
+def _tide(good: Good, at: datetime) -> Decimal:
+    """Prices of a thing rise and fall together, by a tenth at most."""
+    span = to_ms(at) // (PRICE_DAYS * DAY_MS)
+    return 1 + Decimal(mix(good.seed, good.index, 5, span) % 21 - 10) / 100
+
+
+def _span_start(at: datetime) -> datetime:
+    span = to_ms(at) // (PRICE_DAYS * DAY_MS)
+    return datetime.fromtimestamp(span * PRICE_DAYS * DAY_MS / 1000, UTC)

@@ -1,0 +1,212 @@
+"""Items as people look at them: a page at a time, each with what it is worth now and what it was a month ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, text, union_all
+
+from mistnet.domain.items import Item, ItemId, ItemState
+from mistnet.store.database import Database
+from mistnet.store.items import read_item
+from mistnet.store.link_pages import WINDOW
+from mistnet.store.tables import item_looks, items, valuation_history, valuations
+from mistnet.store.tables.prices import HAS_REF
+
+LARGEST_ID: Final = 2**63 - 1
+MONTH: Final = timedelta(days=30)
+"""How far back the valuation is that the present one is compared with."""
+
+_LIVE: Final = (ItemState.ACTIVE, ItemState.PAUSED)
+_EARLIER: Final = ("estimate", "currency", "valued_at")
+
+
+class Worth(msgspec.Struct, frozen=True, kw_only=True):
+    """A valuation in a list: what it says, not what it rests on."""
+
+    estimate: Decimal
+    low: Decimal
+    high: Decimal
+    currency: str
+    points: int
+    points_left_out: int
+    confidence: float
+    newest_at: datetime
+    valued_at: datetime
+
+
+class WorthThen(Worth, frozen=True, kw_only=True):
+    """What was said from `valued_at` on. `ended_at`: it was taken back then, and nothing took its place."""
+
+    ended_at: datetime | None
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What an item was worth a month ago, or when it was first valued."""
+
+    estimate: Decimal
+    currency: str
+    valued_at: datetime
+
+
+class ItemLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One item with its worth, now and earlier. Only what is active has a next look."""
+
+    item: Item
+    next_look_at: datetime | None
+    worth: Worth | None
+    earlier: Earlier | None
+
+    @property
+    def change(self) -> float | None:
+        """By which share of the earlier estimate the present one differs. Other currencies do not compare."""
+        now, then = self.worth, self.earlier
+        if now is None or then is None or now.currency != then.currency or not then.estimate:
+            return None
+        return round(float((now.estimate - then.estimate) / then.estimate), 6)
+
+
+class ItemFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which items to list. Without a state: all that were not removed."""
+
+    state: ItemState | None = None
+    words: str = ""
+    ref: str | None = None
+    valued: bool | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some items; `next` is the `before` of the page after, None if there is none."""
+
+    items: Sequence[ItemLine]
+    next: int | None
+
+
+class ItemPages:
+    """Reads, each by an index and a page at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, wanted: ItemFilter) -> ItemPage:
+        """The newest first. Where words are looked for, a page may be short and still have a next."""
+        narrowed = bool(wanted.words.strip()) or wanted.valued is not None
+        floor = await self._floor(wanted) if narrowed and wanted.ref is None else None
+        found = await self._lines(_candidates(wanted, floor))
+        shown = found[: wanted.limit]
+        return ItemPage(items=shown, next=shown[-1].item.id if len(found) > wanted.limit else floor)
+
+    async def one(self, item_id: ItemId) -> ItemLine | None:
+        """Also one that was removed."""
+        found = await self._lines(select(items.c.id).where(items.c.id == item_id).subquery())
+        return found[0] if found else None
+
+    async def course(self, item_id: ItemId, *, limit: int) -> Sequence[WorthThen]:
+        """The latest valuations without the points they name, the oldest of them first."""
+        own = valuation_history.c
+        asked = select(*(own[name] for name in WorthThen.__struct_fields__)).where(own.item_id == item_id)
+        rows = await self._rows(asked.order_by(own.id.desc()).limit(limit))
+        return [WorthThen(**row) for row in reversed(rows)]
+
+    async def latest(self) -> tuple[object, ...]:
+        """Other values mean that an item, a look or a valuation came meanwhile."""
+        newest_item = select(func.max(items.c.id)).scalar_subquery()
+        newest_worth = select(func.max(valuation_history.c.id)).scalar_subquery()
+        newest_look = select(item_looks.c.looked_at).order_by(item_looks.c.looked_at.desc()).limit(1).scalar_subquery()
+        asked = select(newest_item.label("item"), newest_worth.label("worth"), newest_look.label("look"))
+        (row,) = await self._rows(asked)
+        return row["item"], row["worth"], row["look"]
+
+    async def _floor(self, wanted: ItemFilter) -> int | None:
+        """Where the window of what is looked through ends; None if all is in it."""
+        every = _candidates(msgspec.structs.replace(wanted, words="", valued=None, limit=WINDOW), None)
+        rows = await self._rows(select(every.c.id).order_by(every.c.id.desc()).offset(WINDOW - 1).limit(1))
+        return rows[0]["id"] if rows else None
+
+    async def _lines(self, ids: Subquery) -> Sequence[ItemLine]:
+        """What is shown is looked up for the few that are."""
+        then = self._database.clock.now() - MONTH
+        joined = (
+            ids.join(items, items.c.id == ids.c.id)
+            .outerjoin(valuations, valuations.c.item_id == items.c.id)
+            .outerjoin(valuation_history, valuation_history.c.id == _earlier_id(then))
+        )
+        columns = [
+            *(items.c[name] for name in (*Item.__struct_fields__, "next_look_at")),
+            *(valuations.c[name].label(f"worth_{name}") for name in Worth.__struct_fields__),
+            *(valuation_history.c[name].label(f"earlier_{name}") for name in _EARLIER),
+        ]
+        rows = await self._rows(select(*columns).select_from(joined).order_by(items.c.id.desc()))
+        return [_line(row) for row in rows]
+
+    async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
+        async with self._database.read() as connection:
+            return list((await connection.execute(asked)).mappings())
+
+
+def _candidates(wanted: ItemFilter, floor: int | None) -> Subquery:
+    """Ids in order. The index is read once for each state: each part is in order."""
+    limit = wanted.limit + 1
+    narrowed = [items.c.id < (wanted.before or LARGEST_ID), *_named(wanted), *_valued_or_not(wanted.valued)]
+    if floor is not None:
+        narrowed.append(items.c.id >= floor)
+    parts = [
+        select(items.c.id)
+        .where(items.c.state == state, *narrowed)
+        .order_by(items.c.id.desc())
+        .limit(limit)
+        .subquery(f"of_{state}")
+        for state in ([wanted.state] if wanted.state else _LIVE)
+    ]
+    every = union_all(*(select(part.c.id) for part in parts)).subquery("every")
+    return select(every.c.id).order_by(every.c.id.desc()).limit(limit).subquery("page")
+
+
+def _named(wanted: ItemFilter) -> list[ColumnElement[bool]]:
+    word = wanted.words.strip().lower()
+    named = [func.lower(column).contains(word, autoescape=True) for column in (items.c.title, items.c.ref)]
+    by_words = [or_(*named)] if word else []
+    if wanted.ref is None:
+        return by_words
+    live = [text(HAS_REF)] if wanted.state is not ItemState.REMOVED else []
+    return [items.c.ref == wanted.ref, *live, *by_words]  # type: ignore[list-item]  # text is a condition as well
+
+
+def _valued_or_not(valued: bool | None) -> list[ColumnElement[bool]]:
+    if valued is None:
+        return []
+    known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
+    return [known if valued else ~known]
+
+
+def _earlier_id(then: datetime) -> ColumnElement[int]:
+    """The valuation that stood then; of an item that had none yet, its first."""
+    past = valuation_history.alias("past")
+    stood = (
+        select(past.c.id)
+        .where(past.c.item_id == items.c.id, past.c.valued_at <= then)
+        .order_by(past.c.id.desc())
+        .limit(1)
+        .correlate(items)
+        .scalar_subquery()
+    )
+    first = select(func.min(past.c.id)).where(past.c.item_id == items.c.id).correlate(items).scalar_subquery()
+    return func.coalesce(stood, first)
+
+
+def _line(row: Any) -> ItemLine:
+    worth = {name: row[f"worth_{name}"] for name in Worth.__struct_fields__}
+    earlier = {name: row[f"earlier_{name}"] for name in _EARLIER}
+    item = read_item(row)
+    return ItemLine(
+        item=item,
+        next_look_at=row["next_look_at"] if item.state is ItemState.ACTIVE else None,
+        worth=Worth(**worth) if worth["estimate"] is not None else None,
+        earlier=Earlier(**earlier) if earlier["estimate"] is not None else None,
+    )

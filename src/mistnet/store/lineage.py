@@ -1,0 +1,255 @@
+"""The posts that promoted a product, by whichever link, each with what the product cost before and after it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.lineage import WINDOWS, Around, Promotion, SeenPrice, around
+from mistnet.domain.links import LinkId, Place
+from mistnet.domain.products import ProductId
+from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.store.database import Database
+from mistnet.store.mention_pages import Before, Verbatim
+from mistnet.store.price_courses import courses, latest_course
+from mistnet.store.tables import accounts, links, missing, post_links, posts, users
+
+T = TypeVar("T")
+AFTERMATH: Final = max(WINDOWS)
+_AT_ONCE: Final = 5_000
+
+
+class Promoting(msgspec.Struct, frozen=True, kw_only=True):
+    """One post that promotes a product, with every form in which it links it.
+
+    `gone_at` is when upstream was asked for it and did not have it any more.
+    """
+
+    platform: Platform
+    post_id: PostId
+    author_id: UserId
+    handle: str | None
+    name: str | None
+    tracked: bool
+    kind: Promotion
+    text: str
+    post_url: str | None
+    conversation_id: PostId | None
+    created_at: datetime
+    gone_at: datetime | None
+    urls: Sequence[Verbatim]
+
+
+class Lined(msgspec.Struct, frozen=True, kw_only=True):
+    """A post and the prices around it."""
+
+    post: Promoting
+    prices: Around
+
+
+class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some posts, the newest first; `next` is where the page after them begins, None if there is none."""
+
+    posts: Sequence[Lined]
+    next: Before | None
+
+    def cut(self, limit: int) -> LineagePage:
+        """As a first page of so many posts would be."""
+        if len(self.posts) <= limit:
+            return self
+        shown = self.posts[:limit]
+        return LineagePage(posts=shown, next=_below([each.post for each in shown], Before()))
+
+
+class Lineage:
+    """Reads, each by an index."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self, product_id: ProductId, *, now: datetime, limit: int, before: Before | None = None
+    ) -> LineagePage:
+        """Each post once, though it may link the product in several ways. Those of one platform are in their order."""
+        begin = before or Before()
+        async with self._database.read() as connection:
+            reached = list(await links_to(connection, [product_id]))
+            found = [await _of(connection, platform, reached, begin.of(platform), limit + 1) for platform in Platform]
+            every = merged(found)
+            shown = every[:limit]
+            more = _below(shown, begin) if len(every) > limit else None
+            return LineagePage(posts=await _priced(connection, product_id, shown, now), next=more)
+
+    async def course(self, product_id: ProductId, *, limit: int = 500) -> Sequence[SeenPrice]:
+        """What was believed to be asked lately, in the order of time."""
+        async with self._database.read() as connection:
+            return await latest_course(connection, product_id, limit=limit)
+
+
+async def links_to(connection: AsyncConnection, ids: Sequence[ProductId]) -> Mapping[LinkId, set[ProductId]]:
+    """The links that name these products, and all that lead to them over however many steps, with what they reach."""
+    found = defaultdict[LinkId, set[ProductId]](set)
+    rows = await connection.execute(select(links.c.id, links.c.product_id).where(links.c.product_id.in_(ids)))
+    fresh = {(LinkId(link_id), ProductId(product_id)) for link_id, product_id in rows}
+    while fresh:  # a step at a time: planners guess badly how many links lead to one
+        behind = defaultdict[LinkId, set[ProductId]](set)
+        for link_id, product_id in fresh:
+            found[link_id].add(product_id)
+            behind[link_id].add(product_id)
+        fresh = set()
+        for some in in_parts(sorted(behind)):
+            asked = select(links.c.id, links.c.leads_to).where(links.c.leads_to.in_(some))
+            for link_id, target in await connection.execute(asked):
+                fresh |= {(link_id, each) for each in behind[target] - found.get(link_id, set())}
+    return found
+
+
+def in_parts(ids: Sequence[T]) -> Iterator[Sequence[T]]:
+    """No driver takes any number of values."""
+    return (ids[first : first + _AT_ONCE] for first in range(0, len(ids), _AT_ONCE))
+
+
+async def _of(
+    connection: AsyncConnection, platform: Platform, reached: Sequence[LinkId], before: int, limit: int
+) -> Sequence[Promoting]:
+    """The latest posts that mention any of these links."""
+    own, page = post_links.c, set[int]()
+    for some in in_parts(reached):
+        among = own.link_id == some[0] if len(some) == 1 else own.link_id.in_(some)
+        asked = select(own.post_id).where(among, own.platform == platform, own.post_id < before).distinct()
+        page |= set((await connection.execute(asked.order_by(own.post_id.desc()).limit(limit))).scalars())
+    latest = sorted(page, reverse=True)[:limit]
+    if not latest:
+        return []
+    asked = promoting(post_links, own.platform, own.post_id).where(own.platform == platform, own.post_id.in_(latest))
+    rows = await connection.execute(asked.order_by(own.post_id.desc(), own.nr, own.link_id))
+    wanted = set(reached)
+    return by_post(row for row in rows.mappings() if row["link_id"] in wanted)
+
+
+async def _priced(
+    connection: AsyncConnection, product_id: ProductId, shown: Sequence[Promoting], now: datetime
+) -> Sequence[Lined]:
+    if not shown:
+        return []
+    moments = [each.created_at for each in shown]
+    until = later_by(max(moments), AFTERMATH)
+    course = (await courses(connection, [product_id], since=min(moments), until=until))[product_id]
+    return [Lined(post=each, prices=around(course, each.created_at, now=now)) for each in shown]
+
+
+async def products_of_links(connection: AsyncConnection, ids: Collection[int]) -> Mapping[int, set[ProductId]]:
+    """The products these links lead to, over however many steps. A link that leads to none is not there."""
+    known: dict[int, Any] = {}
+    ahead = set(ids)
+    while ahead:  # a step at a time: planners guess badly how far links lead
+        for some in in_parts(sorted(ahead)):
+            asked = select(links.c.id, links.c.leads_to, links.c.product_id).where(links.c.id.in_(some))
+            known |= {row.id: row for row in await connection.execute(asked)}
+        ahead = {known[each].leads_to for each in ahead if each in known} - known.keys() - {None}
+    return {each: found for each in ids if (found := set(_along(each, known)))}
+
+
+def _along(link_id: int, known: Mapping[int, Any]) -> Iterator[ProductId]:
+    passed: set[int] = set()
+    while link_id in known and link_id not in passed:
+        passed.add(link_id)
+        row = known[link_id]
+        if row.product_id is not None:
+            yield ProductId(row.product_id)
+        link_id = row.leads_to
+
+
+def promoting(joined: Any, platform: ColumnElement[Any], post_id: ColumnElement[Any]) -> Select[Any]:
+    """What is told of posts, for mentions that are joined already."""
+    gone = and_(missing.c.platform == posts.c.platform, missing.c.what == "post", missing.c.id == posts.c.id)
+    whole = (
+        joined.join(posts, and_(posts.c.platform == platform, posts.c.id == post_id))
+        .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
+        .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
+        .outerjoin(missing, gone)
+    )
+    return select(*_SHOWN).select_from(whole)
+
+
+def by_post(rows: Iterable[Mapping[Any, Any]]) -> Sequence[Promoting]:
+    """In the order in which the rows come."""
+    found: dict[tuple[str, int], list[Mapping[Any, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["platform"], row["post_id"]), []).append(row)
+    return [_promoting(some) for some in found.values()]
+
+
+def later_by(moment: datetime, span: timedelta) -> datetime:
+    """A clock upstream may say anything, also the last second there is."""
+    try:
+        return moment + span
+    except OverflowError:
+        return moment
+
+
+def merged(some: Sequence[Sequence[Promoting]]) -> Sequence[Promoting]:
+    """The latest first. What is of one platform keeps its order, so that a page can be cut anywhere."""
+    heads = [list(reversed(each)) for each in some if each]
+    found: list[Promoting] = []
+    while heads:
+        latest = max(heads, key=lambda each: (each[-1].created_at, each[-1].post_id))
+        found.append(latest.pop())
+        heads = [each for each in heads if each]
+    return found
+
+
+def _promoting(rows: Sequence[Mapping[Any, Any]]) -> Promoting:
+    first = rows[0]
+    own = {name: first[name] for name in _PLAIN}
+    urls = [Verbatim(link_id=LinkId(row["link_id"]), url=row["url"], place=Place(row["place"])) for row in rows]
+    return Promoting(
+        **{**own, "platform": Platform(own["platform"]), "tracked": bool(own["tracked"])},
+        text=(first["referenced_text"] or first["text"]) if first["reposted_id"] else first["text"],
+        kind=kind_of(reposted=first["reposted_id"] is not None, places={each.place for each in urls}),
+        urls=urls,
+    )
+
+
+def kind_of(*, reposted: bool, places: set[Place]) -> Promotion:
+    if reposted:
+        return Promotion.REPOST
+    return Promotion.QUOTE if places == {Place.QUOTED} else Promotion.OWN
+
+
+def _below(shown: Sequence[Promoting], begin: Before) -> Before:
+    lowest = {
+        str(platform): min((each.post_id for each in shown if each.platform is platform), default=begin.of(platform))
+        for platform in Platform
+    }
+    return Before(**lowest)
+
+
+_PLAIN: Final = (
+    *("platform", "post_id", "author_id", "handle", "name", "tracked", "post_url", "conversation_id"),
+    *("created_at", "gone_at"),
+)
+_SHOWN: Final = (
+    post_links.c.platform,
+    post_links.c.post_id,
+    post_links.c.link_id,
+    post_links.c.url,
+    post_links.c.place,
+    posts.c.author_id,
+    posts.c.text,
+    posts.c.referenced_text,
+    posts.c.reposted_id,
+    posts.c.url.label("post_url"),
+    posts.c.conversation_id,
+    posts.c.created_at,
+    users.c.handle,
+    users.c.name,
+    accounts.c.user_id.is_not(None).label("tracked"),
+    missing.c.asked_at.label("gone_at"),
+)

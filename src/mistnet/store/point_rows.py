@@ -1,0 +1,265 @@
+"""Writes points as a set: new ones added, stronger ones in the place of weaker, the rest seen once more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from sqlalchemy import Insert, bindparam, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.items import ItemId, PointId, PriceAsked, PricePoint
+from mistnet.domain.products import PriceKind
+from mistnet.domain.sources import SourceName
+from mistnet.pricing.ranking import head, rank
+from mistnet.store.driver_values import storable
+from mistnet.store.tables import price_point_versions, price_points
+from mistnet.store.worth import KnownPoint
+
+Row: TypeAlias = tuple[Any, ...]
+Identity: TypeAlias = tuple[ItemId, SourceName, str]
+"""What makes a point one and the same: item, source, dedupe key."""
+
+_TEXTS: Final = ("dedupe_key", "title", "url", "external_id", "condition", "doubt")
+_COLUMNS: Final[Mapping[str, str]] = {
+    "item_id": "bigint",
+    "source": "text",
+    "dedupe_key": "text",
+    "kind": "text",
+    "amount": "numeric",
+    "currency": "text",
+    "condition": "text",
+    "title": "text",
+    "url": "text",
+    "external_id": "text",
+    "bid_count": "integer",
+    "match_strength": "float8",
+    "observed_at": "timestamptz",
+    "product_id": "bigint",
+    "offer_id": "bigint",
+    "doubt": "text",
+    "first_seen_at": "timestamptz",
+    "last_seen_at": "timestamptz",
+    "times_seen": "integer",
+}
+
+
+_TOLD: Final = slice(3, 16)
+"""Of these, what a stronger telling replaces: from its kind to its doubt."""
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """What the looks of one write say of a point: the strongest of their tellings, and how many looks saw it."""
+
+    point: PricePoint
+    looks: int
+
+
+def tellings(given: Sequence[PriceAsked]) -> dict[Identity, Telling]:
+    """Each point once, however often it is told, in an order all writers share."""
+    told: dict[Identity, Telling] = {}
+    for asked in given:
+        seen: dict[Identity, PricePoint] = {}
+        for each in map(_clean, asked.points):
+            identity = (asked.item_id, asked.source, each.dedupe_key)
+            other = seen.get(identity)
+            seen[identity] = each if other is None else max(each, other, key=rank)
+        for identity, point in seen.items():
+            before = told.get(identity)
+            told[identity] = Telling(point, 1) if before is None else _both(before, point)
+    return dict(sorted(told.items()))
+
+
+def _both(before: Telling, point: PricePoint) -> Telling:
+    return Telling(max(before.point, point, key=rank), before.looks + 1)
+
+
+def _clean(point: PricePoint) -> PricePoint:
+    """As it will be read again: what is compared must be what is stored. Nearly all are so already."""
+    texts = f"{point.dedupe_key}{point.title}{point.url}{point.external_id}{point.condition}{point.doubt}"
+    if point.observed_at.tzinfo is UTC and storable(texts) == texts:
+        return point
+    clean = {name: storable(getattr(point, name)) for name in _TEXTS}
+    return msgspec.structs.replace(point, **clean, observed_at=point.observed_at.astimezone(UTC))
+
+
+async def upsert_points(
+    connection: AsyncConnection,
+    told: Mapping[Identity, Telling],
+    known: Mapping[ItemId, Sequence[KnownPoint]],
+    now: datetime,
+) -> dict[ItemId, list[KnownPoint]]:
+    """All points of these items as they are now. The items must be locked."""
+    stored = {(each.item_id, each.source, each.dedupe_key): each for points in known.values() for each in points}
+    added = {identity: each for identity, each in told.items() if identity not in stored}
+    again = {identity: each for identity, each in told.items() if identity in stored}
+    won = await _winners(connection, again, stored)
+    await _replace(connection, {identity: again[identity] for identity in won}, stored, now)
+    await _see_again(connection, [(stored[each].id, again[each].looks) for each in again if each not in won], now)
+    for identity in won:
+        stored[identity] = _known(stored[identity].id, identity, again[identity].point)
+    for identity, point_id in (await _add(connection, added, now)).items():
+        stored[identity] = _known(point_id, identity, added[identity].point)
+    found: dict[ItemId, list[KnownPoint]] = {each: [] for each in known}
+    for point in stored.values():
+        found[point.item_id].append(point)
+    return found
+
+
+def _known(point_id: PointId, identity: Identity, point: PricePoint) -> KnownPoint:
+    told = (point.kind, point.amount, point.currency, point.match_strength, point.observed_at, point.doubt)
+    return KnownPoint(point_id, *identity, *told)
+
+
+async def _winners(
+    connection: AsyncConnection, again: Mapping[Identity, Telling], stored: Mapping[Identity, KnownPoint]
+) -> set[Identity]:
+    """Those that are stronger than what is stored. Where all that usually decides is equal, the values do."""
+    won = {each for each, telling in again.items() if head(telling.point) > head(stored[each])}
+    tied = [each for each, telling in again.items() if head(telling.point) == head(stored[each])]
+    if tied:
+        rows = await _stored_points(connection, [stored[each].id for each in tied])
+        won |= {each for each in tied if rank(again[each].point) > rank(rows[stored[each].id])}
+    return won
+
+
+async def _stored_points(connection: AsyncConnection, point_ids: Collection[PointId]) -> dict[PointId, PricePoint]:
+    columns = [price_points.c[name] for name in ("id", *PricePoint.__struct_fields__)]
+    rows = await connection.execute(select(*columns).where(price_points.c.id.in_(sorted(point_ids))))
+    return {
+        row["id"]: PricePoint(
+            **{name: row[name] for name in PricePoint.__struct_fields__ if name != "kind"}, kind=PriceKind(row["kind"])
+        )
+        for row in rows.mappings()
+    }
+
+
+async def _replace(
+    connection: AsyncConnection, won: Mapping[Identity, Telling], stored: Mapping[Identity, KnownPoint], now: datetime
+) -> None:
+    """What they said before is kept if it was another price, or another match."""
+    if not won:
+        return
+    turned = [stored[each].id for each, new in won.items() if _said(stored[each]) != _said(new.point)]
+    if turned:
+        await connection.execute(_KEEP_VERSIONS, {"point_ids": sorted(turned), "now": now})
+    rows = [
+        (*row[_TOLD], row[-2], row[-1], stored[each].id)
+        for each, row in zip(won, _rows(connection, won, now), strict=True)
+    ]
+    if connection.dialect.name == "postgresql":
+        await connection.exec_driver_sql(_REPLACE_ARRAYS, _arrays(rows))
+    else:
+        await connection.exec_driver_sql(_REPLACE_ROWS, rows)
+
+
+def _said(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
+    return point.kind, point.amount, point.currency, point.match_strength
+
+
+async def _see_again(connection: AsyncConnection, seen: Iterable[tuple[PointId, int]], now: datetime) -> None:
+    by_looks: dict[int, list[PointId]] = {}
+    for point_id, looks in seen:
+        by_looks.setdefault(looks, []).append(point_id)
+    for looks, point_ids in by_looks.items():
+        await connection.execute(
+            update(price_points)
+            .where(price_points.c.id.in_(sorted(point_ids)))
+            .values(last_seen_at=now, times_seen=price_points.c.times_seen + looks)
+        )
+
+
+async def _add(
+    connection: AsyncConnection, added: Mapping[Identity, Telling], now: datetime
+) -> dict[Identity, PointId]:
+    """The ids of new points."""
+    if not added:
+        return {}
+    rows = _rows(connection, added, now)
+    if connection.dialect.name == "postgresql":
+        found = await connection.exec_driver_sql(_ADD_ARRAYS, _arrays(rows))
+        return {(item_id, source, key): point_id for point_id, item_id, source, key in found}
+    await connection.exec_driver_sql(_ADD_ROWS, rows)
+    last: int = (await connection.exec_driver_sql(_LAST_ID)).scalar_one()
+    return dict(zip(added, map(PointId, range(last - len(added) + 1, last + 1)), strict=True))
+
+
+def _rows(connection: AsyncConnection, told: Mapping[Identity, Telling], now: datetime) -> list[Row]:
+    """As the driver takes them, with no compiler between: a look brings hundreds."""
+    if connection.dialect.name == "postgresql":
+        return [_row(identity, each, each.point.amount, each.point.observed_at, now) for identity, each in told.items()]
+    at = _as_text(now)
+    return [
+        _row(identity, each, f"{each.point.amount:f}", _as_text(each.point.observed_at), at)
+        for identity, each in told.items()
+    ]
+
+
+def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+    """An array for each column: one statement for all rows."""
+    return tuple(map(list, zip(*rows, strict=True)))
+
+
+def _row(identity: Identity, telling: Telling, amount: Any, observed_at: Any, now: Any) -> Row:
+    point = telling.point
+    return (
+        *identity,
+        point.kind.value,
+        amount,
+        point.currency,
+        point.condition,
+        point.title,
+        point.url,
+        point.external_id,
+        point.bid_count,
+        point.match_strength,
+        observed_at,
+        point.product_id,
+        point.offer_id,
+        point.doubt,
+        now,
+        now,
+        telling.looks,
+    )
+
+
+def _as_text(at: datetime) -> str:
+    """A time in UTC as SQLite keeps it, without the zone it ends with."""
+    return at.isoformat(" ", "microseconds")[:26]
+
+
+_ADD_ARRAYS: Final = (
+    f"INSERT INTO price_points ({', '.join(_COLUMNS)}) "
+    f"SELECT * FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(_COLUMNS.values(), 1))}) "
+    f"RETURNING id, item_id, source, dedupe_key"
+)
+_ADD_ROWS: Final = f"INSERT INTO price_points ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_LAST_ID: Final = "SELECT last_insert_rowid()"
+"""Where only one writes at a time, the ids of rows added together follow each other."""
+
+_NEW: Final = {name: _COLUMNS[name] for name in (*list(_COLUMNS)[_TOLD], "last_seen_at")}
+_REPLACE_ARRAYS: Final = (
+    f"UPDATE price_points SET {', '.join(f'{name} = told.{name}' for name in _NEW)}, "
+    f"times_seen = price_points.times_seen + told.looks "
+    f"FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate((*_NEW.values(), 'integer', 'bigint'), 1))}) "
+    f"AS told({', '.join(_NEW)}, looks, id) WHERE price_points.id = told.id"
+)
+_REPLACE_ROWS: Final = (
+    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _NEW)}, times_seen = times_seen + ? WHERE id = ?"
+)
+
+
+def _copy_of_points() -> Insert:
+    """Before they are replaced: what these points say, each under the next number of its own."""
+    own, versions = price_points.c, price_point_versions.c
+    said = ("kind", "amount", "currency", "match_strength", "observed_at")
+    latest = select(func.coalesce(func.max(versions.nr), 0)).where(versions.point_id == own.id).scalar_subquery()
+    now = bindparam("now", type_=versions.replaced_at.type)
+    copied = select(own.id, latest + 1, *(own[name] for name in said), now)
+    copied = copied.where(own.id.in_(bindparam("point_ids", expanding=True)))
+    return insert(price_point_versions).from_select(["point_id", "nr", *said, "replaced_at"], copied)
+
+
+_KEEP_VERSIONS: Final = _copy_of_points()

@@ -1,0 +1,109 @@
+"""Writes looks at sources: the points they brought, what the item is worth since, and the look itself, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Protocol
+
+from sqlalchemy import case, func
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.items import ItemId, PriceAsked, Valuation
+from mistnet.domain.sources import SourceName
+from mistnet.store.driver_values import storable
+from mistnet.store.odd_listings import keep_odd_listings
+from mistnet.store.point_rows import tellings, upsert_points
+from mistnet.store.tables import item_looks
+from mistnet.store.worth import Revalued, current_valuations, known_points, lock_items, value_items
+
+
+class Watching(Protocol):
+    """Whoever wants to know what a look made of an item's worth, in the same transaction."""
+
+    async def valued(
+        self,
+        connection: AsyncConnection,
+        item_id: ItemId,
+        before: Valuation | None,
+        after: Valuation | None,
+        sources: Sequence[SourceName],
+        now: datetime,
+    ) -> None: ...
+
+
+class PointWriter:
+    """The writer of looks. Two of them never write to one item at the same time, so no telling is lost."""
+
+    def __init__(self, watches: Watching | None = None) -> None:
+        self._watches = watches
+
+    async def write(self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
+        currencies = await lock_items(connection, (each.item_id for each in given))
+        told = tellings(given)
+        touched = {item_id: currencies[item_id] for item_id, _, _ in told}
+        known = await known_points(connection, touched)
+        points = await upsert_points(connection, told, known, now)
+        new = [item_id for item_id, before in known.items() if not before]
+        revalued = await value_items(connection, touched, points, now, unvalued=new) if touched else {}
+        await keep_odd_listings(connection, given, now)
+        await _note_looks(connection, given, now)
+        await self._tell(connection, given, revalued, now)
+
+    async def _tell(
+        self,
+        connection: AsyncConnection,
+        given: Sequence[PriceAsked],
+        revalued: Mapping[ItemId, Revalued],
+        now: datetime,
+    ) -> None:
+        """Of looks that were answered, whether they changed anything or not: a second look may agree with the first."""
+        if self._watches is None:
+            return
+        answered: dict[ItemId, list[SourceName]] = {}
+        for each in given:
+            if each.problem is None:
+                answered.setdefault(each.item_id, []).append(each.source)
+        still = await current_valuations(connection, answered.keys() - revalued.keys())
+        for item_id in sorted(answered):
+            same = Revalued(before=still.get(item_id), after=still.get(item_id))
+            found = revalued.get(item_id, same)
+            sources = sorted(set(answered[item_id]))
+            await self._watches.valued(connection, item_id, found.before, found.after, sources, now)
+
+
+async def _note_looks(connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
+    rows = {(each.item_id, each.source): _look(each, now) for each in given}
+    await connection.execute(_noting(connection.dialect.name), [row for _, row in sorted(rows.items())])
+
+
+def _look(asked: PriceAsked, now: datetime) -> dict[str, Any]:
+    return {
+        "item_id": asked.item_id,
+        "source": asked.source,
+        "looked_at": now,
+        "listings": asked.listings,
+        "points": len({each.dedupe_key for each in asked.points}),
+        "found_at": now if asked.points else None,
+        "problem": storable(asked.problem),
+    }
+
+
+@cache
+def _noting(dialect: str) -> Any:
+    """What the last answer held stays known while a source has problems."""
+    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(item_looks)
+    new, own = adding.excluded, item_looks.c
+    answered = new.problem.is_(None)
+    told = {name: case((answered, new[name]), else_=own[name]) for name in ("listings", "points")}
+    return adding.on_conflict_do_update(
+        index_elements=["item_id", "source"],
+        set_={
+            **told,
+            "looked_at": new.looked_at,
+            "found_at": func.coalesce(new.found_at, own.found_at),
+            "problem": new.problem,
+        },
+    )

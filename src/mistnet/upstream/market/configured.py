@@ -1,0 +1,160 @@
+"""Asks a shop that a file describes: fills in its URL, walks its pages, reads its listings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+
+from mistnet.domain.crawling import Hop, Visited, Web
+from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown, SourcePaused, SourceRefused
+from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
+from mistnet.domain.ports import Clock
+from mistnet.domain.sources import Errand, SourceName
+from mistnet.pricing.charset import decode
+from mistnet.upstream.market.amounts import Illegible
+from mistnet.upstream.market.shop_file import PLACES, ShopRules
+from mistnet.upstream.market.shop_listings import read_listing
+from mistnet.upstream.market.shop_paths import HtmlTree, JsonTree, Tree
+from mistnet.upstream.market.wording import query_of
+
+SEARCH: Final = "search"
+REFUSED_WAIT: Final = timedelta(hours=1)
+NO_SECRET_WAIT: Final = timedelta(minutes=5)
+_OK: Final = 200
+_KEY_REFUSED: Final = (401, 402, 403)
+_TRY_LATER: Final = (408, 425)
+
+
+class PageRead(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a search, and where the next one is."""
+
+    listings: Sequence[Listing]
+    unreadable: Sequence[Unreadable]
+    next_url: str | None
+
+
+class ConfiguredShop:
+    """One shop of the file. Raises typed errors; decides nothing about the jobs it works for."""
+
+    def __init__(
+        self,
+        name: SourceName,
+        rules: ShopRules,
+        *,
+        web: Web,
+        clock: Clock,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._rules = rules
+        self._web = web
+        self._clock = clock
+        self._environment = os.environ if environment is None else environment
+
+    @property
+    def name(self) -> SourceName:
+        return self._name
+
+    async def search(self, item: Item, *, errand: Errand, fresh: bool = False) -> Answer:  # noqa: ARG002 (it always is)
+        """Page after page, until there is no more or the file allows no more."""
+        self._require_secrets()
+        listings: dict[object, Listing] = {}
+        unreadable: list[Unreadable] = []
+        url: str | None = filled(self._rules.url, item)
+        seen: set[str] = set()
+        while url is not None and url not in seen and len(seen) < self._rules.pages:
+            seen.add(url)
+            _, page = await self._web.visit(
+                url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
+            )
+            for listing in page.listings:
+                listings.setdefault(_identity(listing), listing)
+            unreadable += page.unreadable
+            url = page.next_url
+        return Answer(listings=list(listings.values()), unreadable=unreadable)
+
+    def _require_secrets(self) -> None:
+        missing = [variable for variable in self._rules.secret_headers.values() if not self._environment.get(variable)]
+        if missing:
+            problem = f"the environment has no {missing[0]}, which its secret_headers need; set it"
+            raise SourcePaused(self.name, self._clock.now() + NO_SECRET_WAIT, problem)
+
+    def _hop(self, before: str, after: str) -> Hop:
+        """Whoever is sent a secret is the host the file names, and by no weaker way than before."""
+        old, new = urlsplit(before), urlsplit(after)
+        if not self._rules.secret_headers or (new.hostname == old.hostname and new.scheme in (old.scheme, "https")):
+            return Hop.FOLLOW
+        return Hop.REFUSE
+
+    def _read(self, visited: Visited) -> PageRead:
+        if visited.status != _OK:
+            raise self._refusal(visited)
+        if visited.unread:
+            raise BrokenAnswer(self.name, SEARCH, visited.unread)
+        try:
+            tree = self._tree(visited)
+        except Illegible as error:
+            raise BrokenAnswer(self.name, SEARCH, str(error)) from None
+        found = tree.listings(self._rules.listings)
+        if not found and (problem := self._lack(tree)):
+            raise BrokenAnswer(self.name, SEARCH, problem)
+        now, rules, at = self._clock.now(), self._rules, visited.final_url
+        read = [read_listing(each, rules, page_url=at, now=now) for each in found]
+        return PageRead(
+            listings=[each for each in read if isinstance(each, Listing)],
+            unreadable=[each for each in read if isinstance(each, Unreadable)],
+            next_url=self._next(tree, visited),
+        )
+
+    def _tree(self, visited: Visited) -> Tree:
+        if self._rules.format == "json":
+            return JsonTree(visited.body)
+        return HtmlTree(decode(visited.body, content_type=visited.content_type))
+
+    def _lack(self, tree: Tree) -> str | None:
+        """A page that is not the one we know must not pass for one that lists nothing."""
+        if self._rules.empty and tree.value(self._rules.empty) is None:
+            return f"neither {self._rules.listings!r} nor {self._rules.empty!r} is on the page"
+        return None if self._rules.empty else tree.lack(self._rules.listings)
+
+    def _next(self, tree: Tree, visited: Visited) -> str | None:
+        """On the same host, or not at all."""
+        told = tree.value(self._rules.next_path) if self._rules.next_path else None
+        if not isinstance(told, str) or not told.strip():
+            return None
+        try:
+            found = urljoin(visited.final_url, told.strip())
+            same = urlsplit(found).netloc == urlsplit(visited.final_url).netloc
+        except ValueError:
+            same = False
+        if not same:
+            raise BrokenAnswer(self.name, SEARCH, f"its next page {told[:80]!r} is on no page of the same host")
+        return found
+
+    def _refusal(self, visited: Visited) -> Exception:
+        """Every status but 200 (a 429 is the web client's business), named for what it means to us."""
+        status, until = visited.status, self._clock.now() + REFUSED_WAIT
+        if status in _KEY_REFUSED and self._rules.secret_headers:
+            names = ", ".join(sorted(self._rules.secret_headers.values()))
+            return SourceRefused(self.name, until, f"it refuses what {names} holds (status {status})", status=status)
+        if status in _KEY_REFUSED:
+            return SourceBlocked(self.name, f"status {status}", status=status)
+        if status >= 500 or status in _TRY_LATER:
+            return SourceDown(self.name, f"status {status}", status=status)
+        return BadRequest(self.name, SEARCH, status, "mend its `url` in the file that `price_sources` names")
+
+
+def filled(template: str, item: Wish) -> str:
+    """The URL with an item's words in its gaps, each made safe for an address."""
+    values = {name: item.attributes.get(name, "") for name in PLACES}
+    values |= {"title": item.title, "query": query_of(item)}
+    return template.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+def _identity(listing: Listing) -> object:
+    return listing.external_id or (listing.url, listing.title, listing.amount, listing.kind, listing.observed_at)

@@ -1,0 +1,235 @@
+"""Sends questions to eBay with a token it gives out for two hours, and names its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+import msgspec
+
+from mistnet.domain.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
+from mistnet.domain.items import EBAY_API
+from mistnet.domain.ports import Clock
+from mistnet.domain.redaction import redact, shorten
+from mistnet.domain.sources import Errand, Gate
+from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
+
+T = TypeVar("T")
+
+TOKENS: Final = "/identity/v1/oauth2/token"
+SCOPE: Final = "https://api.ebay.com/oauth/api_scope"
+SOLD_SCOPE: Final = f"{SCOPE}/buy.marketplace.insights"
+REFUSED_WAIT: Final = timedelta(hours=1)
+QUICK_TRIES: Final = 2
+QUICK_PAUSE_SECONDS: Final = 0.5
+_EARLY: Final = timedelta(minutes=5)
+_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = 86_400
+_OK: Final = 200
+_TOO_EARLY: Final = (408, 425)
+_SOLD_WORD: Final = "item_sales"
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """An application's name and secret at eBay, and what its tokens shall be good for."""
+
+    client_id: str
+    client_secret: str
+    marketplace: str = "EBAY_US"
+    sold: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials(marketplace={self.marketplace!r})"
+
+    @property
+    def basic(self) -> str:
+        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+
+    @property
+    def scopes(self) -> str:
+        return f"{SCOPE} {SOLD_SCOPE}" if self.sold else SCOPE
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """Good until then. It is kept in memory alone, and shown to nobody but eBay."""
+
+    text: str
+    until: datetime
+
+    def __repr__(self) -> str:
+        return f"Token(until={self.until.isoformat()})"
+
+
+class GivenToken(msgspec.Struct, frozen=True, kw_only=True):
+    access_token: str
+    expires_in: float
+
+
+class Complaint(msgspec.Struct, frozen=True, kw_only=True):
+    """What eBay says when it does not answer: in one of two shapes."""
+
+    errors: Sequence[Mapping[str, object]] = ()
+    error: str | None = None
+    error_description: str | None = None
+
+
+_given = msgspec.json.Decoder(GivenToken, strict=False).decode
+_complaint = msgspec.json.Decoder(Complaint, strict=False).decode
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class EbayAsker:
+    """All calls to eBay of one process. Each goes through the gate, those for tokens too."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate,
+        clock: Clock,
+        credentials: Credentials,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._gate = gate
+        self._clock = clock
+        self._credentials = credentials
+        self._sleep = sleep
+        self._token: Token | None = None
+        self._fetching = asyncio.Lock()
+
+    async def ask(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[bytes], tuple[T, int]],
+        *,
+        errand: Errand,
+    ) -> T:
+        """What `read` makes of the answer. A token that eBay does not know any more is replaced, once."""
+        for last in (False, True):
+            token = await self._current(errand)
+            request = Request(path=path, query=query, headers=self._headers(token))
+            found = await self._call(request, read, errand, forgive=() if last else (401,))
+            if found is not None:
+                return found
+            self._forget(token)
+        raise AssertionError("the last try returns or raises")
+
+    def _headers(self, token: Token) -> Mapping[str, str]:
+        shop = self._credentials.marketplace
+        return {"Authorization": f"Bearer {token.text}", "X-EBAY-C-MARKETPLACE-ID": shop, "Accept": "application/json"}
+
+    async def _current(self, errand: Errand) -> Token:
+        """One token for all calls of this process, replaced a while before its end."""
+        async with self._fetching:
+            if self._token is None or self._token.until <= self._clock.now():
+                self._token = await self._fetched(errand)
+            return self._token
+
+    def _forget(self, token: Token) -> None:
+        if self._token is token:
+            self._token = None
+
+    async def _fetched(self, errand: Errand) -> Token:
+        asked_at = self._clock.now()
+        request = Request(
+            path=TOKENS,
+            query={},
+            headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
+            form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
+        )
+        given = await self._call(request, _read_token, errand)
+        assert given is not None  # noqa: S101 (nothing is forgiven here)
+        lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
+        return Token(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
+
+    async def _call(
+        self,
+        request: Request,
+        read: Callable[[bytes], tuple[T, int]],
+        errand: Errand,
+        *,
+        forgive: Sequence[int] = (),
+    ) -> T | None:
+        """Asked once more at once if the connection failed. None: the status is one the caller forgives."""
+        for tries in range(1, QUICK_TRIES + 1):
+            try:
+                return await self._call_once(request, read, errand, forgive)
+            except SourceDown as error:
+                if error.status is not None or tries == QUICK_TRIES:
+                    raise
+                await self._sleep(QUICK_PAUSE_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    async def _call_once(
+        self, request: Request, read: Callable[[bytes], tuple[T, int]], errand: Errand, forgive: Sequence[int]
+    ) -> T | None:
+        endpoint = "/".join(request.path.rsplit("/", 2)[1:])
+        async with self._gate.call(endpoint, most=0, errand=errand) as call:
+            try:
+                answer = await self._transport.send(request)
+            except Unanswered as error:
+                raise SourceDown(EBAY_API, self._clean(str(error), request)) from None  # its cause may show headers
+            if answer.status in forgive:
+                call.settle(items=0, credits_due=0)
+                return None
+            if answer.status != _OK:
+                raise self._refusal(answer, endpoint, request)
+            found, items = read(answer.body)
+            call.settle(items=items, credits_due=0)
+            return found
+
+    def _refusal(self, answer: Answer, endpoint: str, request: Request) -> Exception:
+        """Every status but 200, named for what it means to us."""
+        now, status = self._clock.now(), answer.status
+        problem = shorten(self._clean(_told(answer.body), request), 300)
+        if status == 429:
+            return RateLimited(EBAY_API, now + _retry_after(answer))
+        if status == 403 and _SOLD_WORD in endpoint:
+            advice = f"{problem}; eBay must grant Marketplace Insights, or turn `ebay_sold` off"
+            return NotPermitted(EBAY_API, endpoint, advice, status=status)
+        if status in (401, 403) or (request.path == TOKENS and status == 400):
+            return SourceRefused(EBAY_API, now + REFUSED_WAIT, f"{_advice(problem)} ({problem})", status=status)
+        if status >= 500 or status in _TOO_EARLY:
+            return SourceDown(EBAY_API, f"{status} {problem}", status=status)
+        return BadRequest(EBAY_API, endpoint, status, problem)
+
+    def _clean(self, text: str, request: Request) -> str:
+        """No answer may give away what we sent."""
+        sent = [value.partition(" ")[2] for name, value in request.headers.items() if name == "Authorization"]
+        return redact(text, [*sent, self._credentials.client_secret, *([self._token.text] if self._token else [])])
+
+
+def _advice(problem: str) -> str:
+    if "scope" in problem.lower():
+        return "it does not grant what `ebay_sold` needs: turn that off, or apply for Marketplace Insights"
+    return "it refuses ebay_client_id and ebay_client_secret"
+
+
+def _read_token(body: bytes) -> tuple[GivenToken, int]:
+    try:
+        given = _given(body)
+    except _UNREADABLE:
+        raise BrokenAnswer(EBAY_API, "oauth2/token", "no token is in it") from None  # its cause may show the token
+    if not given.access_token:
+        raise BrokenAnswer(EBAY_API, "oauth2/token", "the token is empty")
+    return given, 1
+
+
+def _told(body: bytes) -> str:
+    try:
+        found = _complaint(body)
+    except _UNREADABLE:
+        return body[:300].decode("utf-8", "replace")
+    first = found.errors[0] if found.errors else {}
+    said = [first.get("errorId"), first.get("message"), first.get("longMessage"), found.error, found.error_description]
+    return ", ".join(str(each) for each in said if each) or body[:300].decode("utf-8", "replace")
+
+
+def _retry_after(answer: Answer) -> timedelta:
+    said = next((value for name, value in answer.headers.items() if name.lower() == "retry-after"), "")
+    return timedelta(seconds=max(min(int(said), _LONGEST_WAIT), 1)) if said.strip().isdecimal() else _WAIT

@@ -1,0 +1,222 @@
+"""Puts the asking for prices together: the sources, their governors and memory, the price job, its rhythm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from mistnet import __version__
+from mistnet.crawling import network_rules, user_agent
+from mistnet.domain.errors import SettingsError
+from mistnet.domain.items import EBAY_API, PRICE, ItemId, PriceArgs, PriceAsked, PriceSource
+from mistnet.domain.jobs import Enqueued, JobClass
+from mistnet.domain.links import CRAWL_LANES
+from mistnet.domain.sources import CallRecord, Halt, KeyLabel, SourceName, SourceState
+from mistnet.engine.doors import Door
+from mistnet.engine.duties import Duty
+from mistnet.engine.governor import Governor
+from mistnet.engine.grants import Limits
+from mistnet.engine.kinds import Kind, single
+from mistnet.engine.metrics import SourceMetrics
+from mistnet.jobs.price import LONGEST, Pricer
+from mistnet.pricewatching import watches_of
+from mistnet.settings import Settings
+from mistnet.store.answers import StoreAnswers
+from mistnet.store.crawled_prices import CrawledPrices
+from mistnet.store.database import Database
+from mistnet.store.enqueue import JobWriter
+from mistnet.store.hosts import StoreHosts
+from mistnet.store.items import Items
+from mistnet.store.points import PointWriter
+from mistnet.store.price_calls import call_for_prices, make_due
+from mistnet.store.sources import StoreBook
+from mistnet.store.writes import Writer
+from mistnet.upstream.later import LateTransport
+from mistnet.upstream.market.configured import ConfiguredShop
+from mistnet.upstream.market.ebay import EbayRules, EbaySource
+from mistnet.upstream.market.ebay_asking import Credentials, EbayAsker
+from mistnet.upstream.market.remembered import Remembered
+from mistnet.upstream.market.shop_file import ShopRules, read_shops
+from mistnet.upstream.transport import Transport
+from mistnet.upstream.web.client import WebClient, WebRules
+from mistnet.upstream.web.later import LateNetwork
+from mistnet.upstream.web.port import WebTransport
+
+KEY: Final = KeyLabel("app")
+"""eBay knows one application; shops of the file have one rate each."""
+
+LOOK_EVERY: Final = timedelta(minutes=1)
+BURST: Final = 2
+
+
+class Valuing:
+    """All questions about prices of one process. They can be asked while it is open."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        transport: Transport | None = None,
+        web: WebTransport | None = None,
+        metrics: SourceMetrics | None = None,
+        on_call: Callable[[CallRecord], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._book = StoreBook(database)
+        self._answers = StoreAnswers(database)
+        self.shops = read_shops(settings.price_sources) if settings.price_sources else {}
+        credentials = credentials_of(settings)
+        self.governors: Mapping[SourceName, Governor] = {
+            name: Governor(
+                name,
+                {KEY: "kept apart"},
+                book=self._book,
+                clock=database.clock,
+                limits=limits_of(settings, self.shops.get(name)),
+                metrics=metrics,
+                on_call=on_call,
+            )
+            for name in [*([EBAY_API] if credentials else []), *self.shops]
+        }
+        self._http = LateTransport(
+            settings.ebay_base_url,
+            user_agent=f"mistnet/{__version__}",
+            total_seconds=settings.ebay_timeout_seconds,
+            given=transport,
+        )
+        self._network = LateNetwork(network_rules(settings), web)
+        asked = [*([self._ebay(credentials)] if credentials else []), *map(self._shop, self.shops)]
+        crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
+        self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*asked, *crawled]}
+        """All sources, without a memory: for whoever wants to see what they say now."""
+        self.sources = {**self.plain, **{each.name: self._remembering(each) for each in asked}}
+        pricer = Pricer(items=Items(database), sources=self.sources)
+        self.kinds: Sequence[Kind] = [
+            single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.sources), timeout=LONGEST)
+        ]
+        doors = [self._http.opened, self._network.opened, *(each.opened for each in self.governors.values())]
+        self._door = Door(doors if self.governors else [])
+
+    def _ebay(self, credentials: Credentials) -> PriceSource:
+        clock = self._database.clock
+        asker = EbayAsker(self._http, gate=self.governors[EBAY_API], clock=clock, credentials=credentials)
+        return EbaySource(asker, clock=clock, rules=ebay_rules(self._settings))
+
+    def _shop(self, name: SourceName) -> PriceSource:
+        rules, clock = self.shops[name], self._database.clock
+        web = WebClient(
+            self._network,
+            gates={name: self.governors[name]},
+            hosts=StoreHosts(self._database),
+            answers=self._answers,
+            clock=clock,
+            rules=web_rules(self._settings, name, rules),
+        )
+        return ConfiguredShop(name, rules, web=web, clock=clock)
+
+    def _remembering(self, source: PriceSource) -> PriceSource:
+        if not self._settings.price_cache:
+            return source
+        keep = timedelta(seconds=self._settings.price_cache_seconds)
+        clock = self._database.clock
+        with_grade = source.name in self.shops and self.shops[source.name].asks_for_grade
+        return Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
+
+    def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
+        return [Writer(PriceAsked, PointWriter(watches_of(self._settings, job_writer)).write)]
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """A worker and any number of requests may have it open at once; the last one closes it."""
+        async with self._door.opened():
+            yield
+
+    async def halts(self) -> Mapping[str, Halt]:
+        """The sources that will not serve us until somebody acts, and why."""
+        known = {state.name: state for state in await self._book.states()} if self.governors else {}
+        asked = {
+            name: governor.halted(known.get(name) or SourceState(name=name), a_page=0)
+            for name, governor in self.governors.items()
+        }
+        return {name: halt for name, halt in asked.items() if halt}
+
+    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
+        """For the process that leads."""
+
+        async def look() -> int:
+            return await self.make_due(job_writer)
+
+        return [Duty(name="look for items", every=LOOK_EVERY, run=look)] if self._settings.scheduler_enabled else []
+
+    async def make_due(self, job_writer: JobWriter) -> int:
+        """Makes the price jobs of items whose time has come; returns how many."""
+        every = timedelta(hours=self._settings.items_every_hours)
+        return await make_due(
+            self._database,
+            job_writer,
+            every=every,
+            sources=list(self.sources),
+            crawl_lanes=self._settings.crawl_lanes,
+        )
+
+    async def ask(
+        self, item_ids: Collection[ItemId], sources: Collection[SourceName] | None, job_writer: JobWriter
+    ) -> Enqueued:
+        """Makes price jobs now: at these sources, or at those each item wants."""
+        return await call_for_prices(
+            self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.sources)
+        )
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What shops of the file are sent, and nobody may see."""
+        variables = {name for shop in self.shops.values() for name in shop.secret_headers.values()}
+        return [os.environ[name] for name in sorted(variables) if os.environ.get(name)]
+
+
+def credentials_of(settings: Settings) -> Credentials | None:
+    if settings.ebay_client_id is None and settings.ebay_client_secret is None:
+        return None
+    if settings.ebay_client_id is None or settings.ebay_client_secret is None:
+        lacking = "ebay_client_secret" if settings.ebay_client_id else "ebay_client_id"
+        raise SettingsError(lacking, "settings", "eBay gives out tokens for a name and its secret: set both, or none")
+    return Credentials(
+        client_id=settings.ebay_client_id.get_secret_value(),
+        client_secret=settings.ebay_client_secret.get_secret_value(),
+        marketplace=settings.ebay_marketplace,
+        sold=settings.ebay_sold,
+    )
+
+
+def ebay_rules(settings: Settings) -> EbayRules:
+    return EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
+
+
+def limits_of(settings: Settings, shop: ShopRules | None) -> Limits:
+    """eBay's limits by the settings, a shop's by its file."""
+    return Limits(
+        rate_per_minute=shop.rate_per_minute if shop else settings.ebay_rate_per_minute,
+        burst=BURST,
+        breaker_failures=settings.breaker_failures,
+        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
+    )
+
+
+def web_rules(settings: Settings, name: SourceName, shop: ShopRules) -> WebRules:
+    """As pages are visited, but for the shop's own rate and headers."""
+    secrets = {header: os.environ.get(variable, "") for header, variable in shop.secret_headers.items()}
+    usual = {"Accept": "application/json" if shop.format == "json" else "text/html,application/xhtml+xml"}
+    return WebRules(
+        agent=user_agent(settings).partition("/")[0],
+        ports=frozenset(map(int, settings.crawl_ports.split(","))),
+        trusted=frozenset(settings.crawl_allow_hosts),
+        most_hops=settings.crawl_hops,
+        host_delay=0.0,
+        robots=frozenset({name} if shop.asks_robots else ()),
+        headers={**usual, **shop.headers, **secrets},
+    )

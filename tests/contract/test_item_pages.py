@@ -1,0 +1,199 @@
+"""Items with what they are worth: pages that leave nothing out, what changed in a month, and plans that use indexes."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import msgspec
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.desk.item_documents import Bearings, line_fields, point_fields
+from mistnet.desk.items import items_of
+from mistnet.domain.items import ItemId, ItemState
+from mistnet.domain.sources import SourceName
+from mistnet.store.item_pages import ItemFilter, ItemPages
+from mistnet.store.items import items_due
+from mistnet.store.valuations import PointFilter, Valuations
+from tests.apis import open_api
+from tests.contract.test_page_plans import explained, noted, stand_still
+from tests.databases import analyze
+from tests.followed import EBAY, follow, point, tell_prices
+from tests.harvests import open_harvest
+from tests.support import START, TurnedClock
+
+PAGE = {"Accept": "text/html"}
+ITEMS, POINTS = 30_000, 60_000
+TABLES = "items|price_points|valuations|valuation_history|item_looks|price_point_versions"
+AT = "'2026-02-01 00:00:00.000000'"
+
+
+async def found(app: App, **wanted: object) -> list[int]:
+    """All pages of one."""
+    ids: list[int] = []
+    asked = ItemFilter(**{"limit": 1, **wanted})  # type: ignore[arg-type]  # whichever the test names
+    while True:
+        page = await ItemPages(app.database).list(asked)
+        ids += [each.item.id for each in page.items]
+        if page.next is None:
+            return ids
+        asked = msgspec.structs.replace(asked, before=page.next)
+
+
+async def test_every_item_is_on_exactly_one_page_the_newest_first(url: str) -> None:
+    async with open_harvest(url) as app:
+        ids = [await follow(app, f"Coin number {n}", ref=f"r{n}") for n in range(6)]
+        await items_of(app).set_state(ids[1], ItemState.PAUSED, START)
+        await items_of(app).set_state(ids[3], ItemState.REMOVED, START)
+        await tell_prices(app, ids[4], [point("12.50", "a", START)])
+        assert await found(app) == [ids[n] for n in (5, 4, 2, 1, 0)]
+        assert await found(app, state=ItemState.PAUSED) == [ids[1]]
+        assert await found(app, state=ItemState.REMOVED) == [ids[3]]
+        assert await found(app, words="NUMBER 2") == [ids[2]]
+        assert await found(app, words="r5") == [ids[5]]
+        assert await found(app, words="100%") == []
+        assert await found(app, ref="r0") == [ids[0]]
+        assert await found(app, ref="r3") == []
+        assert await found(app, ref="r3", state=ItemState.REMOVED) == [ids[3]]
+        assert await found(app, valued=True) == [ids[4]]
+        assert await found(app, valued=False) == [ids[n] for n in (5, 2, 1, 0)]
+
+
+async def test_words_are_looked_for_in_a_window_and_a_short_page_says_where_to_go_on(sqlite_url: str) -> None:
+    async with open_harvest(sqlite_url) as app:
+        first = await follow(app, "the needle")
+        about = "'{}', '[]', '[]', '[]', 'active', :at, :at, :at"
+        hay = (
+            "INSERT INTO items (title, digest, attributes, exclude, sources, urls, state, added_at, changed_at, "
+            f"next_look_at) SELECT 'hay', 'h' || n, {about} FROM (WITH RECURSIVE s(n) AS "
+            "(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20050) SELECT n FROM s)"
+        )
+        async with app.database.write() as connection:
+            await connection.execute(text(hay), {"at": "2026-02-01 00:00:00.000000"})
+        page = await ItemPages(app.database).list(ItemFilter(words="needle", limit=5))
+        assert (list(page.items), page.next is not None) == ([], True)
+        rest = await ItemPages(app.database).list(ItemFilter(words="needle", limit=5, before=page.next))
+        assert ([each.item.id for each in rest.items], rest.next) == ([first], None)
+
+
+async def test_the_change_is_that_of_the_last_thirty_days_or_since_the_first_valuation(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        pages = ItemPages(app.database)
+        item = await follow(app)
+        line = await pages.one(item)
+        assert line is not None
+        assert (line.worth, line.earlier, line.change, line.next_look_at) == (None, None, None, START)
+        for days, amount in ((0, "100"), (20, "150"), (25, "120")):
+            clock.turn(days=days)
+            await tell_prices(app, item, [point(amount, "a", clock.now())])
+        line = await pages.one(item)
+        assert line is not None
+        assert line.worth is not None
+        assert line.earlier is not None
+        assert (line.worth.estimate, line.earlier.estimate, line.change) == (Decimal("120.00"), Decimal("100.00"), 0.2)
+        clock.turn(days=6)
+        line = await pages.one(item)
+        assert line is not None
+        assert line.earlier is not None
+        assert (line.earlier.estimate, line.change) == (Decimal("150.00"), -0.2)
+        shown = line_fields(line)
+        assert (shown["id"], shown["worth"]["estimate"], shown["earlier"]["estimate"]) == (
+            str(item),
+            "120.00",
+            "150.00",
+        )
+        assert [f"{each.estimate:f}" for each in await pages.course(item, limit=2)] == ["150.00", "120.00"]
+
+
+async def test_points_are_told_with_their_weight_or_why_they_have_none(url: str) -> None:
+    async with open_harvest(url) as app:
+        item = await follow(app)
+        good = [point(str(100 + n), f"g{n}", START) for n in range(5)]
+        odd = [point("9000", "far", START), point("10", "doubted", START, doubt="a tenth of the last")]
+        await tell_prices(app, item, [*good, *odd, point("90", "eur", START, currency="EUR")])
+        facts = Valuations(app.database)
+        worth = (await facts.current([item]))[item]
+        bearings = Bearings(worth)
+        shown = {
+            each.dedupe_key: point_fields(each, bearings.of(each)) for each in await facts.points(item, PointFilter())
+        }
+        assert round(sum(shown[f"ext_g{n}"]["weight"] for n in range(5)), 3) == 1
+        assert "outlier" in shown["ext_far"]["left_out"]
+        assert shown["ext_doubted"]["left_out"] == "a tenth of the last"
+        assert "rate from EUR to USD" in shown["ext_eur"]["left_out"]
+        assert (shown["ext_far"]["amount"], shown["ext_far"]["weight"]) == ("9000", None)
+        assert Bearings(None).of((await facts.points(item, PointFilter()))[0]).weight is None
+
+
+async def fill(app: App) -> None:
+    def series(count: int) -> str:
+        if app.database.dialect == "postgresql":
+            return f"generate_series(1::bigint, {count}) AS s(n)"
+        return f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s)"
+
+    state = "CASE n % 10 WHEN 0 THEN 'paused' WHEN 1 THEN 'removed' ELSE 'active' END"
+    worth = "12.5, 10, 15, 'USD', 3, 0, 0.5, " + AT + ", '[]', '[]', " + AT
+    columns = (
+        "estimate, low, high, currency, points, points_left_out, confidence, newest_at, carriers, left_out, valued_at"
+    )
+    statements = (
+        f"""INSERT INTO items (ref, title, digest, attributes, exclude, sources, urls, state, added_at, changed_at,
+                next_look_at)
+            SELECT CASE WHEN n % 2 = 0 THEN 'r' || n END, 'A coin ' || n, 'd' || n, '{{}}', '[]', '[]', '[]', {state},
+                {AT}, {AT}, {AT} FROM {series(ITEMS)}""",
+        f"""INSERT INTO price_points (item_id, source, dedupe_key, kind, amount, currency, title, url, match_strength,
+                observed_at, first_seen_at, last_seen_at)
+            SELECT n % {ITEMS} + 1, 'ebay', 'ext_' || n, 'ask', 12.5, 'USD', 'A coin', 'https://shop.example', 1,
+                {AT}, {AT}, {AT} FROM {series(POINTS)}""",
+        f"INSERT INTO valuations (item_id, {columns}) SELECT n, {worth} FROM {series(ITEMS)}",
+        f"INSERT INTO valuation_history (item_id, {columns}) SELECT n, {worth} FROM {series(ITEMS)}",
+        f"INSERT INTO item_looks (item_id, source, looked_at) SELECT n, 'ebay', {AT} FROM {series(ITEMS)}",
+    )
+    async with app.database.write() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+    async with app.database.read() as connection:
+        await analyze(connection)
+
+
+def whole_tables(plan: str) -> list[str]:
+    """A look at all rows of one of these that goes through no index."""
+    sqlite = re.findall(rf"^\s*SCAN (?:{TABLES})\b(?!.* USING ).*", plan, re.MULTILINE)
+    return sqlite + re.findall(rf"Seq Scan on (?:{TABLES})\b", plan)
+
+
+async def test_no_list_or_page_of_items_and_no_round_of_looks_reads_a_whole_table(url: str) -> None:
+    async with open_api(url) as api:
+        await fill(api.app)
+        await api.get("/items", headers=PAGE)
+        stand_still(api)
+        own = re.compile(rf"^\s*(?:SELECT|WITH|UPDATE)\b.*\b(?:{TABLES})\b", re.IGNORECASE | re.DOTALL)
+        paths = (
+            *("/items", "/items?state=paused&valued=yes", "/items?q=coin&before=20000", "/items/777"),
+            *("/items/777?kind=ask&points_before=50000", "/api/items?ref=r20", "/api/items?valued=false&limit=5"),
+            *("/api/items/777", "/api/items/777/points?kind=ask", "/api/items/777/history", "/api/items?q=nothing"),
+        )
+        checked = 0
+        with noted() as seen:
+            for path in paths:
+                answer = await api.get(path, headers={} if path.startswith("/api") else PAGE)
+                assert answer.status == 200, (path, answer)
+            async with api.app.database.write() as connection:
+                due = await items_due(
+                    connection, now=api.clock.now(), default_every=timedelta(hours=24), sources=[EBAY]
+                )
+            assert len(due) == 500
+            await follow(api.app, "A coin 20", ref="r20")
+            await follow(api.app, "A coin of no ref")
+            await tell_prices(api.app, ItemId(777), [point("1", "x", START)], source=SourceName("ebay"))
+            await ItemPages(api.app.database).latest()
+        for sql, given in dict.fromkeys((sql, repr(given)) for sql, given in seen if own.match(sql)):
+            values = next(each for text_, each in seen if text_ == sql and repr(each) == given)
+            if "LIKE" in sql:  # words have no index: they are looked for in a window, by whichever way is shorter
+                assert "items.id >=" in sql
+            elif not isinstance(values, list):
+                plan = await explained(api.app, sql, values)
+                assert not whole_tables(plan), f"{sql}\n{plan}"
+                checked += 1
+        assert checked > 25

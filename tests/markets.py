@@ -1,0 +1,246 @@
+"""What tests of prices share: the simulated markets in this process, an app on them, and what is true of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import text
+
+from mistnet.app import App
+from mistnet.domain.items import PRICE, Item, ItemId, ItemState, Wish
+from mistnet.domain.jobs import Outcome, WorkerName
+from mistnet.engine.executor import Executor
+from mistnet.engine.settlement import settlement
+from mistnet.settings import load_settings
+from mistnet.sim.market import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    HUB_KEY,
+    HUB_VARIABLE,
+    SHOPS_FILE,
+    MarketFault,
+    MarketService,
+)
+from mistnet.sim.market_goods import Good, Market, broken, truth
+from mistnet.sim.service import Answer as SimAnswer
+from mistnet.sim.service import NeverAnswers
+from mistnet.store.items import Items
+from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.upstream.web.doors import Door
+from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.support import START, TurnedClock
+
+ASKED = ("ebay_api", "hub", "cabinet")
+"""Sources that are asked over HTTP; each has a market behind it."""
+
+MARKETS: Mapping[str, Market] = {"ebay_api": Market.EBAY, "hub": Market.HUB, "cabinet": Market.CABINET}
+Wait = Callable[[], Awaitable[None]]
+
+
+async def _at_once() -> None:
+    await asyncio.sleep(0)
+
+
+def _whole(answer: SimAnswer) -> SimAnswer:
+    if answer.cut:
+        raise Unanswered("the answer was cut short")
+    return answer
+
+
+class EbayTransport:
+    """eBay's API, called in-process."""
+
+    def __init__(self, market: MarketService, wait: Wait = _at_once) -> None:
+        self.market, self._wait = market, wait
+
+    async def send(self, request: Request) -> Answer:
+        await self._wait()
+        form = urlencode(request.form).encode() if request.form is not None else b""
+        query = urlencode(request.query)
+        try:
+            found = self.market.handle(request.method, "api.ebay.com", request.path, query, request.headers, form)
+        except NeverAnswers:
+            raise Unanswered("no answer in time") from None
+        await self._wait()
+        answer = _whole(found)
+        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
+
+
+class ShopsTransport:
+    """The two shops of the file, called in-process."""
+
+    def __init__(self, market: MarketService, wait: Wait = _at_once) -> None:
+        self.market, self._wait = market, wait
+
+    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        await self._wait()
+        path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
+        try:
+            found = self.market.handle("GET", door.host, f"/{path}", query, headers)
+        except NeverAnswers:
+            raise Unanswered("no answer in time") from None
+        await self._wait()
+        answer = _whole(found)
+        unread = readable(answer.status, answer.headers)
+        return WebAnswer(status=answer.status, headers=answer.headers, body=answer.body, unread=unread)
+
+
+def wish_for(good: Good, **about: Any) -> Wish:
+    return Wish(title=good.title, ref=good.code, attributes=good.attributes, **about)
+
+
+def an_item(title: str = "Morgan Dollar KM00001", **about: Any) -> Item:
+    given: dict[str, Any] = {"id": ItemId(1), "state": ItemState.ACTIVE, "added_at": START, "changed_at": START}
+    return Item(title=title, **{**given, **about})
+
+
+def shops_file(folder: Path) -> Path:
+    """The file that describes the simulated shops, and the secret one of them wants."""
+    os.environ[HUB_VARIABLE] = HUB_KEY
+    file = folder / "shops.toml"
+    file.write_text(SHOPS_FILE)
+    return file
+
+
+def market_settings(url: str, folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "database_url": url,
+        "ebay_client_id": CLIENT_ID,
+        "ebay_client_secret": CLIENT_SECRET,
+        "ebay_listings": 400,
+        "ebay_sold": True,
+        "ebay_rate_per_minute": 100_000,
+        "price_sources": shops_file(folder),
+        "crawl_second_look_seconds": 1,
+        "x_api_key": [],
+        **more,
+    }
+
+
+@dataclass
+class Fair:
+    """An app on a real database, with the simulated markets behind it and a clock to turn."""
+
+    app: App
+    clock: TurnedClock
+    market: MarketService
+
+    @property
+    def items(self) -> Items:
+        return Items(self.app.database)
+
+    async def follow(self, *wishes: Wish) -> Sequence[ItemId]:
+        return [kept.item_id for kept in await self.items.add(wishes, self.clock.now())]
+
+    async def ask(self, *item_ids: ItemId, sources: Sequence[str] | None = None) -> int:
+        made = await self.app.valuing.ask(item_ids, sources, self.app.job_writer)  # type: ignore[arg-type]
+        return made.created
+
+    async def step(self, *, room: int = 10) -> list[Outcome]:
+        """Claims due price jobs, runs them, settles what they return; what came of each."""
+        now, app = self.clock.now(), self.app
+        targets = [each for each in app.kinds.targets(slots=room, lanes=None, lane_caps={}) if each.kind == PRICE]
+        leases = await app.queue.claim(
+            worker=WorkerName("ann"),
+            targets=targets,
+            room=room,
+            lease=timedelta(minutes=5),
+            now=now,
+            aged_before=None,
+        )
+        executor = Executor(clock=self.clock, timeout=timedelta(minutes=1), error_limit=2_000, secrets=app.secrets)
+        outcomes = [outcome for lease in leases for outcome in await executor.run(app.kinds[PRICE], [lease])]
+        settled = [
+            settlement(lease, outcome, now=now, policy=app.policy, chance=0.5)
+            for lease, outcome in zip(leases, outcomes, strict=True)
+        ]
+        if settled:
+            await app.queue.settle(settled, now=now)
+        return outcomes
+
+    async def look(self) -> list[Outcome]:
+        """Until nothing is due."""
+        done: list[Outcome] = []
+        while outcomes := await self.step():
+            done += outcomes
+        return done
+
+    async def rows(self, sql: str, **binds: Any) -> list[Any]:
+        async with self.app.database.read() as connection:
+            return list((await connection.execute(text(sql), binds)).all())
+
+    async def one(self, sql: str, **binds: Any) -> Any:
+        (row,) = await self.rows(sql, **binds)
+        return row[0] if len(row) == 1 else row
+
+
+@asynccontextmanager
+async def open_fair(
+    url: str,
+    folder: Path,
+    *,
+    seed: int = 7,
+    faults: Mapping[MarketFault, float] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Fair]:
+    clock = TurnedClock()
+    market = MarketService(clock.now, seed=seed, faults=faults)
+    given = load_settings(**market_settings(url, folder, **settings))
+    app = App(given, clock=clock, market=EbayTransport(market), web=ShopsTransport(market))
+    try:
+        async with app.valuing.opened():
+            yield Fair(app=app, clock=clock, market=market)
+    finally:
+        await app.database.close()
+
+
+POINTS = "SELECT source, external_id, url, kind, amount, currency FROM price_points WHERE item_id = :item"
+LOOKS = "SELECT item_id, source, looked_at, listings, points, problem FROM item_looks"
+ODD = "SELECT source, count(*) AS n FROM odd_listings GROUP BY source"
+
+
+async def untrue(
+    rows: Callable[..., Awaitable[Sequence[Any]]], goods: Mapping[ItemId, Good], *, sources: Sequence[str] = ASKED
+) -> list[str]:
+    """Everything that is not as the markets have it, in words."""
+    wrong: list[str] = []
+    looked = {(row.item_id, row.source): row for row in await rows(LOOKS)}
+    for item_id, good in goods.items():
+        found = await rows(POINTS, item=item_id)
+        for source in sources:
+            look = looked.get((item_id, source))
+            if look is None:
+                wrong.append(f"item {item_id} was never looked for at {source}")
+                continue
+            at = moment_of(look.looked_at)
+            wanted = {
+                name: (point.kind, point.amount, point.currency)
+                for name, point in truth(good, MARKETS[source], at, sold=True).items()
+            }
+            have = {
+                row.external_id or row.url.partition("?")[0]: (row.kind, Decimal(row.amount), row.currency)
+                for row in found
+                if row.source == source
+            }
+            if have != wanted:
+                odd = set(have.items()) ^ set(wanted.items())
+                wrong.append(f"{good.code} at {source}: {sorted(odd)[:4]}")
+    return wrong
+
+
+def odd_in_truth(goods: Sequence[Good], source: str, at: datetime) -> int:
+    return sum(broken(good, MARKETS[source], at, sold=True) for good in goods)
+
+
+def moment_of(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

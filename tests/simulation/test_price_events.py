@@ -1,0 +1,48 @@
+"""Price events in virtual time: with lying and failing shops, crashes and freezes, exactly what was true is told."""
+
+import os
+
+import pytest
+
+from tests.databases import Templates
+from tests.simulation.conftest import chunks
+from tests.simulation.watching import Watched, watch_prices
+from tests.simulation.world import Chaos
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 4
+POSTGRESQL_SHARE = 10
+CHUNK = 5
+
+
+def named(seeds: range) -> str:
+    return f"{seeds.start}-{seeds.stop - 1}"
+
+
+def checked(result: Watched, seed: int) -> Watched:
+    if result.wrong:
+        print(*result.trace[-40:], sep="\n")
+    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_price_events.py'"
+    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {hint}"
+    return result
+
+
+@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+def test_every_lasting_change_is_told_once_and_nothing_else_is(memory: Templates, seeds: range) -> None:
+    told = lies = crashes = faults = 0
+    for seed in seeds:
+        result = checked(watch_prices(memory.sqlite(), seed, chaos=Chaos(seed, crash=0.002, freeze=0.001)), seed)
+        told, lies = told + result.told, lies + result.lies
+        crashes, faults = crashes + result.crashes, faults + result.faults
+    assert told
+    assert lies
+    assert crashes
+    assert faults
+
+
+@pytest.mark.parametrize("seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), CHUNK), ids=named)
+def test_the_same_is_told_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
+    for seed in seeds:
+        chaos = Chaos(seed, crash=0.002, freeze=0.001)
+        checked(watch_prices(memory.postgresql(postgres_dsn), seed, chaos=chaos), seed)
