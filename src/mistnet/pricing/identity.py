@@ -46,8 +46,11 @@ _REFERENCE: Final = (
 _IN_SCRIPT: Final = re.compile(r"[\"']sku[\"']\s*:\s*[\"']([\w./-]{3,40})[\"']")
 _QUERY: Final = ("sku", "childSku", "skuId", "pid", "productId", "product_id", "itemId", "item_id", "goods_id", "id")
 _TAIL: Final = re.compile(r"(?:^|[^0-9])(?P<number>(?<![A-Za-z])[A-Z]\d{5,14}|\d{5,14})$")
+_DIGITS: Final = re.compile(r"\d+")
 _ENDING: Final = re.compile(r"\.(?:html?|php|aspx?|jsp|do)$", re.IGNORECASE)
 _REACH: Final = 60_000
+_BEFORE, _BEHIND = 120, 60
+"""A label with its number reaches no further than this to both sides of a digit."""
 
 
 def identity_findings(tree: LexborHTMLParser, url: str, said: str) -> Iterator[Finding]:
@@ -98,8 +101,25 @@ def _marked(tree: LexborHTMLParser) -> Iterable[Finding]:
 
 def _labelled(said: str) -> Iterable[Finding]:
     """The first labelled number in what people read."""
-    found = _LABEL.search(said[:_REACH])
-    return finding("sku", found["number"], path="visible:label", snippet=found[0], confidence=LABELLED) if found else ()
+    said = said[:_REACH]
+    for begin, end in _around_digits(said):
+        found = _LABEL.search(said, begin, end)
+        if found:
+            return finding("sku", found["number"], path="visible:label", snippet=found[0], confidence=LABELLED)
+    return ()
+
+
+def _around_digits(text: str) -> Iterator[tuple[int, int]]:
+    """The parts of a text near its digits: no label is worth looking for elsewhere."""
+    begin = end = 0
+    for digits in _DIGITS.finditer(text):
+        if digits.start() - _BEFORE > end:
+            if end:
+                yield begin, end
+            begin = digits.start() - _BEFORE
+        end = digits.end() + _BEHIND
+    if end:
+        yield max(begin, 0), end
 
 
 def _addressed(url: str) -> Iterable[Finding]:
