@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import uvloop
 from loguru import logger
@@ -87,7 +88,7 @@ async def _upsert(driver: Bare, looks: Sequence[list[tuple[object, ...]]]) -> No
 
 
 async def _add_items(database: Database, count: int) -> None:
-    about = {"attributes": b"{}", "exclude": b"[]", "sources": b"[]", "urls": b"[]", "currency": "USD"}
+    about: dict[str, Any] = {"attributes": b"{}", "exclude": b"[]", "sources": b"[]", "urls": b"[]", "currency": "USD"}
     about |= {"state": "active", "added_at": AT, "changed_at": AT, "next_look_at": AT, "title": "A cent"}
     async with database.write() as connection:
         for start in range(1, count + 1, 1_000):
@@ -111,7 +112,10 @@ def _figures(options: Options, watch: Stopwatch, looks: int, stored: int, valued
         return Figure(name=name, side=side, setting=setting, figure=value, unit=unit, expected=full, got=got)
 
     told = {"new": "price points written", "again": "price points seen again"}
-    settings = {"mistnet": f"{options.batch} a look, with valuation and history", "bare loop": f"{options.batch} upserts a transaction"}
+    settings = {
+        "mistnet": f"{options.batch} a look, with valuation and history",
+        "bare loop": f"{options.batch} upserts a transaction",
+    }
     for what, name in told.items():
         for side, setting in settings.items():
             speed = looks * options.batch / watch.seconds[what, side]
@@ -120,7 +124,9 @@ def _figures(options: Options, watch: Stopwatch, looks: int, stored: int, valued
         yield figure(f"{name} / bare upserts", "mistnet", kind, ratio, TIMES)
     name = f"{looks:,} items of {options.batch} points valued, {kind}"
     yield figure(name, "bare loop", "the plain median, one query for all", watch.seconds["value", "bare loop"], SECONDS)
-    yield figure(name, "mistnet", "all worked out again, with what carries them", watch.seconds["value", "mistnet"], SECONDS)
+    yield figure(
+        name, "mistnet", "all worked out again, with what carries them", watch.seconds["value", "mistnet"], SECONDS
+    )
     times = watch.seconds["value", "mistnet"] / watch.seconds["value", "bare loop"]
     yield figure("valuing / the plain median", "mistnet", kind, times, TIMES)
 

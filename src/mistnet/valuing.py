@@ -105,7 +105,7 @@ class Valuing:
     def _ebay(self, credentials: Credentials) -> PriceSource:
         clock = self._database.clock
         asker = EbayAsker(self._http, gate=self.governors[EBAY_API], clock=clock, credentials=credentials)
-        return EbaySource(asker, clock=clock, rules=ebay_rules(self._settings))
+        return EbaySource(asker, clock=clock, rules=ebay_rules(self._settings), pages=self._answers)
 
     def _shop(self, name: SourceName) -> PriceSource:
         rules, clock = self.shops[name], self._database.clock
@@ -117,7 +117,7 @@ class Valuing:
             clock=clock,
             rules=web_rules(self._settings, name, rules),
         )
-        return ConfiguredShop(name, rules, web=web, clock=clock)
+        return ConfiguredShop(name, rules, web=web, clock=clock, pages=self._answers)
 
     def _remembering(self, source: PriceSource) -> PriceSource:
         if not self._settings.price_cache:

@@ -9,6 +9,7 @@ from sqlalchemy import insert
 from mistnet.app import App
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.coverage import moment_of
+from mistnet.domain.items import ItemId
 from mistnet.domain.jobs import JobId
 from mistnet.domain.runs import RunId
 from mistnet.domain.social import Platform, Post, PostId, UserId
@@ -17,6 +18,7 @@ from mistnet.jobs import args
 from mistnet.store.runs import RunDesk
 from mistnet.store.tables import alerts, segment_members
 from tests.browser.stocked import Stocked, stock
+from tests.browser.valued import value
 from tests.graphs import follow, follow_event, segment, synced, turn
 from tests.harvests import change, end_badly, id_at, rows, tell, user
 
@@ -30,9 +32,11 @@ CROWD: Final = 60
 class Furnished:
     """What was put where."""
 
-    def __init__(self, dead: JobId, run: RunId, thread: PostId, segment: int, posts: int, shops: Stocked) -> None:
+    def __init__(
+        self, dead: JobId, run: RunId, thread: PostId, segment: int, posts: int, shops: Stocked, item: ItemId
+    ) -> None:
         self.dead, self.run, self.thread = dead, run, thread
-        self.segment, self.posts, self.shops = segment, posts, shops
+        self.segment, self.posts, self.shops, self.item = segment, posts, shops, item
 
     @property
     def paths(self) -> Sequence[str]:
@@ -41,6 +45,7 @@ class Furnished:
             "/?span=month",
             "/accounts",
             f"/accounts/{ANN}",
+            f"/people/x/{ANN}/products",
             f"/conversations/{self.thread}",
             "/segments",
             f"/segments/{self.segment}",
@@ -54,6 +59,9 @@ class Furnished:
             f"/products/{self.shops.product}",
             f"/products/{self.shops.gone}",
             f"/products/{self.shops.plain}",
+            "/items",
+            "/items?q=extra&state=active",
+            f"/items/{self.item}",
             "/lanes",
             "/lanes?lane=shopee",
             "/jobs",
@@ -94,7 +102,8 @@ async def furnish(app: App) -> Furnished:
     await _alert(app, f"{HOSTILE} {LONG}")
     own, posts = await _segment(app), await _posts_segment(app, thread[:3])
     shops = await stock(app, thread[:25], hostile=HOSTILE, long=LONG)
-    return Furnished(JobId(dead), run.id, thread[0], own, posts, shops)
+    item = await value(app, title=f"{HOSTILE} {LONG}", hostile=f"{HOSTILE} {LONG}")
+    return Furnished(JobId(dead), run.id, thread[0], own, posts, shops, item)
 
 
 async def _segment(app: App) -> int:

@@ -54,6 +54,8 @@ async def test_html_in_names_posts_reasons_and_errors_is_shown_as_text(sqlite_ur
                 f"/links/{there.shops.link}": "in a problem and posts",
                 "/products": "in titles",
                 f"/products/{there.shops.product}": "in a title, doubts and posts",
+                "/items": "in a title",
+                f"/items/{there.item}": "in a title, attributes, reasons and a problem",
                 "/lanes": "in errors",
                 f"/runs/{there.run}": "in a reason",
             }

@@ -9,8 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import text
 
+from mistnet.app import App
 from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
 from mistnet.domain.errors import NotNow
 from mistnet.domain.items import Listing, Wish
@@ -22,9 +23,9 @@ from mistnet.sim.shelf import BY_CANONICAL
 from mistnet.store.crawled_prices import BEFORE_THE_VISIT, CrawledPrices
 from mistnet.store.items import Items
 from mistnet.store.links import LinkWriter
-from mistnet.store.product_words import products_called
-from mistnet.store.tables import product_words, products
+from mistnet.store.product_words import CANDIDATES, products_called
 from tests.contract.test_page_plans import explained, noted
+from tests.contract.test_shop_plans import reads_a_whole_table, series
 from tests.databases import analyze
 from tests.markets import Fair, an_item
 from tests.shops import LANES, Town, open_town, post
@@ -186,41 +187,46 @@ async def test_an_items_own_pages_are_visited_again_when_it_is_looked_for_again(
         assert await prices(town) == [Snooze], "it waits for the visit"
 
 
-MANY = 3_000
+MANY = 30_000
+OLD = 1_500
+AT = "'2026-02-01 00:00:00.000000'"
 
 
-async def test_looking_for_words_reads_no_whole_table(url: str) -> None:
+async def fill(app: App) -> None:
+    """Coins without an end, each with a number of its own."""
+    numbers = series(app, MANY)
+    statements = (
+        f"""INSERT INTO products (platform, item_id, url, title, first_seen_at, last_seen_at, offer_id)
+            SELECT 'web', CAST(n AS text), 'https://shop.example', 'coin', {AT}, {AT}, n FROM {numbers}""",
+        f"""INSERT INTO offers (product_id, observed_at, last_seen_at, amount, currency, content_hash, path,
+                confidence, evidence)
+            SELECT n, {AT}, {AT}, 5, 'USD', 'h', 'p', 1.0, '[]' FROM {numbers}""",
+        f"""INSERT INTO links (url_norm, url, host, lane, platform, kind, state, product_id, first_seen_at)
+            SELECT 'https://shop.example/' || n, 'https://shop.example/' || n, 'shop.example', 'web', 'web', 'page',
+                'crawled', n, {AT} FROM {numbers}""",
+        f"INSERT INTO product_words (product_id, word, lane) SELECT n, 'coin', 'web' FROM {numbers}",
+        f"INSERT INTO product_words (product_id, word, lane) SELECT n, 'nr' || n, 'web' FROM {numbers}",
+    )
+    async with app.database.write() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+    async with app.database.read() as connection:
+        await analyze(connection)
+
+
+async def test_looking_for_words_reads_no_whole_table_and_the_rare_word_tells_most(url: str) -> None:
     async with open_town(url) as town:
-        async with town.app.database.write() as connection:
-            await connection.execute(insert(products), [_product(number) for number in range(1, MANY)])
-            words = [
-                {"product_id": number, "word": word, "lane": "web"}
-                for number in range(1, MANY)
-                for word in ("coin", f"nr{number}")
-            ]
-            for start in range(0, len(words), 1_000):
-                await connection.execute(insert(product_words), words[start : start + 1_000])
+        await fill(town.app)
+        statement = products_called("web", f"coin nr{OLD}")
+        assert statement is not None
         async with town.app.database.read() as connection:
-            await analyze(connection)
-            statement = products_called("web", f"coin nr{MANY - 1_500}")
-            assert statement is not None
             found = list((await connection.execute(statement)).scalars())
-        assert found[0] == MANY - 1_500, "a rare word finds what is older than the newest of a common one"
-        assert len(found) == 200
+        assert found[0] == OLD, "though it is not among the newest that are called a coin"
+        assert len(found) == CANDIDATES
         with noted() as questions:
-            await asked(town, "web", "coin nr77", urls=[WEB_MORGAN])
+            await asked(town, "web", f"coin nr{OLD}", urls=[WEB_MORGAN])
         plans = [await explained(town.app, *question) for question in questions if "SELECT" in question[0]]
         assert len(plans) >= 2
         for plan in plans:
-            assert re.search(r"Seq Scan on product|SCAN product", plan) is None, plan
-
-
-def _product(number: int) -> dict[str, Any]:
-    about = {
-        "platform": "web",
-        "region": "",
-        "shop_id": "",
-        "item_id": str(number),
-        "url": f"https://a.example/{number}",
-    }
-    return {**about, "title": f"coin nr{number}", "first_seen_at": START, "last_seen_at": START}
+            assert not reads_a_whole_table(plan), plan
+            assert re.search(r"Seq Scan on product_words|SCAN product_words", plan) is None, plan

@@ -104,12 +104,12 @@ async def test_no_question_of_lineage_reads_a_whole_table(url: str) -> None:
             assert len(page.posts) == 5
             assert page.next is not None
             assert len(await Lineage(database).course(ProductId(7))) == OFFERS // PRODUCTS
-        await all_are_by_index(app, seen, most=8)
+        await all_are_by_index(app, seen, most=12)
         with noted() as seen:
             linked = await AccountProducts(database).page(Platform.X, UserId(7), limit=10, before=LATELY)
             assert len(linked.products) == 10
             assert linked.next is not None
-        await all_are_by_index(app, seen, most=10)
+        await all_are_by_index(app, seen, most=14)
         with noted() as seen:
             assert len(await ItemProducts(database).page(ItemId(7), limit=3)) == 3
         await all_are_by_index(app, seen, most=3)
@@ -145,4 +145,4 @@ async def test_pages_and_routes_of_lineage_read_no_whole_table(sqlite_url: str, 
         with noted() as seen:
             answer = await api.get(path, headers=PAGE)
         assert answer.status == 200, answer.text[:500]
-        await all_are_by_index(api.app, seen, most=22)
+        await all_are_by_index(api.app, seen, most=24)

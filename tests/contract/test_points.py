@@ -1,4 +1,4 @@
-"""Points, the valuation they make and the look that brought them land together, whatever the order and whoever else writes."""
+"""Points, their valuation and the look that brought them land together, in any order and whoever else writes."""
 
 import asyncio
 import itertools
@@ -63,8 +63,13 @@ async def add_items(database: Database, count: int, *, currency: str | None = "U
         ]
 
 
-def point(key: object, amount: str | Decimal = "100", **about: Any) -> PricePoint:
-    told: dict[str, Any] = {"kind": PriceKind.ASK, "currency": "USD", "title": "A cent", "url": "https://shop.example/1"}
+def point(key: object, amount: str | int = "100", **about: Any) -> PricePoint:
+    told: dict[str, Any] = {
+        "kind": PriceKind.ASK,
+        "currency": "USD",
+        "title": "A cent",
+        "url": "https://shop.example/1",
+    }
     told |= {"observed_at": START, "match_strength": 0.9, "dedupe_key": f"ext_{key}", "external_id": str(key)}
     return PricePoint(**{**told, "amount": Decimal(amount), **about})
 
@@ -73,7 +78,9 @@ def asked(*points: PricePoint, item: int = 1, source: SourceName = EBAY, **about
     return PriceAsked(item_id=ItemId(item), source=source, points=points, **{"listings": len(points), **about})
 
 
-async def write(database: Database, *given: PriceAsked, now: datetime = START, writer: PointWriter | None = None) -> None:
+async def write(
+    database: Database, *given: PriceAsked, now: datetime = START, writer: PointWriter | None = None
+) -> None:
     async with database.write() as connection:
         await (writer or PointWriter()).write(connection, given, now)
 
@@ -91,7 +98,9 @@ async def is_sound(database: Database, item: int = 1) -> None:
     points = await all_points(database, item)
     found = await worth(database, item)
     wanted = valued(points, currency="USD", rates=Rates())
-    assert wanted == (None if found is None else Valuation(**{n: getattr(found, n) for n in Valuation.__struct_fields__}))
+    assert wanted == (
+        None if found is None else Valuation(**{n: getattr(found, n) for n in Valuation.__struct_fields__})
+    )
 
 
 def told(point: PricePoint) -> dict[str, Any]:
@@ -108,9 +117,9 @@ async def test_a_look_brings_points_a_valuation_its_history_and_itself(url: str)
         await is_sound(database)
         found = await worth(database)
         assert found is not None
-        assert (found.estimate, found.points, found.currency) == (102, 5, "USD")
+        assert (found.estimate, found.points, found.currency) == (Decimal(102), 5, "USD")
         (past,) = await Valuations(database).history(ItemId(1))
-        assert (past.estimate, past.valued_at, past.ended_at) == (102, START, None)
+        assert (past.estimate, past.valued_at, past.ended_at) == (Decimal(102), START, None)
         assert past.carriers == found.carriers
         (look,) = await Valuations(database).looks(ItemId(1))
         assert (look.listings, look.points, look.looked_at, look.found_at) == (9, 5, START, START)
@@ -136,9 +145,14 @@ async def test_a_stronger_match_replaces_a_weaker_one_and_the_weaker_is_kept_as_
         await write(database, asked(point(1, "90", match_strength=0.9)), now=START + timedelta(hours=1))
         await write(database, asked(point(1, "95", match_strength=0.7, observed_at=START + timedelta(days=9))))
         (kept,) = await all_points(database)
-        assert (kept.amount, kept.match_strength, kept.times_seen) == (90, 0.9, 3)
+        assert (kept.amount, kept.match_strength, kept.times_seen) == (Decimal(90), 0.9, 3)
         (version,) = await Valuations(database).versions(kept.id)
-        assert (version.nr, version.amount, version.match_strength, version.observed_at) == (1, 100, 0.6, START)
+        assert (version.nr, version.amount, version.match_strength, version.observed_at) == (
+            1,
+            Decimal(100),
+            0.6,
+            START,
+        )
         assert version.replaced_at == START + timedelta(hours=1)
 
 
@@ -148,9 +162,9 @@ async def test_of_equal_matches_the_later_look_counts_and_each_price_before_is_a
             at = START + timedelta(hours=hour)
             await write(database, asked(point(1, amount, observed_at=at)), now=at)
         (kept,) = await all_points(database)
-        assert (kept.amount, kept.observed_at) == (85, START + timedelta(hours=3))
+        assert (kept.amount, kept.observed_at) == (Decimal(85), START + timedelta(hours=3))
         versions = await Valuations(database).versions(kept.id)
-        assert [(each.nr, each.amount) for each in versions] == [(2, 80), (1, 100)]
+        assert [(each.nr, each.amount) for each in versions] == [(2, Decimal(80)), (1, Decimal(100))]
         assert [each.amount for each in await Valuations(database).versions(kept.id, before=2)] == [100]
 
 
@@ -159,7 +173,7 @@ async def test_a_doubted_telling_never_replaces_one_that_is_believed(url: str) -
         await write(database, asked(point(1, "100")))
         await write(database, asked(point(1, "143.7", doubt="it jumped", observed_at=START + timedelta(days=1))))
         (kept,) = await all_points(database)
-        assert (kept.amount, kept.doubt) == (100, None)
+        assert (kept.amount, kept.doubt) == (Decimal(100), None)
 
 
 async def test_the_same_key_of_another_source_or_item_is_another_point(url: str) -> None:
@@ -204,7 +218,9 @@ def in_looks(
     writes: list[list[PriceAsked]] = []
     while shuffled:
         some = [shuffled.pop() for _ in range(min(len(shuffled), chance.randint(1, 4)))]
-        looks = [asked(*(each for of, each in some if of == source), item=item, source=source) for source in (EBAY, SHOPEE)]
+        looks = [
+            asked(*(each for of, each in some if of == source), item=item, source=source) for source in (EBAY, SHOPEE)
+        ]
         writes.append([look for look in looks if look.points])
     return writes
 
@@ -214,9 +230,9 @@ def named(points: Sequence[PointLine], found: Valuation | None) -> Any:
     if found is None:
         return None
     keys = {each.id: (each.source, each.dedupe_key) for each in points}
-    lists = [[(keys[each.point_id], each.amount) for each in found.carriers]]
-    lists += [[(keys[each.point_id], each.why) for each in found.left_out]]
-    return *lists, found.estimate, found.low, found.high, found.confidence, found.newest_at
+    carriers = [(keys[each.point_id], each.amount) for each in found.carriers]
+    left_out = [(keys[each.point_id], each.why) for each in found.left_out]
+    return carriers, left_out, found.estimate, found.low, found.high, found.confidence, found.newest_at
 
 
 @pytest.fixture
@@ -226,7 +242,9 @@ def looped() -> Any:
         yield runner
 
 
-def test_the_strongest_telling_wins_whatever_the_order_and_however_it_is_split(url: str, looped: asyncio.Runner) -> None:
+def test_the_strongest_telling_wins_whatever_the_order_and_however_it_is_split(
+    url: str, looped: asyncio.Runner
+) -> None:
     database = Database(url, clock=TurnedClock())
     by_hand = PointWriter()
 
@@ -238,8 +256,8 @@ def test_the_strongest_telling_wins_whatever_the_order_and_however_it_is_split(u
     async def one(tellings: list[tuple[SourceName, PricePoint]], chance: random.Random) -> None:
         first, second = await add_items(database, 2)
         for item in (first, second):
-            for given in in_looks(tellings, chance, item):
-                await write(database, *given, writer=by_hand)
+            for looks in in_looks(tellings, chance, item):
+                await write(database, *looks, writer=by_hand)
             await is_sound(database, item)
         kept, again = await all_points(database, first), await all_points(database, second)
         assert sorted(map(repr, map(told, kept))) == sorted(map(repr, map(told, again)))
@@ -299,7 +317,13 @@ async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str
         later = START + timedelta(hours=1)
         await write(database, PriceAsked(item_id=ItemId(1), source=EBAY, problem="it was down"), now=later)
         (look,) = await Valuations(database).looks(ItemId(1))
-        assert (look.looked_at, look.problem, look.listings, look.points, look.found_at) == (later, "it was down", 4, 1, START)
+        assert (look.looked_at, look.problem, look.listings, look.points, look.found_at) == (
+            later,
+            "it was down",
+            4,
+            1,
+            START,
+        )
         assert await worth(database) == before
         await write(database, asked(listings=0), now=later)
         (look,) = await Valuations(database).looks(ItemId(1))
@@ -312,7 +336,9 @@ async def test_a_listing_nobody_can_read_is_kept_once_with_its_problem(url: str)
         await write(database, asked(unreadable=[odd, odd]), asked(item=2, unreadable=[odd]))
         await write(database, asked(unreadable=[odd]), now=START + timedelta(hours=1))
         async with database.read() as connection:
-            (row,) = (await connection.execute(text("SELECT item_id, problem, payload, times_seen FROM odd_listings"))).all()
+            (row,) = (
+                await connection.execute(text("SELECT item_id, problem, payload, times_seen FROM odd_listings"))
+            ).all()
         assert (row.item_id, row.problem, bytes(row.payload), row.times_seen) == (1, "no price\u2400", odd.payload, 2)
         assert await Valuations(database).odd_listings() == {EBAY: 1}
 
@@ -459,11 +485,16 @@ async def test_thousands_of_points_of_one_item_are_valued_and_only_the_telling_o
     async with opened(url) as database:
         chance = random.Random(3)
         for look in range(3):
-            given = [point(f"{look}-{nr}", 100 + chance.randrange(20), match_strength=0.5 + nr / 4_000) for nr in range(1_000)]
+            given = [
+                point(f"{look}-{nr}", 100 + chance.randrange(20), match_strength=0.5 + nr / 4_000)
+                for nr in range(1_000)
+            ]
             await write(database, asked(*given))
         found = await worth(database)
         assert found is not None
         assert (found.points, len(found.carriers)) == (3_000, 100)
+        (past, *_) = await Valuations(database).history(ItemId(1))
+        assert (past.points, past.carriers) == (3_000, found.carriers[:20])
         await is_sound(database)
 
 

@@ -14,9 +14,8 @@ from mistnet.domain.jobs import Done, Fail, Retry, Snooze
 from mistnet.domain.sources import SourceName
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
-from mistnet.sim.service import Answer
 from mistnet.valuing import credentials_of
-from tests.markets import ASKED, ODD, Fair, moment_of, odd_in_truth, open_fair, untrue, wish_for
+from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, untrue, wish_for
 
 JOBS = "SELECT count(*) FROM jobs WHERE kind = 'price'"
 TWICE = "SELECT item_id, source, dedupe_key FROM price_points GROUP BY item_id, source, dedupe_key HAVING count(*) > 1"
@@ -115,7 +114,7 @@ async def test_a_second_look_asks_the_source_itself(url: str, tmp_path: Path) ->
 
 
 async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price(url: str, tmp_path: Path) -> None:
-    async with open_fair(url, tmp_path, faults=DOWN, max_attempts=20) as fair:
+    async with open_fair(url, tmp_path, faults=DOWN, max_attempts=20, backoff_base_seconds=1) as fair:
         (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
         failed = 0
@@ -124,15 +123,31 @@ async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price
             assert await fair.one("SELECT state FROM jobs WHERE kind = 'price'") == "retryable"
             assert "cabinet is down" in await fair.one("SELECT problem FROM item_looks")
             assert await fair.one("SELECT count(*) FROM price_points") == 0
-            fair.clock.turn(hours=1)
+            fair.clock.turn(minutes=10)
         assert failed >= 2
+        assert set(fair.market.stats.answered.values()) == {1}, "what was read before is not asked for again"
+        assert await fair.one("SELECT count(*) FROM cached_answers WHERE key LIKE 'page %'") == 0
         assert await fair.one(JOBS) == 0, "it was Done in the end"
         assert await fair.one("SELECT problem FROM item_looks") is None
 
 
+async def test_a_look_of_more_calls_than_the_rate_allows_at_once_goes_on_where_it_was(url: str, tmp_path: Path) -> None:
+    async with open_fair(url, tmp_path, ebay_rate_per_minute=1, price_cache=False) as fair:
+        good = fair.market.good(22)
+        (item,) = await fair.follow(wish_for(good, sources=["ebay_api"]))
+        await fair.ask(item)
+        turned_away = 0
+        while isinstance((await fair.step())[0], Snooze):
+            turned_away += 1
+            fair.clock.turn(minutes=1)
+        assert turned_away >= 2
+        assert set(fair.market.stats.answered.values()) == {1}
+        assert await untrue(fair.rows, {item: good}, sources=["ebay_api"]) == []
+
+
 async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, backoff_base_seconds=3_600, max_attempts=20) as fair:
-        closed_for_good(fair)
+        fair.market.closed_with = 503
         (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
         waits = []
@@ -149,7 +164,7 @@ async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: st
 
 async def test_five_failures_in_a_row_leave_a_source_alone_and_wake_nobody_early(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, max_attempts=20) as fair:
-        closed_for_good(fair)
+        fair.market.closed_with = 503
         ids = await fair.follow(*(wish_for(fair.market.good(index), sources=["cabinet"]) for index in range(9)))
         await fair.ask(*ids)
         outcomes = await fair.step()
@@ -206,11 +221,11 @@ async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look
     async with open_fair(url, tmp_path, ebay_filter="x") as fair:
         (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
-        real, fair.market.handle = fair.market.handle, _gone  # type: ignore[method-assign]
+        fair.market.closed_with = 404
         assert isinstance((await fair.step())[0], Fail)
         assert await fair.one("SELECT state FROM jobs WHERE kind = 'price'") == "failed"
         assert "refuses the question" in await fair.one("SELECT problem FROM item_looks")
-        fair.market.handle = real  # type: ignore[method-assign]
+        fair.market.closed_with = None
         assert await fair.ask(item) == 1
         assert isinstance((await fair.look())[0], Done)
         assert await fair.one(JOBS) == 0
@@ -241,16 +256,3 @@ async def test_amounts_reach_the_database_to_the_cent(url: str, tmp_path: Path) 
         amounts = [Decimal(row.amount) for row in await fair.rows("SELECT amount FROM price_points")]
         assert amounts
         assert all(amount == amount.quantize(Decimal("0.01")) for amount in amounts)
-
-
-def closed_for_good(fair: Fair) -> None:
-    """Nobody answers any more, however often one asks."""
-    fair.market.handle = _closed  # type: ignore[method-assign]
-
-
-def _closed(*_given: object) -> Answer:
-    return Answer(status=503, headers={"content-type": "text/html", "content-length": "0"}, body=b"")
-
-
-def _gone(*_given: object) -> Answer:
-    return Answer(status=404, headers={"content-type": "text/html", "content-length": "0"}, body=b"")

@@ -58,7 +58,7 @@ async def test_rates_told_for_one_day_replace_each_other_and_are_listed_by_pages
 async def test_impossible_rates_are_refused_by_the_schema(url: str) -> None:
     async with opened(url, 0) as database:
         for bad in (rate("EUR", "EUR", "1"), rate("EURO", "USD", "1")):
-            with pytest.raises(Exception, match="(?i)check|currencies"):
+            with pytest.raises(Exception, match=r"(?i)check|currencies"):
                 await tell(database, rate("GBP", "USD", "1"), bad)
         assert await RateBook(database).page(RateFilter()) == []
 
@@ -82,9 +82,13 @@ async def test_new_rates_value_the_items_they_touch_and_no_others(url: str) -> N
     async with opened(url, 5) as database:
         await write(database, asked(point(1, "100"), point(2, "200", currency="EUR")))  # touched
         await write(database, asked(point(1, "100"), item=2))  # one currency
-        await write(database, asked(point(1, "100"), point(2, "200", currency="TWD"), item=3))  # its way may lead over EUR
+        await write(
+            database, asked(point(1, "100"), point(2, "200", currency="TWD"), item=3)
+        )  # its way may lead over EUR
         old = START - timedelta(days=90)
-        await write(database, asked(point(1, "9", observed_at=old), point(2, "9", currency="EUR", observed_at=old), item=4))
+        await write(
+            database, asked(point(1, "9", observed_at=old), point(2, "9", currency="EUR", observed_at=old), item=4)
+        )
         await write(database, asked(point(1, "50", currency="EUR"), item=5))  # all of it in another currency
         told = [rate("EUR", "USD", "1.5")]
         await tell(database, *told)
@@ -122,7 +126,9 @@ async def test_only_rates_that_may_lead_there_are_read_and_by_an_index(url: str)
         assert known.convert(Decimal(8), "TWD", "EUR", DAY - timedelta(days=32)) is None
         assert known.convert(Decimal(8), "CHF", "DKK", DAY) is None
         own = currency_rates.c
-        asked_for = currency_rates.select().where(own.quote.in_(["TWD"]), own.base.not_in(["TWD"]), own.day >= "2026-02-01")
+        asked_for = currency_rates.select().where(
+            own.quote.in_(["TWD"]), own.base.not_in(["TWD"]), own.day >= "2026-02-01"
+        )
         assert "currency_rates_quote" in await plan_of(database, asked_for)
 
 
@@ -155,8 +161,10 @@ ROWS = [("2026-01-02", "EUR", "USD", "1.08"), ("2026-01-02", "USD", "TWD", "32.5
         "\ufeff" + CSV.replace("\n", "\r\n"),
         "quote,rate,base,day,note\nUSD,1.08,EUR,2026-01-02,x\nTWD,32.5,USD,2026-01-02,y\n",
         "2026-01-02,EUR,USD,1.08\n2026-01-02,USD,TWD,32.5\n2026-01-02,USD,TWD,32.50\n",
-        '{"day": "2026-01-02", "base": "EUR", "quote": "USD", "rate": "1.08"}\n\n'
-        '{"day": "2026-01-02", "base": "USD", "quote": "TWD", "rate": 32.5}',
+        (
+            '{"day": "2026-01-02", "base": "EUR", "quote": "USD", "rate": "1.08"}\n\n'
+            '{"day": "2026-01-02", "base": "USD", "quote": "TWD", "rate": 32.5}'
+        ),
     ],
 )
 def test_rates_are_read_from_csv_in_any_order_of_columns_and_from_json_lines(

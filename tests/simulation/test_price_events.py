@@ -4,12 +4,19 @@ import os
 
 import pytest
 
+from mistnet.engine import notes
 from tests.databases import Templates
 from tests.simulation.conftest import chunks
-from tests.simulation.watching import Watched, watch_prices
-from tests.simulation.world import Chaos
+from tests.simulation.watching import Restless, Watched, watch_prices
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
+
+
+@pytest.fixture(autouse=True)
+def hours_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was called is written down less often: hours are spent here, of which nothing happens in most seconds."""
+    monkeypatch.setattr(notes, "_FLUSH_SECONDS", 20.0, raising=False)
+
 
 SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 4
 POSTGRESQL_SHARE = 10
@@ -32,7 +39,7 @@ def checked(result: Watched, seed: int) -> Watched:
 def test_every_lasting_change_is_told_once_and_nothing_else_is(memory: Templates, seeds: range) -> None:
     told = lies = crashes = faults = 0
     for seed in seeds:
-        result = checked(watch_prices(memory.sqlite(), seed, chaos=Chaos(seed, crash=0.002, freeze=0.001)), seed)
+        result = checked(watch_prices(memory.sqlite(), seed, chaos=Restless(seed)), seed)
         told, lies = told + result.told, lies + result.lies
         crashes, faults = crashes + result.crashes, faults + result.faults
     assert told
@@ -44,5 +51,5 @@ def test_every_lasting_change_is_told_once_and_nothing_else_is(memory: Templates
 @pytest.mark.parametrize("seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), CHUNK), ids=named)
 def test_the_same_is_told_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:
-        chaos = Chaos(seed, crash=0.002, freeze=0.001)
+        chaos = Restless(seed)
         checked(watch_prices(memory.postgresql(postgres_dsn), seed, chaos=chaos), seed)

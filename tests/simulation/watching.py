@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from mistnet.sim.shops import ShopFault
 from mistnet.sim.world import World
 from mistnet.store.database import Database
 from tests.priced import COIN, CUP, EBAY, Mood, Tag, TaggedShops, plain
-from tests.shops import WRITER, ShopTransport, post
+from tests.shops import LANES, WRITER, ShopTransport, post
 from tests.simulation.crawling import SETTINGS, CrawlFleet
 from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
 from tests.simulation.world import POLICY, Chaos, VirtualClock
@@ -37,13 +38,14 @@ PATIENT = msgspec.structs.replace(
     POLICY,
     lease=timedelta(seconds=60),
     heartbeat=timedelta(seconds=25),
-    reclaim=timedelta(seconds=100),
-    idle_poll=timedelta(seconds=60),
+    reclaim=timedelta(seconds=400),
+    idle_poll=timedelta(seconds=90),
 )
 STAYS = timedelta(minutes=40)
 """How long a price lasts."""
 
 PLATEAUS = 4
+END = START + STAYS * PLATEAUS + STAYS / 2
 EVERY_HOURS = 0.15
 PAUSE = timedelta(minutes=2)
 TARGET = 900
@@ -80,6 +82,7 @@ class Truth:
         chance = random.Random(f"prices {self.seed}")
         self.plateaus = {thing: self._plateaus(chance) for thing in THINGS}
         self._chance = random.Random(f"lies {self.seed}")
+        self._away: set[tuple[str, int]] = set()
 
     def _plateaus(self, chance: random.Random) -> list[Plateau]:
         made = [Plateau(1000, 37, Mood.SALE)]
@@ -101,14 +104,22 @@ class Truth:
         if timedelta(minutes=18) < into < timedelta(minutes=26):
             return Tag(Decimal(true.price), true.stock, mood=true.mood)
         lie = self._chance.random()
-        if self.calm or lie > 0.08 or into > SEEN_LATE:
+        if self.calm or lie > 0.2 or into > SEEN_LATE:
             return Tag(Decimal(true.price), true.stock)
         self.lies += 1
-        if lie < 0.02:
-            return Tag(Decimal(true.price), 0 if true.stock else 37)
-        if lie < 0.04:
+        if lie < 0.05:
+            return Tag(Decimal(true.price), self._other_stock(thing, true, now))
+        if lie < 0.1:
             return Tag(Decimal(true.price) + Decimal("0.37"), true.stock)
         return Tag(Decimal(true.price * self._chance.choice([6, 7, 13, 15])) / 10 + self.lies, true.stock)
+
+    def _other_stock(self, thing: str, true: Plateau, now: datetime) -> int:
+        """Stock has two sides only: told wrong twice in a row it could not be known from the truth."""
+        place = (thing, (now - START) // STAYS)
+        if place in self._away:
+            return true.stock
+        self._away.add(place)
+        return 0 if true.stock else 37
 
     def changes(self, thing: str, percent: int) -> list[tuple[str, str]]:
         told, known = list[tuple[str, str]](), self.plateaus[thing][0].price
@@ -125,7 +136,7 @@ class Truth:
 
     def returns(self, thing: str) -> int:
         stocks = [each.stock for each in self.plateaus[thing]]
-        return sum(not before and bool(now) for before, now in zip(stocks, stocks[1:], strict=False))
+        return sum(not before and bool(now) for before, now in pairwise(stocks))
 
 
 @dataclass(frozen=True)
@@ -151,6 +162,21 @@ def settings_for(url: str) -> Settings:
         "backoff_base_seconds": 5,
     }
     return Settings.model_validate({"database_url": url, **SETTINGS, **own})
+
+
+@dataclass
+class Restless(Chaos):
+    """Trouble for hours, not at the beginning alone."""
+
+    crash: float = 0.0004
+    freeze: float = 0.0004
+
+    def strikes(self) -> str | None:
+        asked, self.calm = self.calm, False
+        try:
+            return super().strikes()
+        finally:
+            self.calm = asked
 
 
 class WatchFleet(CrawlFleet):
@@ -198,10 +224,12 @@ async def _all_seen(app: App, truth: Truth, chaos: Chaos | None) -> bool:
     now = app.database.clock.now()
     if truth.calm:
         return await _begin(app, truth, chaos)
+    if now > END:
+        return not await app.upkeep.work_left([*app.kinds], list(LANES), now=now)
     with suppress(DatabaseBusy):
         if now.minute % 3 == 0:
             await app.crawling.make_due(app.job_writer)
-    return now > START + STAYS * PLATEAUS and not await app.upkeep.work_left([*app.kinds], ["shopee"], now=now)
+    return False
 
 
 async def _begin(app: App, truth: Truth, chaos: Chaos | None) -> bool:
@@ -218,7 +246,7 @@ async def _begin(app: App, truth: Truth, chaos: Chaos | None) -> bool:
             await app.price_watches.add(wanted)
     truth.calm = chaos is None
     if chaos is None:
-        await asyncio.sleep((START + STAYS * PLATEAUS - app.database.clock.now()).total_seconds())
+        await asyncio.sleep((END - app.database.clock.now()).total_seconds())
         return True
     return False
 

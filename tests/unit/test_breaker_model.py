@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
 
 from mistnet.domain.errors import BrokenAnswer, NotNow, NotShown, RateLimited, SourceDown
 from mistnet.domain.sources import CallRecord, Errand, KeyLabel, KeyState, SourceName, SourceState
@@ -104,7 +104,27 @@ class BreakerMachine(RuleBasedStateMachine):
                 done(governor.keep_probe())
 
     @rule(target=calls, process=st.integers(0, PROCESSES - 1))
-    def asks(self, process: int) -> Call | None:
+    def asks(self, process: int) -> Any:
+        call = self._asked(process)
+        return multiple() if call is None else call
+
+    @rule(process=st.integers(0, PROCESSES - 1))
+    @precondition(lambda self: self.is_closed)
+    def breaks_down(self, process: int) -> None:
+        """As many failures in a row as it takes."""
+        while self.is_closed:
+            call = self._asked(process)
+            assert call is not None
+            self._fail(call, SourceDown(SHOP, "503"))
+
+    @rule(target=calls, process=st.integers(0, PROCESSES - 1))
+    @precondition(lambda self: not self.is_closed)
+    def asks_when_the_wait_is_over(self, process: int) -> Any:
+        if self.opened_until is not None and self.opened_until > self.now:
+            self.time_passes((self.opened_until - self.now).total_seconds())
+        return self.asks(process)
+
+    def _asked(self, process: int) -> Call | None:
         asked_at = self.now
         passage = self.governors[process].call("search", most=0, errand=Errand())
         try:
@@ -133,10 +153,10 @@ class BreakerMachine(RuleBasedStateMachine):
         return call
 
     @rule(call=consumes(calls), broken=st.booleans())
-    def fails(self, call: Call | None, broken: bool) -> None:
-        if call is None:
-            return
-        error = BrokenAnswer(SHOP, "search", "no JSON") if broken else SourceDown(SHOP, "503")
+    def fails(self, call: Call, broken: bool) -> None:
+        self._fail(call, BrokenAnswer(SHOP, "search", "no JSON") if broken else SourceDown(SHOP, "503"))
+
+    def _fail(self, call: Call, error: Exception) -> None:
         done(call.passage.__aexit__(type(error), error, None))
         self.streak += 1
         if call is self.probe or (self.is_closed and self.streak >= FAILURES):
@@ -145,10 +165,8 @@ class BreakerMachine(RuleBasedStateMachine):
         assert self.book.state.last_failure_at == self.now
 
     @rule(call=consumes(calls), refusal=st.booleans())
-    def answers(self, call: Call | None, refusal: bool) -> None:
+    def answers(self, call: Call, refusal: bool) -> None:
         """What it cannot show is an answer too; it ends a probe, though it does not end a row of failures."""
-        if call is None:
-            return
         error = NotShown(SHOP, "a page", "it is gone", status=404) if refusal else None
         done(call.passage.__aexit__(type(error) if error else None, error, None))
         if call is self.probe:
@@ -159,10 +177,8 @@ class BreakerMachine(RuleBasedStateMachine):
             self.streak = self.book.state.failure_streak
 
     @rule(call=consumes(calls), limited=st.booleans())
-    def tells_nothing(self, call: Call | None, limited: bool) -> None:
+    def tells_nothing(self, call: Call, limited: bool) -> None:
         """Cut off, or told to come back later: neither well nor ill."""
-        if call is None:
-            return
         error = RateLimited(SHOP, self.now + timedelta(seconds=0.01)) if limited else GeneratorExit()
         done(call.passage.__aexit__(type(error), error, None))
         self.probe = None if call is self.probe else self.probe
@@ -192,4 +208,4 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreaker = BreakerMachine.TestCase
-TestBreaker.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestBreaker.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

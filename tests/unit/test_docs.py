@@ -11,13 +11,13 @@ import pytest
 import typer
 from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
-from sqlalchemy import Table
+from sqlalchemy import Table, TableClause
 
 from mistnet.cli.main import app
 from mistnet.domain import errors
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings
-from mistnet.store.tables import metadata
+from mistnet.store.tables import metadata, recent_jobs, source_health, stuck_jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "mistnet"
@@ -117,6 +117,12 @@ def test_every_table_and_column_is_on_the_page_and_no_other(table: Table) -> Non
 def test_every_index_of_the_live_table_is_on_the_page() -> None:
     listed = section(page("tables.md"), "## `jobs`").partition("| index |")[2]
     assert set(rows(listed)) == {str(index.name) for index in metadata.tables["jobs"].indexes}
+
+
+@pytest.mark.parametrize("view", [recent_jobs, source_health, stuck_jobs], ids=lambda view: view.name)
+def test_every_column_of_a_view_is_on_the_page_and_no_other(view: TableClause) -> None:
+    columns = rows(section(page("tables.md"), f"### View `{view.name}`").partition("\n## ")[0])
+    assert set(columns) == {column.name for column in view.columns}
 
 
 def test_every_metric_is_on_its_page() -> None:

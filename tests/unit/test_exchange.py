@@ -59,7 +59,11 @@ def test_a_rate_serves_for_a_month_after_its_day_and_never_before(after: int, se
 
 
 def test_the_latest_rate_that_is_not_later_serves() -> None:
-    rates = told("EUR", "USD", "1.1", DAY - timedelta(days=3)), told("EUR", "USD", "1.2"), told("EUR", "USD", "1.3", DAY + OLDEST)
+    rates = (
+        told("EUR", "USD", "1.1", DAY - timedelta(days=3)),
+        told("EUR", "USD", "1.2"),
+        told("EUR", "USD", "1.3", DAY + OLDEST),
+    )
     found = converted("10", "EUR", "USD", *rates, on=DAY + timedelta(days=1))
     assert found is not None
     assert found.amount == Decimal("12.00")
@@ -76,7 +80,8 @@ def test_of_both_ways_round_the_later_day_serves_and_of_one_day_the_straight_one
 
 
 @pytest.mark.parametrize(
-    ("amount", "currency", "payable"), [("10.005", "USD", "10.00"), ("12345.6", "VND", "12346"), ("1.23456", "KWD", "1.235")]
+    ("amount", "currency", "payable"),
+    [("10.005", "USD", "10.00"), ("12345.6", "VND", "12346"), ("1.23456", "KWD", "1.235")],
 )
 def test_amounts_end_in_what_can_be_paid(amount: str, currency: str, payable: str) -> None:
     assert in_units(Decimal(amount), currency) == Decimal(payable)
@@ -95,7 +100,10 @@ RATE = st.decimals("0.0001", "10000", places=4).filter(bool)
 def test_the_order_in_which_rates_are_told_does_not_matter(
     rates: list[tuple[str, Decimal, int]], chance: random.Random
 ) -> None:
-    known = {(base, back): DatedRate(base=base, quote="USD", day=DAY - timedelta(days=back), rate=rate) for base, rate, back in rates}
+    known = {
+        (base, back): DatedRate(base=base, quote="USD", day=DAY - timedelta(days=back), rate=rate)
+        for base, rate, back in rates
+    }
     shuffled = list(known.values())
     chance.shuffle(shuffled)
     for currency in ("EUR", "GBP", "TWD"):

@@ -109,7 +109,11 @@ def test_a_listing_the_item_itself_names_needs_no_comparing_but_is_no_copy_eithe
     assert match(CENT, listing("anything", strength=7.0)).strength == 1.0
 
 
-@given(st.text(max_size=60), st.text(max_size=60), st.dictionaries(st.sampled_from(["year", "grade", "x"]), st.text(max_size=9)))
+@given(
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.dictionaries(st.sampled_from(["year", "grade", "x"]), st.text(max_size=9)),
+)
 def test_strength_is_a_share_whatever_is_compared(wanted: str, title: str, attributes: dict[str, str]) -> None:
     found = match(Wish(title=wanted, attributes=attributes), listing(title))
     assert 0.0 <= found.strength <= 1.0

@@ -1,9 +1,11 @@
 """A valuation is a function of its points and the rates: robust, and honest about what it rests on."""
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from mistnet.pricing.ranking import rank, strongest
 from mistnet.pricing.valuation import SHOWN, valued
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DOCS = (Path(__file__).parents[2] / "docs" / "valuations.md").read_text(encoding="utf-8")
 RATES = Rates([DatedRate(base="EUR", quote="USD", day=date(2026, 2, 20), rate=Decimal("1.1"))])
 
 
@@ -265,3 +268,25 @@ def test_the_strongest_telling_wins_whatever_the_order(told: list[StoredPoint], 
     rivals = [each for each in told if each.match_strength == winner.match_strength]
     believed = [each for each in rivals if each.doubt is None] or rivals
     assert winner.observed_at == max(each.observed_at for each in believed)
+
+
+def test_the_example_in_the_docs_is_true() -> None:
+    newest = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+    def seen(nr: int, kind: PriceKind, amount: str, currency: str, fits: float, days: int) -> StoredPoint:
+        at = newest - timedelta(days=days)
+        return point(nr, amount, kind=kind, currency=currency, match_strength=fits, observed_at=at)
+
+    row = r"^\| (\d) \| (\w+) \| ([\d,]+) ([A-Z]{3}) \| ([\d.]+) \| (\d+) \|[^|]*\|[^|]*\| ([^|]*) \|$"
+    told = re.findall(row, DOCS, re.MULTILINE)
+    points = [
+        seen(int(nr), PriceKind(kind), amount.replace(",", ""), currency, float(fits), int(days))
+        for nr, kind, amount, currency, fits, days, _ in told
+    ]
+    rates = Rates([DatedRate(base="EUR", quote="USD", day=date(2026, 9, 14), rate=Decimal("1.08"))])
+    found = worth(points, "USD", rates)
+    shares = {str(each.point_id): f"{each.weight:.1%}".replace("%", " %") for each in found.carriers}
+    shares |= {str(each.point_id): each.why for each in found.left_out}
+    assert {nr: share for nr, *_, share in told} == shares
+    assert (found.estimate, found.low, found.high) == (Decimal("842.40"), 650, 900)
+    assert (found.confidence, found.points, found.points_left_out) == (0.42, 5, 2)

@@ -106,16 +106,19 @@ class Checker:
 
 def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-    first = text.readline()
-    if first.encode("utf-8", "surrogateescape").startswith(_WIDE_BOMS):
-        raise typer.BadParameter(f"{file} is UTF-16; save it as UTF-8")
-    delimiter = max(_DELIMITERS, key=first.count)
-    reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
     try:
-        header = _header(next(reader, []), file)
-    except csv.Error as error:
-        raise typer.BadParameter(f"{file} line 1 is no header of a CSV file: {error}") from None
-    yield from _csv_cells(reader, header)
+        first = text.readline()
+        if first.encode("utf-8", "surrogateescape").startswith(_WIDE_BOMS):
+            raise typer.BadParameter(f"{file} is UTF-16; save it as UTF-8")
+        delimiter = max(_DELIMITERS, key=first.count)
+        reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
+        try:
+            header = _header(next(reader, []), file)
+        except csv.Error as error:
+            raise typer.BadParameter(f"{file} line 1 is no header of a CSV file: {error}") from None
+        yield from _csv_cells(reader, header)
+    finally:
+        text.detach()  # whoever opened the stream closes it
 
 
 def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:

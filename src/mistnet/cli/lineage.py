@@ -30,17 +30,18 @@ _WIDEST: Final = 100
 _COLUMNS: Final = ("written (UTC)", "by", "", "price before", "age", "price after", "change", "lowest 30 d", "text")
 
 
-def _place(given: str) -> tuple[int, int]:
+BeforePlace = Annotated[
+    str | None, typer.Option("--before", metavar="PLACE", help="The next page: as told at the end of this one.")
+]
+
+
+def _place(given: str | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
     parts = given.split(".")
     if len(parts) != 2 or not all(each.isascii() and each.isdecimal() and int(each) <= LARGEST_ID for each in parts):
-        raise typer.BadParameter("the place must be as the page before told it: two numbers with a dot between")
+        raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
     return int(parts[0]), int(parts[1])
-
-
-BeforePlace = Annotated[
-    tuple[int, int] | None,
-    typer.Option("--before", parser=_place, metavar="PLACE", help="The next page: as told at the end of this one."),
-]
 
 
 @shared_options
@@ -52,7 +53,8 @@ async def lineage(
     before: BeforePlace = None,
 ) -> None:
     """Show the posts that promoted a thing, with its price before and after each, and its price course as a plot."""
-    begin = Before(x=before[0], threads=before[1]) if before else None
+    place = _place(before)
+    begin = Before(x=place[0], threads=place[1]) if place else None
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
         store, now = Lineage(app.database), app.database.clock.now()
@@ -64,17 +66,17 @@ async def lineage(
         rows=[_row(each) for each in page.posts],
         empty="that was the first" if begin else "no stored post links it",
     )
-    place = f"{page.next.x}.{page.next.threads}" if page.next else None
+    further = f"{page.next.x}.{page.next.threads}" if page.next else None
     shown = document(
         product=product_fields(found),
         posts=[lined_fields(each) for each in page.posts],
         course=[price_fields(each) for each in course],
-        next_before=place,
+        next_before=further,
     )
     head = f"product {found.id}: {found.title or found.url}"
     gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
     drawn = _plot(course, [each.post for each in page.posts]) or "no price of it is known yet"
-    more = [f"more: --before {place}"] if place else []
+    more = [f"more: --before {further}"] if further else []
     invocation.out.show(shown, head, found.url, *gone, drawn, grid, *more)
 
 
@@ -99,11 +101,12 @@ async def products_of(
     if (who is None) == (item is None):
         raise typer.BadParameter("name an account as @handle, or an item with --item ID")
     storable("the handle", who)
+    place = _place(before)
     async with open_app(invocation.settings) as app:
         if who is None:
-            await _of_item(invocation, app, ItemId(item or 0), limit, before[1] if before else 0)
+            await _of_item(invocation, app, ItemId(item or 0), limit, place[1] if place else 0)
         else:
-            await _of_account(invocation, app, await _user(app, who, platform), limit, before)
+            await _of_account(invocation, app, await _user(app, who, platform), limit, place)
 
 
 async def _of_account(
@@ -207,7 +210,9 @@ def _asked(price: SeenPrice | None, otherwise: str) -> str:
 
 
 def percent(change: Change) -> str:
-    return str(change.why_not) if change.percent is None else f"{change.percent:+,f} %"
+    if change.percent is None:
+        return str(change.why_not)
+    return f"{change.percent:+,f} %" if change.percent else "0 %"
 
 
 def _linked_row(linked: LinkedProduct) -> Sequence[str]:

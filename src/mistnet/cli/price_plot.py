@@ -53,7 +53,9 @@ def plot(
     if high == low:
         shown = shown[-1:]
     marks = [f"{below}{_marks(posts, scale, glyphs)}"] if posts else []
-    return [line.rstrip() for line in (*shown, *marks, f"{below}{scale.words}", _legend(currency, posts, glyphs))]
+    return [
+        line.rstrip() for line in (*shown, *marks, f"{below}{scale.words}", _legend(currency, posts, marks, glyphs))
+    ]
 
 
 class _Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +112,9 @@ def _mark(some: Sequence[PlottedPost], glyphs: Glyphs) -> str:
             return str(count) if count <= _MANY else "+"
 
 
-def _legend(currency: str, posts: Sequence[PlottedPost], glyphs: Glyphs) -> str:
+def _legend(currency: str, posts: Sequence[PlottedPost], marks: Sequence[str], glyphs: Glyphs) -> str:
     kinds = {each.kind is Promotion.REPOST for each in posts}
     told = [currency, *([f"{glyphs.own} a post"] if False in kinds else [])]
-    return "   ".join([*told, *([f"{glyphs.repost} a repost"] if True in kinds else [])])
+    told += [f"{glyphs.repost} a repost"] if True in kinds else []
+    several = any(sign.isdecimal() or sign == "+" for sign in "".join(marks))
+    return "   ".join([*told, *(["2-9, + so many posts"] if several else [])])

@@ -126,4 +126,3 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
             yield line, f"it is no JSON: {error}"
             continue
         yield line, read if isinstance(read, dict) else 'it is no object; write {"day", "base", "quote", "rate"}'
-

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mistnet.app import App, open_app
 from mistnet.cli.input_files import lines_of
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.output import Grid, at, document, printable
 from mistnet.cli.rate_files import COLUMNS, RateRows, rate_of, read_rates
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import BadRates
 from mistnet.pricing.exchange import DatedRate
 from mistnet.store.rates import RateBook, RateFilter, RateLine
@@ -33,7 +33,9 @@ async def import_rates(
     invocation: Invocation,
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON lines; - reads standard input.")],
     *,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Take the good rows and leave out the bad ones.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Take the good rows and leave out the bad ones.")
+    ] = False,
     origin: Annotated[
         str | None, typer.Option("--origin", metavar="TEXT", help="Where they come from; else the file's name.")
     ] = None,
@@ -47,11 +49,11 @@ async def import_rates(
         found = read_rates(stream, file, today=datetime.now(UTC).date())
     if found.bad and not skip_bad:
         raise BadRates(file, found.rows, [str(each) for each in found.bad])
-    _complain_of(found)
+    _tell_of_bad(found)
     async with open_app(invocation.settings) as app:
         told = await _tell(app, found.good, origin or file)
     skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
-    left = f"; {len(found.bad):,} bad rows were left out" if found.bad else ""
+    left = f"; bad rows left out: {len(found.bad):,}" if found.bad else ""
     invocation.out.show(document(**told, skipped=skipped), _said(told) + left)
 
 
@@ -116,17 +118,19 @@ async def _tell(app: App, rates: Sequence[DatedRate], origin: str) -> dict[str, 
 
 
 def _said(told: dict[str, Any]) -> str:
-    return (
-        f"{told['told']:,} rates are known now; {told['items_valued']:,} items were valued anew, "
-        f"{told['items_changed']:,} of them are worth something else"
-    )
+    rates, touched, changed = told["told"], told["items_valued"], told["items_changed"]
+    what = f"{rates:,} rate{'s' if rates != 1 else ''} told"
+    if not touched:
+        return f"{what}; no item is touched by that"
+    items = f"{touched:,} item{'s' if touched != 1 else ''}"
+    return f"{what}; {items} valued anew, {changed:,} of them worth something else now"
 
 
-def _complain_of(found: RateRows) -> None:
+def _tell_of_bad(found: RateRows) -> None:
     for each in found.bad[:_TOLD_BAD]:
-        complain(f"left out: {each}")
+        sys.stderr.write(f"left out: {printable(str(each), one_line=True)}\n")
     if len(found.bad) > _TOLD_BAD:
-        complain(f"left out: {len(found.bad) - _TOLD_BAD:,} more; --json names them all")
+        sys.stderr.write(f"left out: {len(found.bad) - _TOLD_BAD:,} more; --json names them all\n")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ _PARTED: Final = {
 }
 
 
+@lru_cache(maxsize=1_024)
 def name_of(written: str) -> str:
     """An attribute's name in the one spelling there is of it; empty where it has no letter."""
     return next(iter(attributes_of({written: "-"})), "")
@@ -257,7 +259,9 @@ def _url(given: object) -> str:
 def _currency(given: object) -> str:
     code = _text(given, 20).upper()
     if code not in CODES:
-        raise ValueError(f"it is no currency's ISO code.{did_you_mean(code, CODES)} Write one such as USD, EUR or TWD")
+        mixed_up = [each for each in CODES if sorted(each) == sorted(code)]
+        guess = did_you_mean(code, mixed_up or CODES)
+        raise ValueError(f"it is no currency's ISO code.{guess} Write one such as USD, EUR or TWD")
     return code
 
 

@@ -51,14 +51,14 @@ class Pricer(msgspec.Struct, frozen=True, kw_only=True):
 def _asked(item: Item, source: SourceName, answer: Answer) -> PriceAsked:
     """Listings that do not fit are counted: they are what was listed less what became a point.
 
-    What could not be read is handed on once; an answer that is remembered was told of before.
+    What could not be read is handed on also when it is remembered: whoever heard it first may have died with it.
     """
     points, _misfits = points_of(item, answer.listings)
     return PriceAsked(
         item_id=item.id,
         source=source,
         points=points,
-        unreadable=() if answer.cached else answer.unreadable,
+        unreadable=answer.unreadable,
         listings=len(answer.listings) + len(answer.unreadable),
         cached=answer.cached,
     )

@@ -6,11 +6,12 @@ The result depends on the points and the rates alone: not on their order, not on
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -21,10 +22,10 @@ from mistnet.pricing.exchange import Rates, in_units
 SHOWN: Final = 100
 """So many carriers are named, and so many that were left out; all are counted."""
 
-_BY_KIND: Final[Mapping[PriceKind, float]] = {PriceKind.SOLD: 1.0, PriceKind.ASK: 0.5, PriceKind.BID: 0.3}
+_SALE, _WISH, _FLOOR = 1.0, 0.5, 0.3
 """A sale is proof; a price asked is a wish; a bid is a floor that others may still raise."""
 
-_HALF_LIFE: Final = timedelta(days=90)
+_HALF_LIFE: Final = timedelta(days=90).total_seconds()
 _FINE: Final = 1_000_000
 """Weights are whole numbers of this part, so that their sums are exact in any order."""
 
@@ -36,11 +37,11 @@ _MIDDLE, _LOW, _HIGH = 5, 1, 9
 """In tenths of the weight."""
 
 _MANY: Final = 4.0
-_EXACT: Final = 9
+_ROUNDED: Final = 1e-9
 
 
-class _Weighed(NamedTuple):
-    """A point that counts, in the currency of the valuation. They sort in an order that no arrival can change."""
+class _Weighed(msgspec.Struct, frozen=True, gc=False):
+    """A point that counts, in the currency of the valuation."""
 
     amount: Decimal
     weight: int
@@ -48,6 +49,10 @@ class _Weighed(NamedTuple):
     dedupe_key: str
     point: WeighedPoint
     by: str | None
+
+
+_PLACE: Final = attrgetter("amount", "weight", "source", "dedupe_key")
+"""An order that no arrival can change."""
 
 
 class _Unfit(msgspec.Struct, frozen=True):
@@ -109,14 +114,15 @@ def _weigh(
             unconverted.append(_Unfit(_NO_RATE, weight, point, why))
         else:
             weighed.append(_Weighed(converted.amount, weight, point.source, point.dedupe_key, point, converted.by))
-    return sorted(weighed), unconverted
+    return sorted(weighed, key=_PLACE), unconverted
 
 
 def _weight(point: WeighedPoint, newest: datetime) -> int:
     """A sale more than a wish, what fits well more than what fits a little, half of it for each 90 days of age."""
-    age: float = max((newest - point.observed_at) / _HALF_LIFE, 0.0)
-    weight: float = _BY_KIND[point.kind] * 0.5**age * point.match_strength**2
-    return max(round(weight * _FINE), 1)
+    kind = point.kind
+    share = _SALE if kind is PriceKind.SOLD else _WISH if kind is PriceKind.ASK else _FLOOR
+    age = (newest - point.observed_at).total_seconds() / _HALF_LIFE
+    return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
 
 
 def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
@@ -124,9 +130,9 @@ def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Un
     if len(weighed) < _ENOUGH:
         return weighed, []
     middle = math.log(_quantiles(weighed)(_MIDDLE))
-    ratios = [round(math.log(each.amount) - middle, _EXACT) for each in weighed]
+    ratios = [math.log(float(each.amount)) - middle for each in weighed]
     spread = sorted(map(abs, ratios))[len(weighed) // 2] * _LIKE_A_DEVIATION
-    limit = round(max(_FAR * spread, _NEVER_FAR), _EXACT)
+    limit = max(_FAR * spread, _NEVER_FAR) + _ROUNDED
     if max(-ratios[0], ratios[-1]) <= limit:
         return weighed, []
     found = list(zip(weighed, ratios, strict=True))

@@ -20,6 +20,7 @@ T = TypeVar("T")
 TOKENS = "/identity/v1/oauth2/token"
 BROWSE = "/buy/browse/v1/item_summary/search"
 INSIGHTS = "/buy/marketplace_insights/v1_beta/item_sales/search"
+EBAY_PATHS = (TOKENS, BROWSE, INSIGHTS)
 CLIENT_ID = "sim-client-id"
 CLIENT_SECRET = "sim-client-secret"  # noqa: S105 - opens nothing but the simulator
 HUB_HOST, CABINET_HOST = "hub.example.com", "cabinet.example.net"
@@ -120,13 +121,15 @@ class MarketService:
         self.seed = seed
         self.goods = goods
         self.stats = MarketStats()
+        self.closed_with: int | None = None
+        """The status everybody gets, where all markets are closed."""
         self._faults = dict(faults or {})
         self._in_a_row: Counter[str] = Counter()
         self._tokens: dict[str, datetime] = {}
 
     @staticmethod
     def knows(host: str, path: str) -> bool:
-        return path in (TOKENS, BROWSE, INSIGHTS) or host.partition(":")[0] in (HUB_HOST, CABINET_HOST)
+        return path in EBAY_PATHS or host.partition(":")[0] in (HUB_HOST, CABINET_HOST)
 
     def good(self, index: int) -> Good:
         return Good(self.seed, index)
@@ -136,26 +139,28 @@ class MarketService:
     ) -> Answer:
         """One request. Raises NeverAnswers where no answer comes."""
         given = {name.lower(): value for name, value in headers.items()}
-        if path == "/robots.txt":
-            return _json(404, {"error": "not found"})
-        question = (
-            f"{host.partition(':')[0]}{path}?{query}" if path not in (TOKENS, BROWSE, INSIGHTS) else f"{path}?{query}"
-        )
+        host = host.partition(":")[0]
+        if self.closed_with is not None or path == "/robots.txt":
+            return _json(self.closed_with or 404, {"error": "there is nothing here"})
+        question = f"{path}?{query}" if path in EBAY_PATHS else f"{host}{path}?{query}"
         self.stats.asked[question] += 1
         fault = self._fault(question, path)
         if fault in (MarketFault.TIMEOUT, MarketFault.SERVER_ERROR, MarketFault.RATE_LIMITED):
             return _refused(fault)
-        answer = self._answer(method, host.partition(":")[0], path, query, given, body)
+        answer = self._answer(method, host, path, query, given, body)
+        if fault is not None:
+            return self._spoilt(answer, fault)
+        if answer.status == 200:
+            self.stats.answered[question] += 1
+        return answer
+
+    def _spoilt(self, answer: Answer, fault: MarketFault) -> Answer:
         if fault is MarketFault.TOKEN_FORGOTTEN:
             self._tokens.clear()
             return _errors(401, 1001, "Invalid access token")
         if fault is MarketFault.CUT_BODY:
             return Answer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
-        if fault is MarketFault.BROKEN_BODY:
-            return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
-        if answer.status == 200:
-            self.stats.answered[question] += 1
-        return answer
+        return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
 
     def _fault(self, question: str, path: str) -> MarketFault | None:
         draw = unit(self.seed, number_of(question), self.stats.asked[question], 77)
@@ -246,6 +251,9 @@ class MarketService:
 
 
 def _can_happen(fault: MarketFault, path: str) -> bool:
+    """Half a page of HTML is a page: nobody could tell."""
+    if fault is MarketFault.BROKEN_BODY:
+        return path != "/search"
     return fault is not MarketFault.TOKEN_FORGOTTEN or path in (BROWSE, INSIGHTS)
 
 

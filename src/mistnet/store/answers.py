@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -55,6 +55,10 @@ class StoreAnswers:
             await connection.execute(
                 update(cached_answers).where(cached_answers.c.key == key).values(fresh_until=fresh_until)
             )
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(keys)))
 
     async def prune(self, *, before: datetime) -> int:
         """Forgets answers stored before then; returns how many."""

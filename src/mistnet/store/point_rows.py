@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from sqlalchemy import Insert, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.items import ItemId, PointId, PriceAsked, PricePoint
+from mistnet.domain.items import ItemId, PointId, PricePoint
 from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
 from mistnet.pricing.ranking import head, rank
-from mistnet.store.driver_values import storable
 from mistnet.store.tables import price_point_versions, price_points
+from mistnet.store.tellings import Identity, Telling
 from mistnet.store.worth import KnownPoint
 
 Row: TypeAlias = tuple[Any, ...]
-Identity: TypeAlias = tuple[ItemId, SourceName, str]
-"""What makes a point one and the same: item, source, dedupe key."""
-
-_TEXTS: Final = ("dedupe_key", "title", "url", "external_id", "condition", "doubt")
 _COLUMNS: Final[Mapping[str, str]] = {
     "item_id": "bigint",
     "source": "text",
@@ -50,41 +45,6 @@ _TOLD: Final = slice(3, 16)
 """Of these, what a stronger telling replaces: from its kind to its doubt."""
 
 
-class Telling(msgspec.Struct, frozen=True):
-    """What the looks of one write say of a point: the strongest of their tellings, and how many looks saw it."""
-
-    point: PricePoint
-    looks: int
-
-
-def tellings(given: Sequence[PriceAsked]) -> dict[Identity, Telling]:
-    """Each point once, however often it is told, in an order all writers share."""
-    told: dict[Identity, Telling] = {}
-    for asked in given:
-        seen: dict[Identity, PricePoint] = {}
-        for each in map(_clean, asked.points):
-            identity = (asked.item_id, asked.source, each.dedupe_key)
-            other = seen.get(identity)
-            seen[identity] = each if other is None else max(each, other, key=rank)
-        for identity, point in seen.items():
-            before = told.get(identity)
-            told[identity] = Telling(point, 1) if before is None else _both(before, point)
-    return dict(sorted(told.items()))
-
-
-def _both(before: Telling, point: PricePoint) -> Telling:
-    return Telling(max(before.point, point, key=rank), before.looks + 1)
-
-
-def _clean(point: PricePoint) -> PricePoint:
-    """As it will be read again: what is compared must be what is stored. Nearly all are so already."""
-    texts = f"{point.dedupe_key}{point.title}{point.url}{point.external_id}{point.condition}{point.doubt}"
-    if point.observed_at.tzinfo is UTC and storable(texts) == texts:
-        return point
-    clean = {name: storable(getattr(point, name)) for name in _TEXTS}
-    return msgspec.structs.replace(point, **clean, observed_at=point.observed_at.astimezone(UTC))
-
-
 async def upsert_points(
     connection: AsyncConnection,
     told: Mapping[Identity, Telling],
@@ -109,8 +69,11 @@ async def upsert_points(
 
 
 def _known(point_id: PointId, identity: Identity, point: PricePoint) -> KnownPoint:
-    told = (point.kind, point.amount, point.currency, point.match_strength, point.observed_at, point.doubt)
-    return KnownPoint(point_id, *identity, *told)
+    item_id, source, key = identity
+    strength, at = point.match_strength, point.observed_at
+    return KnownPoint(
+        point_id, item_id, source, key, point.kind, point.amount, point.currency, strength, at, point.doubt
+    )
 
 
 async def _winners(
@@ -180,7 +143,8 @@ async def _add(
     rows = _rows(connection, added, now)
     if connection.dialect.name == "postgresql":
         found = await connection.exec_driver_sql(_ADD_ARRAYS, _arrays(rows))
-        return {(item_id, source, key): point_id for point_id, item_id, source, key in found}
+        added_rows: list[Any] = list(found)
+        return {(row.item_id, row.source, row.dedupe_key): row.id for row in added_rows}
     await connection.exec_driver_sql(_ADD_ROWS, rows)
     last: int = (await connection.exec_driver_sql(_LAST_ID)).scalar_one()
     return dict(zip(added, map(PointId, range(last - len(added) + 1, last + 1)), strict=True))
@@ -192,7 +156,7 @@ def _rows(connection: AsyncConnection, told: Mapping[Identity, Telling], now: da
         return [_row(identity, each, each.point.amount, each.point.observed_at, now) for identity, each in told.items()]
     at = _as_text(now)
     return [
-        _row(identity, each, f"{each.point.amount:f}", _as_text(each.point.observed_at), at)
+        _row(identity, each, _digits(each.point.amount), _as_text(each.point.observed_at), at)
         for identity, each in told.items()
     ]
 
@@ -223,6 +187,12 @@ def _row(identity: Identity, telling: Telling, amount: Any, observed_at: Any, no
         now,
         telling.looks,
     )
+
+
+def _digits(amount: Decimal) -> str:
+    """All of them; to format every amount for the sake of those that come with an exponent takes six times as long."""
+    text = str(amount)
+    return f"{amount:f}" if "E" in text else text
 
 
 def _as_text(at: datetime) -> str:

@@ -15,8 +15,9 @@ from mistnet.domain.items import ItemId, PriceAsked, Valuation
 from mistnet.domain.sources import SourceName
 from mistnet.store.driver_values import storable
 from mistnet.store.odd_listings import keep_odd_listings
-from mistnet.store.point_rows import tellings, upsert_points
+from mistnet.store.point_rows import upsert_points
 from mistnet.store.tables import item_looks
+from mistnet.store.tellings import tellings
 from mistnet.store.worth import Revalued, current_valuations, known_points, lock_items, value_items
 
 

@@ -51,8 +51,8 @@ class RateBook:
         """All or none. What was told for the same day before is replaced; of one told twice the last counts."""
         rows = {(each.base, each.quote, each.day.isoformat()): each.rate for each in told}
         values = [
-            dict(zip(_KEY, key, strict=True)) | {"rate": rate, "origin": storable(origin), "told_at": now}
-            for key, rate in sorted(rows.items())  # in an order all writers share
+            {"base": base, "quote": quote, "day": day, "rate": rate, "origin": storable(origin), "told_at": now}
+            for (base, quote, day), rate in sorted(rows.items())  # in an order all writers share
         ]
         adding = (postgresql.insert if self._database.dialect == "postgresql" else sqlite.insert)(currency_rates)
         again = {name: adding.excluded[name] for name in ("rate", "origin", "told_at")}

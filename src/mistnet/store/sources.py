@@ -15,6 +15,7 @@ from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.domain.sources import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.store.call_rows import write_calls
 from mistnet.store.database import Database
+from mistnet.store.driver_values import storable
 from mistnet.store.enqueue import CHANNEL
 from mistnet.store.events import write_events
 from mistnet.store.statements import command
@@ -218,4 +219,6 @@ async def _locked(connection: AsyncConnection, source: SourceName, label: KeyLab
 
 
 def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(new, name) for name in new.__struct_fields__ if getattr(new, name) != getattr(old, name)}
+    """What was said by a source may hold what no database takes."""
+    told = {name: getattr(new, name) for name in new.__struct_fields__}
+    return {name: storable(value) for name, value in told.items() if value != getattr(old, name)}

@@ -14,9 +14,8 @@ from mistnet.domain.items import Carrier, ItemId, LeftOut, PointId, StoredPoint,
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
-from mistnet.store.tables import item_looks, odd_listings, price_point_versions, price_points
+from mistnet.store.tables import item_looks, odd_listings, price_point_versions, price_points, valuations
 from mistnet.store.tables import valuation_history as history
-from mistnet.store.tables import valuations
 
 WORTH: Final = (
     *("estimate", "low", "high", "currency", "points", "points_left_out", "confidence", "newest_at"),

@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import BindParameter, bindparam, delete, func, insert, select, type_coerce, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import NullType
 
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.items import ItemId, PointId, Valuation
@@ -22,6 +23,9 @@ from mistnet.pricing.valuation import valued
 from mistnet.store.rates import rates_between
 from mistnet.store.tables import items, price_points, valuation_history, valuations
 from mistnet.store.valuations import WORTH, worth_of
+
+REMEMBERED: Final = 20
+"""So many carriers are named in the history, and so many that were left out."""
 
 _KINDS: Final = {kind.value: kind for kind in PriceKind}
 _SAID: Final = tuple(name for name in WORTH if name not in ("newest_at", "carriers", "left_out"))
@@ -51,14 +55,15 @@ class Revalued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Made once: to make them anew at each look would take longer than to ask.
-_ITEMS: Final = bindparam("item_ids", expanding=True)
+_ITEMS: Final[BindParameter[Any]] = bindparam("item_ids", expanding=True)
 _LOCK: Final = (
     select(items.c.id, items.c.currency)
     .where(items.c.id.in_(_ITEMS))
     .order_by(items.c.id)
     .with_for_update(key_share=True)
 )
-_KNOWN: Final = select(*(price_points.c[name] for name in KnownPoint.__struct_fields__)).where(
+# As the driver gives it: there may be thousands of rows, and a processor for each value takes longer than the rest.
+_KNOWN: Final = select(*(type_coerce(price_points.c[name], NullType()) for name in KnownPoint.__struct_fields__)).where(
     price_points.c.item_id.in_(_ITEMS)
 )
 _CURRENT: Final = select(*(valuations.c[name] for name in ("item_id", *WORTH))).where(valuations.c.item_id.in_(_ITEMS))
@@ -79,9 +84,13 @@ async def known_points(connection: AsyncConnection, item_ids: Collection[ItemId]
     found: dict[ItemId, list[KnownPoint]] = {each: [] for each in item_ids}
     if not found:
         return found
-    rows = await connection.execute(_KNOWN, {"item_ids": sorted(found)})
-    for point_id, item_id, source, key, kind, *told in rows:
-        found[item_id].append(KnownPoint(point_id, item_id, source, key, _KINDS[kind], *told))
+    rows: Iterable[Any] = await connection.execute(_KNOWN, {"item_ids": sorted(found)})
+    as_text = connection.dialect.name != "postgresql"
+    for point_id, item_id, source, key, kind, amount, currency, strength, at, doubt in rows:
+        exact = Decimal(amount) if as_text else amount
+        seen_at = datetime.fromisoformat(f"{at}+00:00") if as_text else at
+        told = KnownPoint(point_id, item_id, source, key, _KINDS[kind], exact, currency, strength, seen_at, doubt)
+        found[item_id].append(told)
     return found
 
 
@@ -109,7 +118,7 @@ async def current_valuations(connection: AsyncConnection, item_ids: Iterable[Ite
     if not wanted:
         return {}
     rows = await connection.execute(_CURRENT, {"item_ids": wanted})
-    return {row["item_id"]: Valuation(**worth_of(row)) for row in rows.mappings()}
+    return {row["item_id"]: Valuation(**worth_of(dict(row))) for row in rows.mappings()}
 
 
 async def _rates(
@@ -139,9 +148,9 @@ async def _write(
     rows = {each: _row(each, worth, now) for each, worth in sorted(changed.items()) if worth is not None}
     if rows:
         await connection.execute(_upsert(connection.dialect.name), list(rows.values()))
-    news = [rows[each] for each in rows if said(changed[each]) != said(before.get(each))]
+    news = [_lean(rows[each], changed[each]) for each in rows if said(changed[each]) != said(before.get(each))]
     if news:
-        await connection.execute(insert(valuation_history), news)
+        await connection.execute(_REMEMBER, news)
     ended = [{"of_item": each, "now": now} for each, worth in sorted(changed.items()) if worth is None]
     if ended:
         await connection.execute(_END_HISTORY, ended)
@@ -154,6 +163,14 @@ def _row(item_id: ItemId, worth: Valuation, now: datetime) -> dict[str, Any]:
     plain = {name: getattr(worth, name) for name in WORTH}
     told = {name: msgspec.json.encode(plain[name]) for name in ("carriers", "left_out")}
     return {**plain, **told, "item_id": item_id, "valued_at": now}
+
+
+def _lean(row: dict[str, Any], worth: Valuation | None) -> dict[str, Any]:
+    """There is a row for each change: a few names of points must do."""
+    if worth is None or max(len(worth.carriers), len(worth.left_out)) <= REMEMBERED:
+        return row
+    few = {name: msgspec.json.encode(getattr(worth, name)[:REMEMBERED]) for name in ("carriers", "left_out")}
+    return {**row, **few}
 
 
 def said(worth: Valuation | None) -> tuple[Any, ...] | None:
@@ -172,6 +189,7 @@ _LATEST: Final = (
     .where(valuation_history.c.item_id == bindparam("of_item"))
     .scalar_subquery()
 )
+_REMEMBER: Final = insert(valuation_history)
 _END_HISTORY: Final = (
     update(valuation_history)
     .where(valuation_history.c.id == _LATEST)

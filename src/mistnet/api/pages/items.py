@@ -31,6 +31,7 @@ _PAGE: Final = 50
 _DRAWN: Final = 500
 _POINTS: Final = 25
 _PAST: Final = 10
+_WATCHES: Final = 20
 ItemPath = Annotated[int, Path(ge=1, le=LargestId)]
 Chosen = Annotated[str, Query(max_length=20)]
 Written = Annotated[str, Form(max_length=2 * LONGEST_TITLE)]
@@ -126,6 +127,7 @@ async def item(
         points_before=points_before,
         more_points=listed[-1].id if len(found) > _POINTS else None,
         looks=await facts.looks(number),
+        watches=await app.price_watches.list(item_id=number, limit=_WATCHES),
         past=course[::-1][:_PAST],
         past_all=len(course) <= _PAST,
         is_active=line.item.state is ItemState.ACTIVE,

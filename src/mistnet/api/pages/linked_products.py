@@ -26,16 +26,18 @@ async def linked_products(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    platform: Platform,
+    platform: str,
     user_id: SomebodyPath,
     before: Annotated[str, Query(max_length=45)] = "",
 ) -> HTMLResponse:
-    own = UserId(user_id)
+    if platform not in set(Platform):
+        raise NotFound("such platform: there are x and threads")
+    there, own = Platform(platform), UserId(user_id)
     async with app.database.read() as connection:
-        who = await who_is(connection, platform, own)
+        who = await who_is(connection, there, own)
     if who is None:
-        raise NotFound(f"user {user_id} of {platform}")
-    found = await AccountProducts(app.database).page(platform, own, limit=_PAGE, before=spot_of(before))
+        raise NotFound(f"user {user_id} of {there}")
+    found = await AccountProducts(app.database).page(there, own, limit=_PAGE, before=spot_of(before))
     return page(
         request,
         "linked_products.html",

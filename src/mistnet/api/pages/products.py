@@ -17,8 +17,8 @@ from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import ProductId
-from mistnet.store.link_pages import LinkPages
 from mistnet.store.lineage import Lineage
+from mistnet.store.link_pages import LinkPages
 from mistnet.store.product_pages import Asks, ProductFilter, ProductPages
 
 router = APIRouter(include_in_schema=False)

@@ -136,7 +136,7 @@ def money(amount: Decimal | None, currency: str | None = None) -> str:
 
 
 def percent(share: Decimal) -> str:
-    return f"{share:+,f} %"
+    return f"{share:+,f} %" if share else "0 %"
 
 
 def dollars(credits_spent: int | None) -> str:

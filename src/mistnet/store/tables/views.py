@@ -1,7 +1,8 @@
 """Views for whoever looks at the engine with SQL: recent jobs, the health of sources, stuck jobs.
 
 Times in them are the database's own. Each part of `recent_jobs` reads one table alone, and what it looks up it looks
-up row by row, so that the newest twenty are read from two indexes however many jobs there were.
+up row by row, so that the newest twenty are read from two indexes however many jobs there were. For the same reason
+both parts write each column in the same way: SQLite merges them only if their affinities agree.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def recent_jobs_sql(dialect: str) -> str:
         "j.last_error AS error_message FROM jobs j "
         "UNION ALL "
         "SELECT h.id, h.kind, h.key, h.lane, h.state AS status, h.worker AS locked_by, "
-        f"{NO_TIME[dialect]} AS heartbeat_at, h.created_at, h.started_at, h.finished_at AS completed_at, "
+        f"{NO_TIME[dialect]} AS heartbeat_at, h.created_at, h.started_at, "
+        "CASE WHEN h.state IN ('succeeded', 'cancelled') THEN h.finished_at END AS completed_at, "
         f"{NO_TIME[dialect]} AS next_retry_at, h.attempts, {last_error} AS error_message FROM job_history h"
     )
 

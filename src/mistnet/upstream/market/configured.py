@@ -10,13 +10,14 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
-from mistnet.domain.crawling import Hop, Visited, Web
+from mistnet.domain.crawling import CachedAnswer, Hop, Visited, Web
 from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown, SourcePaused, SourceRefused
 from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
 from mistnet.pricing.charset import decode
 from mistnet.upstream.market.amounts import Illegible
+from mistnet.upstream.market.bookmarks import Bookmark, PageBook
 from mistnet.upstream.market.shop_file import PLACES, ShopRules
 from mistnet.upstream.market.shop_listings import read_listing
 from mistnet.upstream.market.shop_paths import HtmlTree, JsonTree, Tree
@@ -28,6 +29,8 @@ NO_SECRET_WAIT: Final = timedelta(minutes=5)
 _OK: Final = 200
 _KEY_REFUSED: Final = (401, 402, 403)
 _TRY_LATER: Final = (408, 425)
+_AT: Final = "page-url"
+"""Under this name the address a page was found at is kept with it."""
 
 
 class PageRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,12 +51,14 @@ class ConfiguredShop:
         *,
         web: Web,
         clock: Clock,
+        pages: PageBook | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._name = name
         self._rules = rules
         self._web = web
         self._clock = clock
+        self._pages = pages
         self._environment = os.environ if environment is None else environment
 
     @property
@@ -63,20 +68,32 @@ class ConfiguredShop:
     async def search(self, item: Item, *, errand: Errand, fresh: bool = False) -> Answer:  # noqa: ARG002 (it always is)
         """Page after page, until there is no more or the file allows no more."""
         self._require_secrets()
+        mark = Bookmark(self._pages, clock=self._clock, source=self.name, errand=errand)
         listings: dict[object, Listing] = {}
         unreadable: list[Unreadable] = []
         url: str | None = filled(self._rules.url, item)
         seen: set[str] = set()
         while url is not None and url not in seen and len(seen) < self._rules.pages:
             seen.add(url)
-            _, page = await self._web.visit(
-                url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
-            )
+            page = await self._page(url, errand, mark)
             for listing in page.listings:
                 listings.setdefault(_identity(listing), listing)
             unreadable += page.unreadable
             url = page.next_url
+        await mark.close()
         return Answer(listings=list(listings.values()), unreadable=unreadable)
+
+    async def _page(self, url: str, errand: Errand, mark: Bookmark) -> PageRead:
+        """As this job has read it before, or as the shop shows it now."""
+        kept = await mark.recall(url)
+        if kept is not None:
+            return self._read(_visited(url, kept))
+        seen, page = await self._web.visit(
+            url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
+        )
+        if page.next_url is not None:
+            await mark.keep(url, seen.body, {"content-type": seen.content_type or "", _AT: seen.final_url})
+        return page
 
     def _require_secrets(self) -> None:
         missing = [variable for variable in self._rules.secret_headers.values() if not self._environment.get(variable)]
@@ -147,6 +164,11 @@ class ConfiguredShop:
         if status >= 500 or status in _TRY_LATER:
             return SourceDown(self.name, f"status {status}", status=status)
         return BadRequest(self.name, SEARCH, status, "mend its `url` in the file that `price_sources` names")
+
+
+def _visited(url: str, kept: CachedAnswer) -> Visited:
+    at = kept.headers.get(_AT, url)
+    return Visited(url=url, final_url=at, status=kept.status, headers=kept.headers, body=kept.body, cached=True)
 
 
 def filled(template: str, item: Wish) -> str:

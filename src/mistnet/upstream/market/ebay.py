@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -12,6 +13,7 @@ from mistnet.domain.errors import BrokenAnswer
 from mistnet.domain.items import EBAY_API, Answer, Item, Listing, Unreadable
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
+from mistnet.upstream.market.bookmarks import Bookmark, PageBook
 from mistnet.upstream.market.ebay_asking import EbayAsker
 from mistnet.upstream.market.ebay_listings import for_sale, sold
 from mistnet.upstream.market.wording import query_of
@@ -48,10 +50,11 @@ _page = msgspec.json.Decoder(Page, strict=False).decode
 class EbaySource:
     """What eBay says of an item. Where it was asked and how it was refused is the asker's business."""
 
-    def __init__(self, asker: EbayAsker, *, clock: Clock, rules: EbayRules) -> None:
+    def __init__(self, asker: EbayAsker, *, clock: Clock, rules: EbayRules, pages: PageBook | None = None) -> None:
         self._asker = asker
         self._clock = clock
         self._rules = rules
+        self._pages = pages
 
     @property
     def name(self) -> SourceName:
@@ -59,29 +62,42 @@ class EbaySource:
 
     async def search(self, item: Item, *, errand: Errand, fresh: bool = False) -> Answer:  # noqa: ARG002 (it always is)
         """What is for sale, and what was sold where the settings say that we may ask."""
-        searches = [BROWSE, *([INSIGHTS] if self._rules.sold else [])]
+        mark = Bookmark(self._pages, clock=self._clock, source=self.name, errand=errand)
         listings: list[Listing] = []
         unreadable: list[Unreadable] = []
-        for path in searches:
-            for raw in await self._listed(path, item, errand):
+        for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
+            for raw in await self._listed(path, item, errand, mark):
                 found = (for_sale if path == BROWSE else sold)(raw, now=self._clock.now())
                 if isinstance(found, Unreadable):
                     unreadable.append(found)
                 else:
                     listings += found
+        await mark.close()
         return Answer(listings=_once(listings), unreadable=unreadable)
 
-    async def _listed(self, path: str, item: Item, errand: Errand) -> Sequence[bytes]:
+    async def _listed(self, path: str, item: Item, errand: Errand, mark: Bookmark) -> Sequence[bytes]:
         """Page after page until there is no more, or as many as the settings want."""
         wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
         listed: list[bytes] = []
         for offset in range(0, wanted, size):
             query = self._query(path, item, size, offset)
-            page = await self._asker.ask(path, query, partial(_read, path=path, offset=offset), errand=errand)
+            page = await self._page(path, query, offset, errand, mark)
             listed += map(bytes, _elements(page))
-            if not page.next or (page.total is not None and offset + size >= page.total):
+            if not _goes_on(page, offset + size):
                 break
         return listed[:wanted]
+
+    async def _page(self, path: str, query: Mapping[str, str], offset: int, errand: Errand, mark: Bookmark) -> Page:
+        """As this job has read it before, or as eBay tells it now."""
+        question = f"{path}?{urlencode(query)}"
+        kept = await mark.recall(question)
+        if kept is not None:
+            return _page(kept.body)
+        read = partial(_read, path=path, offset=offset)
+        page, body = await self._asker.ask(path, query, read, errand=errand)
+        if _goes_on(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
+            await mark.keep(question, body)
+        return page
 
     def _query(self, path: str, item: Item, size: int, offset: int) -> Mapping[str, str]:
         filters = [ALL_WAYS] if path == BROWSE else []
@@ -97,7 +113,11 @@ def _short(query: str) -> str:
     return query[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query[:_LONGEST_QUERY]
 
 
-def _read(body: bytes, *, path: str, offset: int) -> tuple[Page, int]:
+def _goes_on(page: Page, reached: int) -> bool:
+    return bool(page.next) and (page.total is None or reached < page.total)
+
+
+def _read(body: bytes, *, path: str, offset: int) -> tuple[tuple[Page, bytes], int]:
     """The page, and how many things it lists. An answer without a list is one only where nothing was to be listed."""
     try:
         page = _page(body)
@@ -106,7 +126,7 @@ def _read(body: bytes, *, path: str, offset: int) -> tuple[Page, int]:
     count = len(_elements(page))
     if not count and (page.total is None or page.total > offset):
         raise BrokenAnswer(EBAY_API, endpoint_of(path), f"it counts {page.total} listings and lists none")
-    return page, count
+    return (page, body), count
 
 
 def _elements(page: Page) -> Sequence[msgspec.Raw]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 from weakref import WeakValueDictionary
@@ -10,6 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from mistnet.domain.crawling import AnswerBook, CachedAnswer, bounded
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.items import Answer, Item, PriceSource
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
@@ -57,15 +59,16 @@ class Remembered:
         return msgspec.structs.replace(told, cached=True)
 
     async def _keep_in_mind(self, key: str, told: Answer) -> None:
+        """What was told is told, even if it cannot be remembered."""
         now = self._clock.now()
-        await self._answers.put(
-            CachedAnswer(
-                key=key,
-                source=self.name,
-                stored_at=now,
-                fresh_until=now + self._keep,
-                status=_OK,
-                headers={},
-                body=msgspec.json.encode(told),
-            )
+        answer = CachedAnswer(
+            key=key,
+            source=self.name,
+            stored_at=now,
+            fresh_until=now + self._keep,
+            status=_OK,
+            headers={},
+            body=msgspec.json.encode(told),
         )
+        with suppress(DatabaseError):
+            await self._answers.put(answer)

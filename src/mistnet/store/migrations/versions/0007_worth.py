@@ -351,7 +351,8 @@ def _views() -> None:
             "j.last_error AS error_message FROM jobs j "
             "UNION ALL "
             "SELECT h.id, h.kind, h.key, h.lane, h.state AS status, h.worker AS locked_by, "
-            f"{no_time} AS heartbeat_at, h.created_at, h.started_at, h.finished_at AS completed_at, "
+            f"{no_time} AS heartbeat_at, h.created_at, h.started_at, "
+            "CASE WHEN h.state IN ('succeeded', 'cancelled') THEN h.finished_at END AS completed_at, "
             f"{no_time} AS next_retry_at, h.attempts, (SELECT e.error FROM job_errors e WHERE e.job_id = h.id "
             "ORDER BY e.fence DESC LIMIT 1) AS error_message FROM job_history h"
         ),

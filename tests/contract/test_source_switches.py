@@ -1,0 +1,257 @@
+"""Sources by hand: breaker, cache and limits through the commands, the API and the dashboard; what the doctor tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mistnet.app import App
+from mistnet.cli.doctor import doctor
+from mistnet.cli.sources import commands
+from mistnet.desk.standings import known_sources, standings
+from mistnet.domain.crawling import CachedAnswer
+from mistnet.domain.errors import BudgetSpent, NotNow
+from mistnet.domain.items import Wish
+from mistnet.domain.social import UserId
+from mistnet.domain.sources import X_SOURCE, KeyLabel, SourceName, SourceState
+from mistnet.jobs import args
+from mistnet.store.answers import StoreAnswers
+from mistnet.store.items import Items
+from tests.apis import open_api
+from tests.harvests import open_harvest, rows, run, told
+from tests.support import START, TurnedClock
+
+EBAY = SourceName("ebay")
+PAGE = {"Accept": "text/html"}
+EBAY_KEYS = {"ebay_client_id": "client-id-1", "ebay_client_secret": "client-secret-1"}
+
+
+def prepared(url: str, prepare: Callable[[App], Awaitable[None]], *, now: datetime, **settings: Any) -> None:
+    async def opened() -> None:
+        async with open_harvest(url, clock=TurnedClock(now), **settings) as app:
+            await prepare(app)
+
+    asyncio.run(opened())
+
+
+async def set_state(app: App, source: SourceName = EBAY, **values: Any) -> None:
+    told_by = KeyLabel("direct")
+    await app.harvest.book.change(source, told_by, lambda _, key: (SourceState(name=source, **values), key, None))
+
+
+async def keep(app: App, *keys: str, source: SourceName = EBAY, fresh_until: datetime | None = None) -> None:
+    now = app.database.clock.now()
+    for key in keys:
+        answer = CachedAnswer(
+            key=key,
+            source=source,
+            stored_at=now,
+            fresh_until=fresh_until or now + timedelta(hours=1),
+            status=200,
+            headers={},
+            body=b"{}",
+        )
+        await StoreAnswers(app.database).put(answer)
+
+
+async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path) -> None:
+    async with open_harvest(url, x_api_key="one", crawl_lanes=["ebay"], **EBAY_KEYS) as app:
+        found = {each.name: each for each in await standings(app)}
+        assert list(found) == ["x", "ebay", "ebay_api"]
+        assert (found[EBAY].breaker.state, found[EBAY].breaker.opens_after) == ("closed", 5)
+        assert found[EBAY].breaker.stays_open == timedelta(minutes=5)
+        (key,) = found[SourceName("ebay_api")].keys
+        assert (key.configured_here, key.rate_per_minute, key.bucket, key.burst) == (True, 60, 2, 2)
+        assert "threads" in await known_sources(app)
+
+
+async def test_a_source_that_only_another_machine_knows_stands_in_the_list_once_it_was_asked(url: str) -> None:
+    async with open_harvest(url, x_api_key="one") as app:
+        elsewhere = SourceName("coin_shop")
+        await set_state(app, elsewhere, failure_streak=2)
+        (_, found) = await standings(app)
+        assert (found.name, found.failure_streak) == (elsewhere, 2)
+        assert [key.configured_here for key in found.keys] == [False]
+
+
+async def test_the_bucket_and_the_cache_of_a_source_are_shown(url: str) -> None:
+    async with open_harvest(url, x_api_key="one", crawl_lanes=["ebay"], crawl_cache=True) as app:
+        await keep(app, "a", "b")
+        await keep(app, "c", fresh_until=START - timedelta(seconds=1))
+        await app.harvest.book.set_rate(EBAY, 60, [KeyLabel("direct")])
+        found = {each.name: each for each in await standings(app)}[EBAY]
+        assert found.cache is not None
+        assert (found.cache.answers, found.cache.fresh) == (3, 2)
+        assert [(key.bucket, key.burst, key.rate_is) for key in found.keys] == [(2, 2, "set")]
+        assert {each.name: each.cache for each in await standings(app)}[X_SOURCE] is None
+
+
+def test_a_breaker_is_opened_and_closed_by_hand(url: str) -> None:
+    opened = told(run(commands, url, "open", "ebay", "--minutes", "30", "--reason", "sale day", "--json"))
+    assert (opened["source"], opened["breaker"], opened["changed"]) == ("ebay", "open", True)
+    shown = run(commands, url).stdout
+    assert "breaker open until" in shown
+    assert "opened by command line: sale day" in shown
+    assert told(run(commands, url, "close", "ebay", "--json"))["changed"] is True
+    assert "closed already" in run(commands, url, "close", "ebay").stdout
+    (found,) = [each for each in told(run(commands, url, "--json"))["sources"] if each["name"] == "ebay"]
+    assert (found["state"], found["breaker"]["state"], found["failure_streak"]) == ("serving", "closed", 0)
+
+
+def test_closing_a_breaker_counts_failures_from_nought_and_makes_waiting_work_due(url: str) -> None:
+    async def failing(app: App) -> None:
+        later = app.database.clock.now() + timedelta(hours=5)
+        await set_state(app, X_SOURCE, failure_streak=3)
+        budget = BudgetSpent(X_SOURCE, later, "day", 99, 100).reason
+        waits = (NotNow(later, "x: 5 failures in a row, next try then").reason, budget)
+        for user_id, reason in enumerate(waits, start=1):
+            await app.enqueue([msgspec.structs.replace(args.relook(UserId(user_id)), run_at=later, reason=reason)])
+
+    prepared(url, failing, now=datetime.now(UTC))
+    closed = told(run(commands, url, "close", "x", "--json"))
+    assert (closed["changed"], closed["woken"]) == (True, 2)
+
+
+def test_what_is_kept_of_a_source_is_forgotten_on_demand(url: str) -> None:
+    async def kept(app: App) -> None:
+        await keep(app, *(f"GET {number}" for number in range(2_500)))
+        await keep(app, "other", source=SourceName("shopee"))
+
+    prepared(url, kept, now=datetime.now(UTC))
+    assert told(run(commands, url, "forget", "ebay", "--json")) == {"source": "ebay", "forgotten": 2_500}
+    assert "no answer of ebay was kept" in run(commands, url, "forget", "ebay").stdout
+    (left,) = [each["cache"] for each in told(run(commands, url, "--json"))["sources"] if each["name"] == "shopee"]
+    assert left == {"answers": 1, "fresh": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("open", "ebai"), "Did you mean 'ebay'?"),
+        (("open", "ebay", "--minutes", "0"), "--minutes"),
+        (("open", "ebay", "--minutes", "inf"), "--minutes"),
+        (("open", "ebay", "--reason", "a\x00b"), "--reason"),
+        (("forget", "nobody"), "Known sources: x, threads"),
+        (("close", ""), "Known sources"),
+    ],
+)
+def test_wrong_words_are_told_with_the_next_step(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+    done = run(commands, sqlite_url, *arguments)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+async def test_the_api_opens_closes_and_forgets(url: str) -> None:
+    async with open_api(url, crawl_lanes=["ebay"], crawl_cache=True) as api:
+        opened = (await api.post("/api/sources/ebay/breaker/open", json={"minutes": 2, "reason": "sale"})).json
+        assert (opened["changed"], opened["breaker"]["state"]) == (True, "open")
+        (shown,) = [each for each in (await api.ok("/api/sources"))["items"] if each["name"] == "ebay"]
+        assert (shown["state"], shown["why"]) == ("breaker open", "opened by local: sale")
+        assert shown["breaker"]["stays_open"] == 300
+        closed = (await api.post("/api/sources/ebay/breaker/close")).json
+        assert (closed["changed"], closed["breaker"]["state"]) == (True, "closed")
+        await keep(api.app, "a", "b")
+        assert (await api.ask("DELETE", "/api/sources/ebay/cache")).json == {"source": "ebay", "forgotten": 2}
+        assert (await api.post("/api/sources/ebay/breaker/open", json={"minutes": 0})).problems.keys() == {"minutes"}
+        for path in ("breaker/open", "breaker/close"):
+            missing = await api.post(f"/api/sources/nobody/{path}")
+            assert (missing.status, "Known sources" in missing.text) == (404, True)
+
+
+async def test_the_dashboard_opens_closes_and_forgets(url: str) -> None:
+    async with open_api(url, crawl_lanes=["ebay"], crawl_cache=True) as api:
+        form = {"minutes": "2", "reason": "sale <day>"}
+        assert (await api.post("/sources/ebay/breaker/open", data=form, headers=PAGE)).status == 303
+        shown = (await api.get("/sources", headers=PAGE)).text
+        assert "opened by local: sale &lt;day&gt;" in shown
+        assert "Close breaker" in shown
+        bad = await api.post("/sources/ebay/breaker/open", data={"minutes": "soon"}, headers=PAGE)
+        assert (bad.status, "is not a number of minutes" in bad.text) == (400, True)
+        assert (await api.post("/sources/ebay/breaker/close", headers=PAGE)).status == 303
+        await keep(api.app, "a", "b")
+        assert "Forget answers" in (await api.get("/sources", headers=PAGE)).text
+        assert (await api.post("/sources/ebay/forget", headers=PAGE)).status == 303
+        assert await rows(api.app, "SELECT count(*) FROM cached_answers") == [(0,)]
+        assert (await api.post("/sources/ebay/limits", data={"rate": "30"}, headers=PAGE)).status == 303
+        assert await rows(api.app, "SELECT label, rate_per_minute FROM source_keys") == [("direct", 30.0)]
+
+
+async def test_the_views_are_served_by_the_api_and_shown_on_a_page(url: str) -> None:
+    async with open_api(url) as api:
+        for number in range(25):
+            await api.app.enqueue([args.relook(UserId(number + 1))])
+            api.clock.turn(seconds=1)
+        await set_state(api.app, failure_streak=5, last_failure="503 <b>")
+        seen = [job["key"] async for page in api.pages("/api/monitoring/recent-jobs", limit=10) for job in page]
+        assert seen == [str(number) for number in range(25, 0, -1)]
+        (job, *_) = (await api.ok("/api/monitoring/recent-jobs"))["items"]
+        assert (job["status"], isinstance(job["id"], str)) == ("pending", True)
+        (health,) = (await api.ok("/api/monitoring/source-health"))["items"]
+        assert (health["name"], health["enabled"], health["failure_streak"]) == ("ebay", True, 5)
+        assert (await api.ok("/api/monitoring/stuck-jobs"))["items"] == []
+        shown = (await api.get("/monitoring", headers=PAGE)).text
+        assert "503 &lt;b&gt;" in shown
+        assert "None: every running job" in shown
+        older = (await api.get(f"/monitoring?before={job['id']}", headers=PAGE)).text
+        assert f'id="recent-{job["id"]}"' not in older
+
+
+async def _trouble(app: App) -> None:
+    until = app.database.clock.now() + timedelta(hours=1)
+    await set_state(app, failure_streak=5, opened_until=until, last_failure="503")
+    await app.harvest.book.pause(X_SOURCE, "too dear", now=app.database.clock.now())
+    await app.enqueue([args.relook(UserId(7))])
+    async with app.database.write() as connection:
+        await connection.exec_driver_sql(
+            "UPDATE jobs SET state = 'dead', attempts = max_attempts, last_error = 'it broke'"
+        )
+
+
+def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
+    prepared(url, _trouble, now=datetime.now(UTC))
+    found = told(run(doctor, url, "--json"))
+    findings = {each["name"]: each for each in found["findings"]}
+    assert findings["source x"]["advice"] == "when it is mended: `mistnet sources resume x`"
+    assert "5 failures in a row: 503" in findings["source ebay"]["found"]
+    assert findings["listings"]["level"] == "ok"
+    assert [(each["name"], each["state"]) for each in found["source_health"]] == [
+        ("ebay", "breaker open"),
+        ("x", "paused"),
+    ]
+    assert [(each["key"], each["status"], each["error_message"]) for each in found["recent_failures"]] == [
+        ("7", "dead", "it broke")
+    ]
+    assert (found["stuck_jobs"], found["odd_listings"]) == ([], [])
+    shown = run(doctor, url).stdout
+    assert "jobs that ended without their result, newest first" in shown
+    assert "breaker open" in shown
+
+
+def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
+    async def lost(app: App) -> None:
+        await Items(app.database).add([Wish(title="a coin")], app.database.clock.now())
+        await app.enqueue([args.relook(UserId(7))])
+        async with app.database.write() as connection:
+            await connection.exec_driver_sql(
+                "UPDATE jobs SET state = 'running', worker = 'ann', lease_until = created_at, started_at = created_at"
+            )
+            await connection.exec_driver_sql(
+                "INSERT INTO odd_listings (source, item_id, digest, problem, payload, first_seen_at, last_seen_at) "
+                "SELECT 'ebay_api', id, 'd', 'no price', 'x', added_at, added_at FROM items"
+            )
+
+    prepared(url, lost, now=datetime.now(UTC) - timedelta(hours=1))
+    done = run(doctor, url, "--json")
+    found = told(done)
+    assert done.exit_code == 1  # nobody has taken them over for long
+    (stuck,) = found["stuck_jobs"]
+    assert (stuck["locked_by"], stuck["status"], stuck["seconds_since_heartbeat"] > 3_000) == ("ann", "running", True)
+    assert found["odd_listings"] == [{"source": "ebay_api", "listings": 1}]
+    assert "1 of ebay_api" in {each["name"]: each["found"] for each in found["findings"]}["listings"]
