@@ -97,9 +97,7 @@ class App:
         self.harvest = Harvest(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
         self.crawling = Crawling(settings, self.database, transport=web, metrics=calls, on_call=self._called)
         self.feeds = Feeding(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
-        self.valuing = Valuing(
-            settings, self.database, transport=market, web=web, metrics=calls, on_call=self._called
-        )
+        self.valuing = Valuing(settings, self.database, transport=market, web=web, metrics=calls, on_call=self._called)
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
         self.outgoing = Outgoing(settings, self.database)

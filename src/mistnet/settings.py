@@ -237,7 +237,7 @@ class Settings(BaseSettings):
     crawl_second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
         600.0, description="The pause before a price that cannot be believed is looked at again."
     )
-    price_watch_percent: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+    price_watch_percent: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
         None, description="Everything is watched for prices that change by more than this. Unset: what you watch."
     )
     crawl_shopee_api: Literal["item", "pdp"] = Field(

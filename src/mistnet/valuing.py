@@ -35,6 +35,7 @@ from mistnet.store.price_calls import call_for_prices, make_due
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
 from mistnet.upstream.later import LateTransport
+from mistnet.upstream.market.bookmarks import KEPT
 from mistnet.upstream.market.configured import ConfiguredShop
 from mistnet.upstream.market.ebay import EbayRules, EbaySource
 from mistnet.upstream.market.ebay_asking import Credentials, EbayAsker
@@ -49,6 +50,7 @@ KEY: Final = KeyLabel("app")
 """eBay knows one application; shops of the file have one rate each."""
 
 LOOK_EVERY: Final = timedelta(minutes=1)
+TIDY_EVERY: Final = timedelta(hours=1)
 BURST: Final = 2
 
 
@@ -151,7 +153,14 @@ class Valuing:
         async def look() -> int:
             return await self.make_due(job_writer)
 
-        return [Duty(name="look for items", every=LOOK_EVERY, run=look)] if self._settings.scheduler_enabled else []
+        looking = [Duty(name="look for items", every=LOOK_EVERY, run=look)] if self._settings.scheduler_enabled else []
+        return [*looking, Duty(name="forget what shops said", every=TIDY_EVERY, run=self.forget)]
+
+    async def forget(self) -> int:
+        """Answers that nobody may take any more, and pages of looks that never came to an end."""
+        longest = max(timedelta(seconds=self._settings.price_cache_seconds), KEPT)
+        before = self._database.clock.now() - longest
+        return await self._answers.prune(before=before, sources=self.governors) if self.governors else 0
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Makes the price jobs of items whose time has come; returns how many."""
@@ -218,5 +227,6 @@ def web_rules(settings: Settings, name: SourceName, shop: ShopRules) -> WebRules
         most_hops=settings.crawl_hops,
         host_delay=0.0,
         robots=frozenset({name} if shop.asks_robots else ()),
+        robots_key=f"robots of shop {name}",
         headers={**usual, **shop.headers, **secrets},
     )

@@ -23,7 +23,6 @@ async def test_a_thing_is_followed_asked_for_paused_and_removed(url: str) -> Non
         visiting(browser, site, expected=(400,)) as visit,
     ):
         page = visit.page
-        page.on("dialog", lambda dialog: dialog.accept())
         await visit.go("/")
         await page.get_by_role("link", name="Items").click()
         await expect(page.get_by_text("Nothing is followed yet")).to_be_visible()

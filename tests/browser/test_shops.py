@@ -51,7 +51,7 @@ async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_cos
         async with visiting(browser, site) as visit:
             page = visit.page
             await visit.go("/links")
-            await expect(page.locator("tbody tr")).to_have_count(3)
+            await expect(page.locator("tbody tr")).to_have_count(4)
             await page.get_by_label("Lane").select_option("shopee")
             await page.get_by_label("State").select_option("blocked")
             await page.get_by_role("button", name="Filter").click()

@@ -1,6 +1,7 @@
 """Items over the API, on every database."""
 
 from datetime import timedelta
+from typing import Any
 
 from mistnet.api.auth import Scope
 from mistnet.domain.items import ItemId
@@ -104,7 +105,7 @@ async def test_points_and_history_come_in_pages_with_exact_amounts_and_reasons(u
     async with open_api(url) as api:
         item = await follow(api.app)
         good = [point(f"{100 + n}.10", f"g{n}", START) for n in range(5)]
-        await tell_prices(api.app, item, [*good, point("9000", "far", START, condition="used")])
+        await tell_prices(api.app, item, [*good, point("9000", "z", START, condition="used")])
         api.clock.turn(days=1)
         later = point("150", "bid", START + timedelta(days=1), kind=PriceKind.BID, bid_count=3)
         await tell_prices(api.app, item, [later], source=SourceName("shopee"), listings=4)
@@ -152,6 +153,6 @@ async def test_a_token_that_may_only_read_follows_nothing(sqlite_url: str) -> No
         assert (await api.get("/api/items", headers=reader)).status == 200
         assert (await api.post("/api/items", headers=reader, json={"items": [CENT]})).status == 403
         for method, path in (("PATCH", ""), ("DELETE", ""), ("POST", "/ask")):
-            sent = {"json": {}} if method != "DELETE" else {}
+            sent: dict[str, Any] = {"json": {}} if method != "DELETE" else {}
             assert (await api.ask(method, f"/api/items/{item}{path}", headers=reader, **sent)).status == 403
         assert (await api.get("/api/items")).status == 401

@@ -26,6 +26,7 @@ from mistnet.segments.rules import read_rule
 from mistnet.store.tokens import Tokens
 from tests.apis import PUBLIC, app_on
 from tests.databases import Templates
+from tests.followed import follow, point, tell_prices
 from tests.harvests import end_badly, post, tell, user
 from tests.shelves import crawl, job, link, mention, offer, product
 
@@ -33,6 +34,10 @@ KEY = "the-key-of-upstream"
 EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", "3"))
 EXCLUDED: dict[str, list[Any]] = {
     "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say
+    # Titles without a letter, unknown currencies and sources, and pages nobody follows are refused by what they say.
+    "/api/items": [positive_data_acceptance],
+    "/api/items/{item_id}": [positive_data_acceptance],
+    "/api/items/{item_id}/ask": [positive_data_acceptance],
     # A rule may name segments that are not there, and ids that are not stored are asked of a source that is not there.
     "/api/segments/{name}": [positive_data_acceptance, not_a_server_error],
     "/api/segments/{name}/inputs": [positive_data_acceptance, not_a_server_error],
@@ -91,6 +96,8 @@ async def _fill(app: App) -> None:
     await app.enqueue([args.backfill(UserId(each)) for each in (1, 2)])
     await end_badly(app, args.relook(UserId(1)), args.relook(UserId(2)))
     await _stock(app)
+    for title in ("A", "0", "_1"):
+        await tell_prices(app, await follow(app, title, ref=title), [point("12.50", title, app.database.clock.now())])
     await app.segments.define("a", read_rule("a", {"kind": "specified_users"}))
     await app.segments.store.add_inputs("a", [UserId(1), UserId(2)], now=app.database.clock.now())
 

@@ -58,7 +58,7 @@ async def test_a_ref_names_one_item_and_saying_it_again_changes_nothing(url: str
 async def test_without_a_ref_the_same_wish_is_the_same_item(url: str) -> None:
     async with open_harvest(url) as app:
         bare = msgspec.structs.replace(CENT, ref=None)
-        shuffled = msgspec.structs.replace(bare, attributes=dict(reversed(bare.attributes.items())))
+        shuffled = msgspec.structs.replace(bare, attributes=dict(reversed(list(bare.attributes.items()))))
         done = await kept(app, bare, shuffled, msgspec.structs.replace(bare, currency="USD"), CENT)
         assert [outcome for _, outcome in done] == [Outcome.ADDED, Outcome.SAME, Outcome.ADDED, Outcome.ADDED]
         assert done[0][0] == done[1][0]

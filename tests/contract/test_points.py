@@ -26,7 +26,7 @@ from mistnet.pricing.valuation import valued
 from mistnet.store.database import Database
 from mistnet.store.points import PointWriter
 from mistnet.store.revaluing import revalue
-from mistnet.store.tables import items, price_points
+from mistnet.store.tables import items, price_points, valuation_history
 from mistnet.store.valuations import PointFilter, PointLine, Valuations
 from tests.databases import analyze
 from tests.support import START, TurnedClock
@@ -137,6 +137,23 @@ async def test_the_same_look_twice_changes_only_how_often_and_when_it_was_seen(u
         assert await worth(database) == worth_before
         assert len(await Valuations(database).history(ItemId(1))) == 1
         assert await Valuations(database).versions(before[0].id) == []
+
+
+async def test_a_look_may_have_more_points_than_a_statement_takes_values(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.store.point_rows._AT_ONCE", 7)
+    async with opened(url) as database:
+        same = [point(nr, 100 + nr) for nr in range(40)]
+        await write(database, asked(*same))
+        stronger = [point(nr, 90 + nr, match_strength=1.0) for nr in range(20)]
+        await write(database, asked(*stronger, *same[20:]))
+        points = sorted(await all_points(database), key=lambda each: each.amount)
+        assert [each.amount for each in points] == [*range(90, 110), *range(120, 140)]
+        assert {each.times_seen for each in points} == {2}
+        versions = [await Valuations(database).versions(each.id) for each in points]
+        assert [len(each) for each in versions] == [1] * 20 + [0] * 20
+        await is_sound(database)
 
 
 async def test_a_stronger_match_replaces_a_weaker_one_and_the_weaker_is_kept_as_a_version(url: str) -> None:
@@ -340,7 +357,6 @@ async def test_a_listing_nobody_can_read_is_kept_once_with_its_problem(url: str)
                 await connection.execute(text("SELECT item_id, problem, payload, times_seen FROM odd_listings"))
             ).all()
         assert (row.item_id, row.problem, bytes(row.payload), row.times_seen) == (1, "no price\u2400", odd.payload, 2)
-        assert await Valuations(database).odd_listings() == {EBAY: 1}
 
 
 async def test_a_bid_nobody_made_is_refused_by_the_schema(url: str) -> None:
@@ -533,8 +549,16 @@ async def test_the_points_of_one_item_among_many_are_found_by_an_index(url: str)
         own = price_points.c
         page = select(own.id, own.amount).where(own.item_id == 7, own.id < 5_000).order_by(own.id.desc()).limit(20)
         known = select(own.id, own.amount).where(own.item_id.in_([7]))
-        for statement in (page, known):
+        past = valuation_history.c
+        before = (
+            select(past.id, past.estimate).where(past.item_id == 7, past.id < 900).order_by(past.id.desc()).limit(20)
+        )
+        for statement, index in (
+            (page, "price_points_i"),
+            (known, "price_points_i"),
+            (before, "valuation_history_item"),
+        ):
             plan = await plan_of(database, statement)
-            assert "price_points_i" in plan, plan
+            assert index in plan, plan
             assert "Sort" not in plan
             assert "TEMP B-TREE" not in plan

@@ -93,6 +93,19 @@ async def test_a_remembered_answer_costs_no_call(url: str, tmp_path: Path) -> No
         assert fair.market.stats.asked.total() > calls
 
 
+async def test_answers_nobody_may_take_any_more_are_forgotten(url: str, tmp_path: Path) -> None:
+    async with open_fair(url, tmp_path) as fair:
+        (item,) = await fair.follow(wish_for(fair.market.good(3)))
+        await fair.ask(item, sources=ASKED)
+        await fair.look()
+        kept = "SELECT count(*) FROM cached_answers WHERE key LIKE '%|%'"
+        assert await fair.one(kept) == 3
+        assert await fair.app.valuing.forget() == 0
+        fair.clock.turn(seconds=3_601)
+        assert await fair.app.valuing.forget() >= 3
+        assert await fair.one(kept) == 0
+
+
 async def test_without_a_memory_every_look_is_a_call(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, price_cache=False) as fair:
         (item,) = await fair.follow(wish_for(fair.market.good(3)))

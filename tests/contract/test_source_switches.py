@@ -29,7 +29,7 @@ from tests.support import START, TurnedClock
 
 EBAY = SourceName("ebay")
 PAGE = {"Accept": "text/html"}
-EBAY_KEYS = {"ebay_client_id": "client-id-1", "ebay_client_secret": "client-secret-1"}
+EBAY_KEYS: dict[str, Any] = {"ebay_client_id": "client-id-1", "ebay_client_secret": "client-secret-1"}
 
 
 def prepared(url: str, prepare: Callable[[App], Awaitable[None]], *, now: datetime, **settings: Any) -> None:
@@ -240,7 +240,7 @@ def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
         await app.enqueue([args.relook(UserId(7))])
         async with app.database.write() as connection:
             await connection.exec_driver_sql(
-                "UPDATE jobs SET state = 'running', worker = 'ann', lease_until = created_at, started_at = created_at"
+                "UPDATE jobs SET state = 'running', worker = 'ann', lease_until = created_at"
             )
             await connection.exec_driver_sql(
                 "INSERT INTO odd_listings (source, item_id, digest, problem, payload, first_seen_at, last_seen_at) "
@@ -254,4 +254,5 @@ def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
     (stuck,) = found["stuck_jobs"]
     assert (stuck["locked_by"], stuck["status"], stuck["seconds_since_heartbeat"] > 3_000) == ("ann", "running", True)
     assert found["odd_listings"] == [{"source": "ebay_api", "listings": 1}]
+    assert "stuck jobs: their leases ran out" in run(doctor, url).stdout
     assert "1 of ebay_api" in {each["name"]: each["found"] for each in found["findings"]}["listings"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,7 @@ PATIENT = msgspec.structs.replace(
     reclaim=timedelta(seconds=400),
     idle_poll=timedelta(seconds=90),
 )
-STAYS = timedelta(minutes=40)
+STAYS = timedelta(minutes=48)
 """How long a price lasts."""
 
 PLATEAUS = 4
@@ -49,7 +48,9 @@ END = START + STAYS * PLATEAUS + STAYS / 2
 EVERY_HOURS = 0.15
 PAUSE = timedelta(minutes=2)
 TARGET = 900
-SEEN_LATE = timedelta(minutes=30)
+CALM_FROM = timedelta(minutes=22)
+"""From then on a price is told as it is, so that whoever looks twice can know it."""
+
 UNSETTLED: Mapping[ShopFault, float] = {
     ShopFault.SERVER_ERROR: 0.06,
     ShopFault.TIMEOUT: 0.03,
@@ -101,16 +102,16 @@ class Truth:
         now = self.clock.now()
         true, self.visits = self.at(thing, now), self.visits + 1
         into = (now - START) % STAYS
-        if timedelta(minutes=18) < into < timedelta(minutes=26):
+        if timedelta(minutes=11) < into < timedelta(minutes=17):
             return Tag(Decimal(true.price), true.stock, mood=true.mood)
         lie = self._chance.random()
-        if self.calm or lie > 0.2 or into > SEEN_LATE:
+        if self.calm or lie > 0.2 or into > CALM_FROM:
             return Tag(Decimal(true.price), true.stock)
         self.lies += 1
         if lie < 0.05:
             return Tag(Decimal(true.price), self._other_stock(thing, true, now))
         if lie < 0.1:
-            return Tag(Decimal(true.price) + Decimal("0.37"), true.stock)
+            return Tag(Decimal(true.price) + self.lies + Decimal("0.37"), true.stock)
         return Tag(Decimal(true.price * self._chance.choice([6, 7, 13, 15])) / 10 + self.lies, true.stock)
 
     def _other_stock(self, thing: str, true: Plateau, now: datetime) -> int:
@@ -151,7 +152,7 @@ class Watched:
     trace: list[str] = field(default_factory=list)
 
 
-def watch_prices(url: str, seed: int, *, chaos: Chaos | None = None) -> Watched:
+def watch_prices(url: str, seed: int, *, chaos: Chaos) -> Watched:
     return run_virtually(_watch_prices(url, seed, chaos))
 
 
@@ -186,16 +187,15 @@ class WatchFleet(CrawlFleet):
         return settings_for(self.url)
 
 
-async def _watch_prices(url: str, seed: int, chaos: Chaos | None) -> Watched:
+async def _watch_prices(url: str, seed: int, chaos: Chaos) -> Watched:
     creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
     clock = VirtualClock()
     database = Database(url, clock=clock, connect_args={"async_creator_fn": creator})
     truth, service = Truth(seed, clock, calm=True), service_of(World(seed, SMALLEST))
-    shops = TaggedShops(clock.now, seed=seed, faults=UNSETTLED if chaos else {})
+    shops = TaggedShops(clock.now, seed=seed, faults=UNSETTLED)
     for thing in THINGS:
         shops.tags[thing] = _tagging(truth, thing)
-    calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
-    fleet = WatchFleet(url, chaos or calm, size=2 if chaos else 1, service=service, shops=shops, policy=PATIENT)
+    fleet = WatchFleet(url, chaos, size=2, service=service, shops=shops, policy=PATIENT)
     app = App(settings_for(url), database=database, transport=WorldTransport(service), web=ShopTransport(shops))
     wrong: list[str] = []
     try:
@@ -203,7 +203,7 @@ async def _watch_prices(url: str, seed: int, chaos: Chaos | None) -> Watched:
             posted = [post(number + 1, thing) for number, thing in enumerate(THINGS)]
             await app.writers.write(connection, [WRITER, *posted], clock.now())
         try:
-            await fleet.run(until=lambda: _all_seen(app, truth, chaos), deadline=24 * 3600)
+            await fleet.run(until=lambda: _all_seen(app, truth), deadline=24 * 3600)
         except AssertionError as error:
             wrong.append(str(error))
         told = await _events(database)
@@ -219,11 +219,12 @@ def _tagging(truth: Truth, thing: str) -> Any:
     return lambda: truth.tag(thing)
 
 
-async def _all_seen(app: App, truth: Truth, chaos: Chaos | None) -> bool:
+async def _all_seen(app: App, truth: Truth) -> bool:
     """Watches everything once it was seen, has it looked at again and again, and waits until the last price lasted."""
     now = app.database.clock.now()
     if truth.calm:
-        return await _begin(app, truth, chaos)
+        await _begin(app, truth)
+        return False
     if now > END:
         return not await app.upkeep.work_left([*app.kinds], list(LANES), now=now)
     with suppress(DatabaseBusy):
@@ -232,11 +233,11 @@ async def _all_seen(app: App, truth: Truth, chaos: Chaos | None) -> bool:
     return False
 
 
-async def _begin(app: App, truth: Truth, chaos: Chaos | None) -> bool:
+async def _begin(app: App, truth: Truth) -> None:
     async with app.database.read() as connection:
         seen = (await connection.execute(text("SELECT id FROM products WHERE offer_id IS NOT NULL"))).scalars().all()
     if len(seen) < len(THINGS):
-        return False
+        return
     for product_id in map(ProductId, seen):
         for wanted in (
             Wanted(kind=WatchKind.CHANGED, product_id=product_id, percent=10.0),
@@ -244,11 +245,7 @@ async def _begin(app: App, truth: Truth, chaos: Chaos | None) -> bool:
             Wanted(kind=WatchKind.BELOW, product_id=product_id, target=Decimal(TARGET), currency="TWD"),
         ):
             await app.price_watches.add(wanted)
-    truth.calm = chaos is None
-    if chaos is None:
-        await asyncio.sleep((END - app.database.clock.now()).total_seconds())
-        return True
-    return False
+    truth.calm = False
 
 
 async def _events(database: Database) -> Sequence[tuple[str, dict[str, Any]]]:

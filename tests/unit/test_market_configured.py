@@ -8,7 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mistnet.domain.errors import (
     BadRequest,
@@ -16,16 +19,17 @@ from mistnet.domain.errors import (
     BrokenAnswer,
     CrawlRefused,
     RateLimited,
-    SourceBlocked,
     SourceDown,
     SourcePaused,
     SourceRefused,
 )
-from mistnet.domain.items import Answer
+from mistnet.domain.items import Answer, Listing
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import Errand, SourceName
 from mistnet.upstream.market.configured import ConfiguredShop, filled
 from mistnet.upstream.market.shop_file import ShopRules, read_shops
+from mistnet.upstream.market.shop_listings import read_listing
+from mistnet.upstream.market.shop_paths import JsonFound
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.port import WebAnswer
 from tests.markets import an_item, shops_file
@@ -165,6 +169,33 @@ async def test_a_listing_that_cannot_be_read_is_kept_with_its_problem(listing: d
     assert problem in await the_problem(listing, **more)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=True) | st.text(max_size=12),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=4), inside, max_size=3),
+    max_leaves=6,
+)
+NAMES = ("name", "price", "link", "sku", "money", "type", "sold", "bids")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4), st.sampled_from([1, 100, 999_999]))
+def test_whatever_a_listing_holds_it_is_read_or_kept_and_can_be_remembered(odd: dict[str, Any], units: int) -> None:
+    listing = {"name": "coin", "price": 300, "money": "USD", **odd}
+    fields = {**HUB["fields"], "currency": "money", "kind": "type", "sold_at": "sold", "bids": "bids"}
+    rules = ShopRules.model_validate({**HUB, "fields": fields, "minor_units": units})
+    found = read_listing(JsonFound(listing), rules, page_url=HUB_URL, now=START)
+    listings, unreadable = ([found], []) if isinstance(found, Listing) else ([], [found])
+    answer = Answer(listings=listings, unreadable=unreadable)
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer
+
+
+async def test_half_a_character_in_one_listing_spoils_none_of_the_others() -> None:
+    body = b'{"found": [{"name": "a \\ud83d b", "price": 3, "sku": "1"}, {"name": "c", "price": 4.5, "sku": "2"}]}'
+    answer = await asked(HUB, {HUB_URL: a_json(body)})
+    assert [(each.title, str(each.amount)) for each in answer.listings] == [("a ? b", "3"), ("c", "4.5")]
+    assert msgspec.json.encode(answer)
+
+
 async def test_a_currency_is_told_or_set_and_never_guessed() -> None:
     bare = {name: value for name, value in HUB.items() if name != "currency"}
     answer = await asked(bare, {HUB_URL: a_json({"found": [{"name": "coin", "price": 3}]})})
@@ -241,8 +272,8 @@ async def test_a_page_that_is_not_the_one_we_know_is_no_page_without_things() ->
         (a_json({}, status=503), SourceDown),
         (a_json({}, status=408), SourceDown),
         (a_json({}, status=429), RateLimited),
-        (a_json({}, status=403), SourceBlocked),
-        (a_json({}, status=401), SourceBlocked),
+        (a_json({}, status=403), SourceDown),
+        (a_json({}, status=401), SourceDown),
         (a_json({}, status=404), BadRequest),
         (a_json(b"{"), BrokenAnswer),
         (a_json(b'{"found": [{"price": 1e999999999999999999999}]}'), BrokenAnswer),

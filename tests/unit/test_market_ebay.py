@@ -10,7 +10,10 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import hypothesis
+import msgspec
 import pytest
+from hypothesis import strategies as st
 
 from mistnet.domain.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
 from mistnet.domain.items import Answer as Told
@@ -125,6 +128,27 @@ def test_a_malformed_summary_is_kept_with_its_problem_and_never_raises(about: di
 def test_whatever_is_listed_in_the_place_of_a_summary_is_kept(raw: bytes) -> None:
     assert isinstance(for_sale(raw, now=START), Unreadable)
     assert isinstance(sold(raw, now=START), Unreadable)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=4), inside, max_size=3),
+    max_leaves=6,
+)
+MONEY = st.fixed_dictionaries({"value": JSON | st.just("5"), "currency": JSON | st.just("USD")})
+FIELDS = ("itemId", "title", "itemWebUrl", "bidCount", "condition", "itemEndDate", "buyingOptions", "lastSoldDate")
+PRICES = ("price", "currentBidPrice", "lastSoldPrice")
+ODD = st.dictionaries(st.sampled_from([*FIELDS, *PRICES]), JSON | MONEY, max_size=3)
+
+
+@hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.given(ODD)
+def test_whatever_a_summary_holds_it_is_read_or_kept(odd: dict[str, Any]) -> None:
+    raw = summary(**odd)
+    for found in (for_sale(raw, now=START), sold(raw, now=START)):
+        odd_ones, listings = ([found], []) if isinstance(found, Unreadable) else ([], list(found))
+        told = Told(listings=listings, unreadable=odd_ones)
+        assert msgspec.json.decode(msgspec.json.encode(told), type=Told) == told
 
 
 def test_each_sale_is_an_observation_of_its_own() -> None:

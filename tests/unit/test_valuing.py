@@ -288,5 +288,5 @@ def test_the_example_in_the_docs_is_true() -> None:
     shares = {str(each.point_id): f"{each.weight:.1%}".replace("%", " %") for each in found.carriers}
     shares |= {str(each.point_id): each.why for each in found.left_out}
     assert {nr: share for nr, *_, share in told} == shares
-    assert (found.estimate, found.low, found.high) == (Decimal("842.40"), 650, 900)
+    assert (found.estimate, found.low, found.high) == (Decimal("842.40"), Decimal(650), Decimal(900))
     assert (found.confidence, found.points, found.points_left_out) == (0.42, 5, 2)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mistnet.domain.errors import BadWatch
 from mistnet.domain.events import EventKind
 from mistnet.domain.items import ItemId, LeftOut, PointId, Valuation
+from mistnet.domain.price_news import payload, percent_between
 from mistnet.domain.products import Availability, ProductId
 from mistnet.domain.watches import (
     MOST_ASKED,
@@ -34,8 +35,6 @@ from mistnet.domain.watches import (
     checked,
     judge,
     lost,
-    payload,
-    percent_between,
     stock,
 )
 from tests.support import START
@@ -274,6 +273,10 @@ def test_an_event_has_ids_and_amounts_as_strings_and_the_times_of_both_looks() -
     assert (told["before"], told["after"], told["currency"], told["percent"]) == ("100", "80.50", "TWD", "-19.50")
     assert told["second_look_at"] - told["first_look_at"] == PAUSE
     assert (told["source"], told["title"]) == ("web", "A cup")
+
+
+def test_any_two_amounts_can_be_told() -> None:
+    assert percent_between(Decimal("0.001"), Decimal(10**40)) == Decimal(10**45 - 100)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def _away(error: errors.DatabaseError) -> str:
     return "the database does not answer now; try again, nothing was lost"
 
 
-def _fields(error: Exception) -> Sequence[FieldProblem]:
+def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one for each error)
     """Of errors that know which field of a request they are about."""
     match error:
         case errors.BadHandles(problems=problems):

@@ -12,7 +12,8 @@ from mistnet.cli.output import Grid, at, document
 from mistnet.cli.products import money, product_called
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.items import ItemId
-from mistnet.domain.watches import Wanted, WatchId, WatchKind, subject
+from mistnet.domain.price_news import subject
+from mistnet.domain.watches import Wanted, WatchId, WatchKind
 from mistnet.store.watch_book import WatchLine
 
 _LINE: Final = "say one of --change PERCENT, --below AMOUNT with --currency, and --back-in-stock"

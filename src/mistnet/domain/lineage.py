@@ -143,6 +143,14 @@ def snippet(text: str, most: int = 280) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
+def later_by(moment: datetime, span: timedelta) -> datetime:
+    """A clock upstream may say anything, also the last second there is."""
+    try:
+        return moment + span
+    except OverflowError:
+        return moment
+
+
 def _delay(after: SeenPrice | None, before: SeenPrice | None, moment: datetime) -> timedelta | None:
     if after is None:
         return None
@@ -157,6 +165,6 @@ def _lowest(
     span: timedelta,
     now: datetime,
 ) -> Lowest:
-    until = moment + span
+    until = later_by(moment, span)
     price = cheapest((each for each in following if each.observed_at <= until), currency)
     return Lowest(days=span.days, price=price, change=change(before, price), over=until <= now)

@@ -7,11 +7,11 @@ an event is told, and what is known moves, so that no crossing is told twice. Lo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final, NewType, TypeAlias, assert_never
+from typing import Final, NewType, TypeAlias, assert_never
 
 import msgspec
 
@@ -28,6 +28,9 @@ MOST_ASKED: Final = 3
 
 _ALIKE: Final = Decimal("0.02")
 """A valuation rests on many listings: a second one agrees within this share. A page must ask exactly the same."""
+
+LEAST, MOST = 0.01, 1_000_000.0
+"""Percent that a change can be watched for."""
 
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _LARGEST: Final = Decimal(10) ** 18
@@ -234,41 +237,6 @@ def told(watch: Watch, look: Look) -> EventKind | None:
             return None
 
 
-def percent_between(before: Decimal | None, after: Decimal | None) -> Decimal | None:
-    """With two decimals; None where there is nothing to take a share of."""
-    if not before or after is None:
-        return None
-    return ((after - before) * 100 / before).quantize(Decimal("0.01"))
-
-
-def payload(watch: Watch, settled: Settled, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event says. Ids and amounts are strings."""
-    before, after = watch.known, settled.second
-    change = percent_between(before.amount, after.amount) if before and _same_money(before, after) else None
-    return {
-        "watch_id": str(watch.id),
-        "product_id": _text(watch.product_id),
-        "item_id": _text(watch.item_id),
-        "title": about.get("title"),
-        "url": about.get("url"),
-        "source": after.source or about.get("source"),
-        "before": _digits(before.amount) if before else None,
-        "after": _digits(after.amount),
-        "currency": after.currency,
-        "percent": _digits(change),
-        "target": _digits(watch.target),
-        "was": before.availability if before else None,
-        "availability": after.availability,
-        "before_at": before.at if before else None,
-        "first_look_at": settled.first.at,
-        "second_look_at": after.at,
-    }
-
-
-def subject(watch: Wanted) -> str:
-    return f"product:{watch.product_id}" if watch.product_id is not None else f"item:{watch.item_id}"
-
-
 def _is_late(watch: Watch, look: Look) -> bool:
     """A look that is no later than what is known or suspected can neither confirm nor refute it."""
     return any(each is not None and look.at <= each.at for each in (watch.known, watch.suspected))
@@ -303,24 +271,12 @@ def _suspect(watch: Watch, look: Look) -> Suspected:
     return Suspected(Suspicion(**seen, asked=asked + ask), ask)
 
 
-def _same_money(before: Look, after: Look) -> bool:
-    return before.currency == after.currency
-
-
-def _digits(amount: Decimal | None) -> str | None:
-    return None if amount is None else f"{amount:f}"
-
-
-def _text(given: int | None) -> str | None:
-    return None if given is None else str(given)
-
-
 def checked(wanted: Wanted) -> Wanted:
     """Raises where there is nothing to watch, or no line to cross."""
     if (wanted.product_id is None) == (wanted.item_id is None):
         raise BadWatch("name a product or an item, one of the two")
-    if wanted.kind is WatchKind.CHANGED and not 0 < (wanted.percent or 0) < float("inf"):
-        raise BadWatch("say by how many percent the price must change, more than 0")
+    if wanted.kind is WatchKind.CHANGED and not LEAST <= (wanted.percent or 0) <= MOST:
+        raise BadWatch(f"say by how many percent the price must change, {LEAST} or more")
     if wanted.kind is WatchKind.BELOW and not (wanted.target is not None and 0 < wanted.target < _LARGEST):
         raise BadWatch("say below which amount the price must fall, more than 0")
     if wanted.kind is WatchKind.BELOW and not _CURRENCY.fullmatch(wanted.currency or ""):

@@ -97,9 +97,7 @@ def take_slots(
     reach = (burst - 1) * interval
     rested = now - timedelta(seconds=reach)
     first = max(next_at, rested) if next_at else rested
-    slots = Slots(
-        first.timestamp(), since=now.timestamp(), interval=interval, count=count, late=reach + LATE_SECONDS
-    )
+    slots = Slots(first.timestamp(), since=now.timestamp(), interval=interval, count=count, late=reach + LATE_SECONDS)
     return slots, first + _rounded_up(count * interval)
 
 

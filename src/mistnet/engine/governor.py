@@ -40,7 +40,7 @@ from mistnet.domain.sources import (
 from mistnet.engine import breaker
 from mistnet.engine.breaker import PROBE
 from mistnet.engine.bucket import Slots
-from mistnet.engine.grants import PAUSED_LOOK, Grant, Grants, Limits, on_day
+from mistnet.engine.grants import PAUSED_LOOK, Grant, Grants, Limits, on_day, slower_key
 from mistnet.engine.metrics import SourceMetrics
 from mistnet.engine.notes import Notes
 from mistnet.engine.passage import Desk, Passage, Ticket
@@ -49,12 +49,6 @@ from mistnet.engine.purse import Purse
 __all__ = ["Governor", "Ticket"]
 
 _FRESH_SECONDS: Final = 1.0
-_LONGEST_SPAN: Final = 0.25
-_MORE: Final = 2.0
-_SPARE: Final = 1.25
-_FREE_KEY_PER_MINUTE: Final = 11.5
-_SLOWER: Final = 0.8
-_SLOWED_ONCE: Final = timedelta(seconds=1)
 _UNSEEN_LIMIT: Final = 30
 _ERROR_CHARACTERS: Final = 500
 
@@ -186,16 +180,16 @@ class Governor:
             raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured")
         at = now.timestamp()
         open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
-        return sorted(open_ones, key=lambda desk: _free_at(desk, at))
+        return sorted(open_ones, key=lambda desk: desk.free_from(at))
 
     def _first_in_turn(self, at: float) -> Desk | None:
         open_ones = [desk for desk in self._desks if not desk.paused]
-        return min(open_ones, key=lambda desk: _free_at(desk, at), default=None)
+        return min(open_ones, key=lambda desk: desk.free_from(at), default=None)
 
     async def _withdraw(self, desk: Desk, most: int, now: datetime) -> Grant:
         self._purse.begin_day(now)
         need = max(most - self._purse.left, 0)
-        span = 0.0 if len(desk.slots) else _next_span(desk)
+        span = 0.0 if len(desk.slots) else desk.next_span()
         grant = await self._book.change(
             self._source,
             desk.label,
@@ -373,32 +367,3 @@ class Governor:
                     month_credits=max(source.month_credits - left, 0),
                 )
             )
-
-
-def slower_key(key: KeyState, limited: RateLimited, *, rate: float, now: datetime) -> KeyState:
-    """A key after a 429: not before the time it was told, and more slowly for a while; a free one for good."""
-    key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
-    if limited.free_tier:
-        slowest = min(rate, _FREE_KEY_PER_MINUTE)
-        return msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
-    if rate > _FREE_KEY_PER_MINUTE and (key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE):
-        return msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
-    return key
-
-
-def _free_at(desk: Desk, at: float) -> float:
-    """When this key may be used: its next slot, what it was told, or now."""
-    if len(desk.slots):
-        return desk.slots.head
-    return desk.free_at if desk.free_at is not None else at
-
-
-def _next_span(desk: Desk) -> float:
-    """How many seconds of the time line to take: as much as was used lately, more if that was not enough.
-
-    Slots that lie about unused are lost to all the others.
-    """
-    run = desk.slots
-    if run.let_go:
-        return max(run.used * _SPARE, 1.0) * run.interval
-    return min(desk.span * _MORE, _LONGEST_SPAN) if run.used else desk.span

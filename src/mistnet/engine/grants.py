@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.domain.errors import BudgetSpent, NotNow, SourcePaused
+from mistnet.domain.errors import BudgetSpent, NotNow, RateLimited, SourcePaused
 from mistnet.domain.sources import Halt, KeyState, PausedBy, SourceName, SourceState
 from mistnet.engine import breaker
 from mistnet.engine.breaker import PROBE, BreakerRules
@@ -21,6 +21,9 @@ _PATIENCE_SECONDS: Final = 3.0
 _FASTER: Final = 1.25
 _FASTER_AFTER: Final = timedelta(seconds=2)
 _ALMOST_ONE: Final = 1e-9
+_FREE_KEY_PER_MINUTE: Final = 11.5
+_SLOWER: Final = 0.8
+_SLOWED_ONCE: Final = timedelta(seconds=1)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +146,17 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     def rate(self, key: KeyState) -> float:
         """Calls a minute, now."""
         return (key.rate_per_minute or self.limits.rate_per_minute) * key.slowdown
+
+
+def slower_key(key: KeyState, limited: RateLimited, *, rate: float, now: datetime) -> KeyState:
+    """A key after a 429: not before the time it was told, and more slowly for a while; a free one for good."""
+    key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
+    if limited.free_tier:
+        slowest = min(rate, _FREE_KEY_PER_MINUTE)
+        return msgspec.structs.replace(key, rate_per_minute=slowest, slowdown=1.0, slowed_at=None)
+    if rate > _FREE_KEY_PER_MINUTE and (key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE):
+        return msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
+    return key
 
 
 def _slots_in(span: float, rate: float) -> int:

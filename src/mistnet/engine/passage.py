@@ -15,7 +15,10 @@ from mistnet.engine.bucket import Slots
 if TYPE_CHECKING:
     from mistnet.engine.governor import Governor
 
-FIRST_SPAN: Final = 0.05
+_FIRST_SPAN: Final = 0.05
+_LONGEST_SPAN: Final = 0.25
+_MORE: Final = 2.0
+_SPARE: Final = 1.25
 
 
 class Desk:
@@ -26,11 +29,27 @@ class Desk:
     def __init__(self, label: KeyLabel, secret: str) -> None:
         self.label, self.secret = label, secret
         self.slots = Slots()
-        self.span = FIRST_SPAN
+        self.span = _FIRST_SPAN
         self.fresh_until = 0.0
         self.free_at: float | None = None
         self.paused = False
         self.unseen = 0
+
+    def free_from(self, at: float) -> float:
+        """When this key may be used: its next slot, what it was told, or now."""
+        if len(self.slots):
+            return self.slots.head
+        return self.free_at if self.free_at is not None else at
+
+    def next_span(self) -> float:
+        """How many seconds of the time line to take: as much as was used lately, more if that was not enough.
+
+        Slots that lie about unused are lost to all the others.
+        """
+        run = self.slots
+        if run.let_go:
+            return max(run.used * _SPARE, 1.0) * run.interval
+        return min(self.span * _MORE, _LONGEST_SPAN) if run.used else self.span
 
 
 class Ticket(msgspec.Struct):

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
+from unicodedata import normalize
 
 import msgspec
 
@@ -27,8 +29,7 @@ _LARGEST: Final = Decimal(10) ** 15
 _NO_ORIGINAL: Final = (
     "copy", "copies", "replica", "replicas", "reproduction", "repro", "facsimile", "fake", "counterfeit", "imitation",
     "fantasy issue", "lot of", "lots of", "job lot", "bulk lot", "mixed lot", "roll of", "set of", "pack of",
-    "box only",
-    "case only", "empty box", "for parts", "not working", "spares or repair", "photo of", "poster of", "sticker of",
+    "box only", "case only", "empty box", "for parts", "not working", "spares or repair", "photo of", "poster of", "sticker of",
     "複製品", "仿製品", "仿品", "仿制", "高仿", "空盒", "レプリカ", "복제품", "hàng nhái", "ของปลอม", "tiruan",
 )  # fmt: skip
 """What sellers write of things that are not the thing itself, or not one of it."""
@@ -36,6 +37,10 @@ _NO_ORIGINAL: Final = (
 _LITTLE_WORDS: Final = frozenset("a an and at by de der die das for from in la le of on or the to und with".split())  # noqa: SIM905
 _CHINESE: Final = r"[぀-ヿ㐀-䶿一-鿿가-힣]"
 _WORD: Final = re.compile(rf"{_CHINESE}+|(?:(?!{_CHINESE})\w)+")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_PLURAL: Final = re.compile(r"[a-z]{3,}(?<!s)s")
+_UNIT: Final = re.compile(r"\b(\d+) ?(mm|cm|km|mg|g|kg|ml|cl|oz|lb|inch|mb|gb|tb|mah|hz|mhz|ghz|mp|ct|pc)s?\b")
+_SIZE: Final = re.compile(r"(\d+)([a-z]{1,4})")
 _YEAR: Final = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _GRADE: Final = re.compile(r"\b(ms|pf|pr|au|xf|ef|vf|vg|ag|fr|po|sp)[\s-]?(\d\d?)\b")
 _MINTED: Final = r"(?<!\d){year}[\s-]?(cc|[cdopsw])\b"
@@ -110,7 +115,8 @@ def match(item: Wish, listing: Listing) -> Match:
     if listing.strength is not None:
         return Match(min(max(listing.strength, 0.0), 1.0))
     told, at_odds = _attributes(item.attributes, title, listing.attributes)
-    words = _title(item, title)
+    words, other_size = _title(item, title)
+    at_odds = at_odds or other_size
     strength = words if told is None else _TITLE_SHARE * words + (1 - _TITLE_SHARE) * told
     if at_odds:
         return Match(round(min(strength, _AT_ODDS), 4), at_odds)
@@ -119,25 +125,43 @@ def match(item: Wish, listing: Listing) -> Match:
 
 def _ruled_out(item: Wish, title: str) -> str | None:
     """A word the item itself has in its title rules nothing out."""
-    own = plain_text(item.title)
-    named = [plain_text(word) for word in item.exclude]
-    usual = [word for word in _NO_ORIGINAL if not _says(own, word)]
-    return next((word for word in (*named, *usual) if word and _says(title, word)), None)
+    said = _unaccented(title)
+    named = next((word for each in item.exclude if (word := plain_text(each)) and _saying(word).search(said)), None)
+    if named or not _NONE_ORIGINAL.search(said):  # most listings end here
+        return named
+    own = _unaccented(plain_text(item.title))
+    return next((word for word in _NO_ORIGINAL if _saying(word).search(said) and not _saying(word).search(own)), None)
 
 
-def _says(text: str, word: str) -> bool:
-    if re.match(_CHINESE, word):
-        return word in text
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+@lru_cache(maxsize=1024)
+def _saying(word: str) -> re.Pattern[str]:
+    return re.compile(_said(word))
 
 
-def _title(item: Wish, title: str) -> float:
-    """The share of the item's words that the listing has. Those with digits in them count double."""
+def _said(word: str) -> str:
+    """As a word of its own, in scripts that have spaces between words."""
+    spelt = re.escape(_unaccented(word))
+    return spelt if re.match(_CHINESE, word) else rf"(?<!\w){spelt}(?!\w)"
+
+
+def _title(item: Wish, title: str) -> tuple[float, str | None]:
+    """The share of the item's words the listing has, those with digits counted double, and a size it has otherwise."""
     wanted = {word: _weight(word) for word in _words(plain_text(item.title)) if word not in _LITTLE_WORDS}
     if not wanted:
-        return 0.0
+        return 0.0, None
     has = set(_words(title))
-    return sum(weight for word, weight in wanted.items() if word in has) / sum(wanted.values())
+    share = sum(weight for word, weight in wanted.items() if word in has) / sum(wanted.values())
+    lacks = sorted(word for word in wanted if word not in has)
+    return share, next((odds for word in lacks if (odds := _other_size(word, has))), None)
+
+
+def _other_size(word: str, has: Iterable[str]) -> str | None:
+    """Who looks for 128gb does not want what is only to be had with 256gb."""
+    wanted = _SIZE.fullmatch(word)
+    if wanted is None:
+        return None
+    sizes = [size for size in map(_SIZE.fullmatch, has) if size and size[2] == wanted[2]]
+    return f"it says {min(size[0] for size in sizes)}, not {word}" if sizes else None
 
 
 def _weight(word: str) -> float:
@@ -145,14 +169,22 @@ def _weight(word: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    """Words; where a script has no spaces, each two signs in a row."""
+    """Words without accents and plurals, numbers with units; where there are no spaces, each two signs in a row."""
     found = []
-    for run in _WORD.findall(text):
+    for run in _WORD.findall(_UNIT.sub(r"\1\2", _unaccented(text))):
         if re.match(_CHINESE, run) and len(run) > 1:
             found += [run[place : place + 2] for place in range(len(run) - 1)]
         else:
-            found.append(run)
+            found.append(run[:-1] if _PLURAL.fullmatch(run) else run)
     return found
+
+
+def _unaccented(text: str) -> str:
+    """Sellers write pokemon for pokémon. Marks of other scripts than the European ones stay."""
+    return text if text.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
+
+
+_NONE_ORIGINAL: Final = re.compile("|".join(map(_said, _NO_ORIGINAL)))
 
 
 def _attributes(wanted: Mapping[str, str], title: str, stated: Mapping[str, str]) -> tuple[float | None, str | None]:

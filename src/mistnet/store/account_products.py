@@ -15,7 +15,7 @@ from mistnet.domain.lineage import Change, SeenPrice, change, cheapest, dearest,
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
-from mistnet.store.lineage import in_parts, links_to, products_of_links
+from mistnet.store.lineage import among, links_to, products_of_links
 from mistnet.store.price_courses import courses
 from mistnet.store.product_pages import ProductLine, ProductPages
 from mistnet.store.tables import accounts, post_links, posts, users
@@ -148,9 +148,10 @@ class AccountProducts:
         asked = shown.select_from(post_links.join(posts, same)).where(*_written_by(who))
         async with self._database.read() as connection:
             reached = await links_to(connection, ids)
-            for some in in_parts(list(reached)):
-                for row in await connection.execute(asked.where(own.link_id.in_(some), own.platform == who[0])):
-                    told |= {(product_id, row.id): row for product_id in reached[row.link_id]}
+            linked = (among(connection, own.link_id, sorted(reached)), own.platform == who[0])
+            for row in await connection.execute(asked.where(*linked)) if reached else ():
+                for product_id in reached[row.link_id]:
+                    told[product_id, row.id] = row
         rows = defaultdict[ProductId, list[Any]](list)
         for (product_id, _), row in told.items():
             rows[product_id].append(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -60,9 +60,11 @@ class StoreAnswers:
         async with self._database.statement() as connection:
             await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(keys)))
 
-    async def prune(self, *, before: datetime) -> int:
-        """Forgets answers stored before then; returns how many."""
+    async def prune(self, *, before: datetime, sources: Collection[str] | None = None) -> int:
+        """Forgets answers stored before then, of all sources or of these; returns how many."""
         old = select(cached_answers.c.key).where(cached_answers.c.stored_at < before).limit(_PRUNED)
+        if sources is not None:
+            old = old.where(cached_answers.c.source.in_(sorted(sources)))
         return await self._forgotten(old)
 
     async def _forgotten(self, some: Select[tuple[str]]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import select
@@ -28,6 +28,8 @@ BEFORE_THE_VISIT: Final = timedelta(seconds=30)
 _PATIENCE: Final = timedelta(hours=1)
 _ON_ITS_WAY: Final = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING)
 _MOST_HOPS: Final = 3
+_PRODUCT: Final = (products.c.id, products.c.platform, products.c.url, products.c.title, products.c.offer_id)
+_OFFER: Final = (offers.c.id, offers.c.amount, offers.c.currency, offers.c.last_seen_at)
 _LINK: Final = (links.c.id, links.c.url_norm, links.c.lane, links.c.leads_to, links.c.product_id)
 
 
@@ -49,9 +51,11 @@ class CrawledPrices:
             await self._require_visited(connection, [page.url_norm for page in pages if page.lane == self._lane])
             named = {page.product_id for page in pages if page.lane == self._lane and page.product_id is not None}
             found = await self._found(connection, item.title)
-            rows = await _asked(connection, sorted({*named, *found}))
-        own = [row for row in rows if Shop(row.platform).lane == self._lane]
-        return Answer(listings=[_listing(row, NAMED if row.product_id in named else None) for row in own])
+            pairs = await _asked(connection, sorted({*named, *found}))
+        own = [(product, offer) for product, offer in pairs if Shop(product.platform).lane == self._lane]
+        return Answer(
+            listings=[_listing(product, offer, NAMED if product.id in named else None) for product, offer in own]
+        )
 
     async def _require_visited(self, connection: AsyncConnection, names: Sequence[str]) -> None:
         """Not for ever: a lane that is paused, or a page that fails, does not keep the others from being told."""
@@ -93,38 +97,29 @@ async def _links_of(connection: AsyncConnection, names: Sequence[str]) -> Sequen
     return rows
 
 
-async def _asked(connection: AsyncConnection, product_ids: Sequence[ProductId]) -> Sequence[Any]:
-    """The offer each product was last believed to make, where that has an amount."""
-    asked = (
-        select(
-            products.c.id.label("product_id"),
-            products.c.platform,
-            products.c.url,
-            products.c.title,
-            offers.c.id.label("offer_id"),
-            offers.c.amount,
-            offers.c.currency,
-            offers.c.last_seen_at,
-        )
-        .join(offers, offers.c.id == products.c.offer_id)
-        .where(products.c.id.in_(product_ids), offers.c.amount.is_not(None), offers.c.doubt.is_(None))
-        .order_by(products.c.id)
-    )
-    return (await connection.execute(asked)).all() if product_ids else []
+async def _asked(connection: AsyncConnection, product_ids: Sequence[ProductId]) -> Sequence[tuple[Any, Any]]:
+    """The offer each product was last believed to make, where that has an amount. Two questions, both by keys alone."""
+    if not product_ids:
+        return []
+    named = select(*_PRODUCT).where(products.c.id.in_(product_ids), products.c.offer_id.is_not(None))
+    found = (await connection.execute(named.order_by(products.c.id))).all()
+    believed = select(*_OFFER).where(offers.c.id.in_(sorted(row.offer_id for row in found)))
+    told = await connection.execute(believed.where(offers.c.amount.is_not(None), offers.c.doubt.is_(None)))
+    by_id = {row.id: row for row in told}
+    return [(row, by_id[row.offer_id]) for row in found if row.offer_id in by_id]
 
 
-def _listing(row: Any, strength: float | None) -> Listing:
+def _listing(product: Any, offer: Any, strength: float | None) -> Listing:
     """Named by its product: a new price of the same thing takes the place of the old one."""
-    at: datetime = row.last_seen_at
     return Listing(
         kind=PriceKind.ASK,
-        amount=row.amount,
-        currency=row.currency,
-        title=row.title or row.url,
-        url=row.url,
-        observed_at=at,
-        external_id=f"product:{row.product_id}",
-        product_id=ProductId(row.product_id),
-        offer_id=OfferId(row.offer_id),
+        amount=offer.amount,
+        currency=offer.currency,
+        title=product.title or product.url,
+        url=product.url,
+        observed_at=offer.last_seen_at,
+        external_id=f"product:{product.id}",
+        product_id=ProductId(product.id),
+        offer_id=OfferId(offer.id),
         strength=strength,
     )

@@ -141,7 +141,7 @@ async def items_due(
         .where(text(FOLLOWED), items.c.next_look_at <= now)
         .order_by(items.c.next_look_at, items.c.id)
         .limit(AT_ONCE)
-        .with_for_update()
+        .with_for_update(skip_locked=True, key_share=True)
     )
     rows = (await connection.execute(waited)).all()
     if not rows:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy import ColumnElement, Select, and_, any_, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.lineage import WINDOWS, Around, Promotion, SeenPrice, around
+from mistnet.domain.lineage import WINDOWS, Around, Promotion, SeenPrice, around, later_by
 from mistnet.domain.links import LinkId, Place
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, PostId, UserId
@@ -19,10 +19,10 @@ from mistnet.store.database import Database
 from mistnet.store.mention_pages import Before, Verbatim
 from mistnet.store.price_courses import courses, latest_course
 from mistnet.store.tables import accounts, links, missing, post_links, posts, users
+from mistnet.store.types import IDS
 
-T = TypeVar("T")
 AFTERMATH: Final = max(WINDOWS)
-_AT_ONCE: Final = 5_000
+_FEW: Final = 400
 
 
 class Promoting(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,29 +102,31 @@ async def links_to(connection: AsyncConnection, ids: Sequence[ProductId]) -> Map
         for link_id, product_id in fresh:
             found[link_id].add(product_id)
             behind[link_id].add(product_id)
-        fresh = set()
-        for some in in_parts(sorted(behind)):
-            asked = select(links.c.id, links.c.leads_to).where(links.c.leads_to.in_(some))
-            for link_id, target in await connection.execute(asked):
-                fresh |= {(link_id, each) for each in behind[target] - found.get(link_id, set())}
+        asked = select(links.c.id, links.c.leads_to).where(among(connection, links.c.leads_to, sorted(behind)))
+        further = ((link_id, each) for link_id, at in await connection.execute(asked) for each in behind[at])
+        fresh = {(link_id, each) for link_id, each in further if each not in found.get(link_id, ())}
     return found
 
 
-def in_parts(ids: Sequence[T]) -> Iterator[Sequence[T]]:
-    """No driver takes any number of values."""
-    return (ids[first : first + _AT_ONCE] for first in range(0, len(ids), _AT_ONCE))
+def among(connection: AsyncConnection, column: ColumnElement[Any], ids: Sequence[int]) -> ColumnElement[bool]:
+    """Whether it is one of these. Many are one value to the driver: thousands of places take longer than the answer."""
+    if len(ids) <= _FEW:
+        return column == ids[0] if len(ids) == 1 else column.in_(ids)
+    if connection.dialect.name == "postgresql":
+        return column == any_(literal(ids, IDS))
+    return column.in_(select(func.json_each(literal(ids, IDS)).table_valued("value").c.value))
 
 
 async def _of(
     connection: AsyncConnection, platform: Platform, reached: Sequence[LinkId], before: int, limit: int
 ) -> Sequence[Promoting]:
     """The latest posts that mention any of these links."""
-    own, page = post_links.c, set[int]()
-    for some in in_parts(reached):
-        among = own.link_id == some[0] if len(some) == 1 else own.link_id.in_(some)
-        asked = select(own.post_id).where(among, own.platform == platform, own.post_id < before).distinct()
-        page |= set((await connection.execute(asked.order_by(own.post_id.desc()).limit(limit))).scalars())
-    latest = sorted(page, reverse=True)[:limit]
+    if not reached:
+        return []
+    own = post_links.c
+    below = (among(connection, own.link_id, reached), own.platform == platform, own.post_id < before)
+    page = select(own.post_id).where(*below).distinct().order_by(own.post_id.desc()).limit(limit)
+    latest = list((await connection.execute(page)).scalars())
     if not latest:
         return []
     asked = promoting(post_links, own.platform, own.post_id).where(own.platform == platform, own.post_id.in_(latest))
@@ -149,9 +151,9 @@ async def products_of_links(connection: AsyncConnection, ids: Collection[int]) -
     known: dict[int, Any] = {}
     ahead = set(ids)
     while ahead:  # a step at a time: planners guess badly how far links lead
-        for some in in_parts(sorted(ahead)):
-            asked = select(links.c.id, links.c.leads_to, links.c.product_id).where(links.c.id.in_(some))
-            known |= {row.id: row for row in await connection.execute(asked)}
+        asked = select(links.c.id, links.c.leads_to, links.c.product_id)
+        rows = await connection.execute(asked.where(among(connection, links.c.id, sorted(ahead))))
+        known |= {row.id: row for row in rows}
         ahead = {known[each].leads_to for each in ahead if each in known} - known.keys() - {None}
     return {each: found for each in ids if (found := set(_along(each, known)))}
 
@@ -184,14 +186,6 @@ def by_post(rows: Iterable[Mapping[Any, Any]]) -> Sequence[Promoting]:
     for row in rows:
         found.setdefault((row["platform"], row["post_id"]), []).append(row)
     return [_promoting(some) for some in found.values()]
-
-
-def later_by(moment: datetime, span: timedelta) -> datetime:
-    """A clock upstream may say anything, also the last second there is."""
-    try:
-        return moment + span
-    except OverflowError:
-        return moment
 
 
 def merged(some: Sequence[Sequence[Promoting]]) -> Sequence[Promoting]:

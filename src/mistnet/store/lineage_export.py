@@ -13,7 +13,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import BadExport
-from mistnet.domain.lineage import Around, Promotion, SeenPrice, around, snippet
+from mistnet.domain.lineage import Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
@@ -23,7 +23,6 @@ from mistnet.store.lineage import (
     Promoting,
     by_post,
     kind_of,
-    later_by,
     products_of_links,
     promoting,
 )

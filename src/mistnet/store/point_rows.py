@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -18,6 +18,7 @@ from mistnet.store.tellings import Identity, Telling
 from mistnet.store.worth import KnownPoint
 
 Row: TypeAlias = tuple[Any, ...]
+_AT_ONCE: Final = 10_000
 _COLUMNS: Final[Mapping[str, str]] = {
     "item_id": "bigint",
     "source": "text",
@@ -89,14 +90,21 @@ async def _winners(
 
 
 async def _stored_points(connection: AsyncConnection, point_ids: Collection[PointId]) -> dict[PointId, PricePoint]:
-    columns = [price_points.c[name] for name in ("id", *PricePoint.__struct_fields__)]
-    rows = await connection.execute(select(*columns).where(price_points.c.id.in_(sorted(point_ids))))
-    return {
-        row["id"]: PricePoint(
-            **{name: row[name] for name in PricePoint.__struct_fields__ if name != "kind"}, kind=PriceKind(row["kind"])
-        )
-        for row in rows.mappings()
-    }
+    names = PricePoint.__struct_fields__
+    asked = select(price_points.c.id, *(price_points.c[name] for name in names))
+    found: dict[PointId, PricePoint] = {}
+    for some in _slices(point_ids):
+        for row in (await connection.execute(asked.where(price_points.c.id.in_(some)))).mappings():
+            told = {name: row[name] for name in names} | {"kind": PriceKind(row["kind"])}
+            found[row["id"]] = PricePoint(**told)
+    return found
+
+
+def _slices(point_ids: Collection[PointId]) -> Iterator[list[PointId]]:
+    """As many as every driver takes as values of one statement."""
+    ordered = sorted(point_ids)
+    for start in range(0, len(ordered), _AT_ONCE):
+        yield ordered[start : start + _AT_ONCE]
 
 
 async def _replace(
@@ -106,8 +114,8 @@ async def _replace(
     if not won:
         return
     turned = [stored[each].id for each, new in won.items() if _said(stored[each]) != _said(new.point)]
-    if turned:
-        await connection.execute(_KEEP_VERSIONS, {"point_ids": sorted(turned), "now": now})
+    for some in _slices(turned):
+        await connection.execute(_KEEP_VERSIONS, {"point_ids": some, "now": now})
     rows = [
         (*row[_TOLD], row[-2], row[-1], stored[each].id)
         for each, row in zip(won, _rows(connection, won, now), strict=True)
@@ -127,11 +135,9 @@ async def _see_again(connection: AsyncConnection, seen: Iterable[tuple[PointId, 
     for point_id, looks in seen:
         by_looks.setdefault(looks, []).append(point_id)
     for looks, point_ids in by_looks.items():
-        await connection.execute(
-            update(price_points)
-            .where(price_points.c.id.in_(sorted(point_ids)))
-            .values(last_seen_at=now, times_seen=price_points.c.times_seen + looks)
-        )
+        once_more = {"last_seen_at": now, "times_seen": price_points.c.times_seen + looks}
+        for some in _slices(point_ids):
+            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**once_more))
 
 
 async def _add(

@@ -8,13 +8,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, select
 
 from mistnet.domain.items import Carrier, ItemId, LeftOut, PointId, StoredPoint, Valuation
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
-from mistnet.store.tables import item_looks, odd_listings, price_point_versions, price_points, valuations
+from mistnet.store.tables import item_looks, price_point_versions, price_points, valuations
 from mistnet.store.tables import valuation_history as history
 
 WORTH: Final = (
@@ -143,12 +143,6 @@ class Valuations:
         columns = [own[name] for name in LookLine.__struct_fields__]
         rows = await self._rows(select(*columns).where(own.item_id == item_id).order_by(own.source))
         return [LookLine(**row) for row in rows]
-
-    async def odd_listings(self) -> Mapping[SourceName, int]:
-        """How many listings could not be read, by source."""
-        own = odd_listings.c
-        rows = await self._rows(select(own.source, func.count().label("many")).group_by(own.source).order_by("source"))
-        return {row["source"]: row["many"] for row in rows}
 
     async def _rows(self, asked: Select[Any]) -> list[Any]:
         async with self._database.read() as connection:

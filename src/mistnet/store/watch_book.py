@@ -16,7 +16,7 @@ from mistnet.domain.products import ProductId
 from mistnet.domain.watches import Look, Wanted, Watch, WatchId, WatchKind, checked
 from mistnet.store.database import Database
 from mistnet.store.tables import items, offers, price_watches, products, valuations
-from mistnet.store.watch_rows import ACTIVE, REMOVED, WATCH, look_at_offer, new_row, watch_of
+from mistnet.store.watch_rows import ACTIVE, REMOVED, WATCH, look_at_offer, new_row, watch_of, watches_of
 from mistnet.store.watches import Watches, look_at_valuation
 from mistnet.store.worth import current_valuations
 
@@ -60,7 +60,8 @@ class WatchBook:
 
     async def _begin(self, connection: AsyncConnection, wanted: Wanted, now: datetime) -> Watch:
         if wanted.kind is WatchKind.CHANGED:
-            await connection.execute(_of(update(price_watches), wanted).values(state=REMOVED))
+            replaced = update(price_watches).where(watches_of(wanted), price_watches.c.automatic)
+            await connection.execute(replaced.values(state=REMOVED))
         adding = insert(price_watches).values(new_row(wanted, now)).returning(*WATCH)
         watch = watch_of((await connection.execute(adding)).mappings().one())
         look, sure = await _stored(connection, wanted)
@@ -138,21 +139,11 @@ async def _hold(connection: AsyncConnection, wanted: Wanted) -> None:
 async def _same(connection: AsyncConnection, wanted: Wanted) -> WatchId | None:
     own = price_watches.c
     asked = select(own.id, own.percent, own.target, own.currency).where(
-        own.state == ACTIVE,
-        own.kind == wanted.kind,
-        ~own.automatic,
-        own.product_id == wanted.product_id if wanted.product_id is not None else own.item_id == wanted.item_id,
+        watches_of(wanted), own.kind == wanted.kind, ~own.automatic
     )
     rows = (await connection.execute(asked.order_by(own.id))).all()
     line = (wanted.percent, wanted.target, wanted.currency)
     return next((row.id for row in rows if (row.percent, row.target, row.currency) == line), None)
-
-
-def _of(statement: Any, wanted: Wanted) -> Any:
-    """The automatic watch that an explicit one takes the place of."""
-    own = price_watches.c
-    thing = own.product_id == wanted.product_id if wanted.product_id is not None else own.item_id == wanted.item_id
-    return statement.where(thing, own.state == ACTIVE, own.automatic)
 
 
 async def _stored(connection: AsyncConnection, wanted: Wanted) -> tuple[Look | None, bool]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import RowMapping
+from sqlalchemy import ColumnElement, RowMapping, and_
 
 from mistnet.domain.items import PointId
 from mistnet.domain.products import Availability
@@ -29,6 +29,13 @@ WATCH: Final = [
 _PLAIN: Final = ("id", "item_id", "product_id", "percent", "target", "currency", "automatic", "added_at")
 _SUSPICION: Final = msgspec.json.Decoder(Suspicion)
 _POINTS: Final = msgspec.json.Decoder(list[PointId])
+
+
+def watches_of(wanted: Wanted) -> ColumnElement[bool]:
+    """Those of one thing that are not taken back."""
+    own = price_watches.c
+    thing = own.item_id == wanted.item_id if wanted.item_id is not None else own.product_id == wanted.product_id
+    return and_(thing, own.state == ACTIVE)
 
 
 def watch_of(row: RowMapping) -> Watch:

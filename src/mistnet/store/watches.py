@@ -18,6 +18,7 @@ from mistnet.domain.crawling import content_hash
 from mistnet.domain.events import NewEvent
 from mistnet.domain.items import ItemId, PointId, Valuation
 from mistnet.domain.links import LinkId
+from mistnet.domain.price_news import payload, subject
 from mistnet.domain.products import PageFacts, PriceKind, ProductId
 from mistnet.domain.watches import (
     Cleared,
@@ -33,15 +34,13 @@ from mistnet.domain.watches import (
     WatchKind,
     judge,
     lost,
-    payload,
-    subject,
     told,
 )
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.events import write_events
 from mistnet.store.second_looks import SecondLooks
 from mistnet.store.tables import items, price_points, price_watches, products
-from mistnet.store.watch_rows import ACTIVE, WATCH, known_values, new_row, suspected_values, watch_of
+from mistnet.store.watch_rows import WATCH, known_values, new_row, suspected_values, watch_of, watches_of
 
 PAUSE: Final = timedelta(minutes=10)
 
@@ -109,10 +108,7 @@ class Watches:
 
     async def _watching(self, connection: AsyncConnection, usual: Wanted, now: datetime) -> Sequence[Watch]:
         """The watches of one thing, locked. If the settings want it watched and nobody else does, one is added."""
-        own = price_watches.c.item_id == usual.item_id
-        if usual.product_id is not None:
-            own = price_watches.c.product_id == usual.product_id
-        asked = select(*WATCH).where(own, price_watches.c.state == ACTIVE).order_by(price_watches.c.id)
+        asked = select(*WATCH).where(watches_of(usual)).order_by(price_watches.c.id)
         rows = (await connection.execute(asked.with_for_update())).mappings().all()
         found = [watch_of(row) for row in rows]
         if self._percent is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from mistnet.api.auth import OPERATES, READS
 from mistnet.api.errors import refusals
@@ -16,24 +16,51 @@ from mistnet.api.parts import Mistnet
 from mistnet.api.routes.products import Amount
 from mistnet.domain.items import ItemId
 from mistnet.domain.products import ProductId
-from mistnet.domain.watches import Wanted, WatchId, WatchKind
+from mistnet.domain.watches import LEAST, MOST, Wanted, WatchId, WatchKind
 from mistnet.store.watch_book import WatchLine
 
 router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
 
-_ID = r"^[1-9][0-9]{0,18}$"
+_ID: Final = r"^[1-9][0-9]{0,18}$"
+_PLAINLY: Final = {"target": {"pattern": r"^[1-9][0-9]{0,14}(\.[0-9]{1,6})?$"}}
 OneId = Annotated[str, StringConstraints(pattern=_ID), Field(description="An id: a 64-bit number as a string.")]
 OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of this one.")]
+
+
+def _shapes(schema: dict[str, Any]) -> None:
+    """What goes with what: a thing is a product or an item, and each kind has its own line."""
+    fields = {name: {**told, **_PLAINLY.get(name, {})} for name, told in schema.pop("properties").items()}
+    things, lines = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
+    wanted = [(kind, [thing, *line]) for kind, line in lines.items() for thing in things]
+    schema.pop("required")
+    schema.pop("additionalProperties")
+    schema["anyOf"] = [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, **{name: _said(fields[name]) for name in names}},
+            "required": ["kind", *names],
+            "additionalProperties": False,
+        }
+        for kind, names in [*wanted, ("back_in_stock", ["product_id"])]
+    ]
+
+
+def _said(field: dict[str, Any]) -> dict[str, Any]:
+    """As it is where it must be given: not null."""
+    given = next(each for each in field["anyOf"] if each.get("type") != "null")
+    return {**given, **{name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}}
 
 
 class WatchWanted(Given):
     """One thing, a product or an item, and one line: `percent`, or `target` with its `currency`, or back in stock."""
 
+    model_config = ConfigDict(json_schema_extra=_shapes)
+
     kind: Annotated[WatchKind, Field(strict=False)]
     product_id: OneId | None = None
     item_id: OneId | None = None
     percent: Annotated[
-        float | None, Field(gt=0, le=1_000_000, description="For `changed`: by how much the price must change.")
+        float | None, Field(ge=LEAST, le=MOST, description="For `changed`: by how much the price must change.")
     ] = None
     target: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from mistnet.store.tables.metadata import metadata
 from mistnet.store.types import BigId, UtcTime
 
 NOW: Final = {"postgresql": "now()", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')"}
+TAKEN: Final = "coalesce(j.started_at, j.created_at)"
 LATER: Final = {"postgresql": "greatest", "sqlite": "max"}
 NO_TIME: Final = {"postgresql": "CAST(NULL AS timestamptz)", "sqlite": "NULL"}
 SECONDS_SINCE: Final = {
@@ -25,12 +26,12 @@ SECONDS_SINCE: Final = {
 
 
 def recent_jobs_sql(dialect: str) -> str:
-    seen = "coalesce((SELECT w.seen_at FROM workers w WHERE w.name = j.worker), j.started_at)"
+    seen = f"coalesce((SELECT w.seen_at FROM workers w WHERE w.name = j.worker), {TAKEN})"
     last_error = "(SELECT e.error FROM job_errors e WHERE e.job_id = h.id ORDER BY e.fence DESC LIMIT 1)"
     return (
         "CREATE VIEW recent_jobs AS "
         "SELECT j.id, j.kind, j.key, j.lane, j.state AS status, j.worker AS locked_by, "
-        f"CASE WHEN j.state = 'running' THEN {LATER[dialect]}(j.started_at, {seen}) END AS heartbeat_at, "
+        f"CASE WHEN j.state = 'running' THEN {LATER[dialect]}({TAKEN}, {seen}) END AS heartbeat_at, "
         "j.created_at, j.started_at, CASE WHEN j.state IN ('failed', 'dead') THEN j.run_at END AS completed_at, "
         "CASE WHEN j.state = 'retryable' THEN j.run_at END AS next_retry_at, j.attempts, "
         "j.last_error AS error_message FROM jobs j "
@@ -54,7 +55,7 @@ def source_health_sql(dialect: str) -> str:
 
 
 def stuck_jobs_sql(dialect: str) -> str:
-    heartbeat = f"{LATER[dialect]}(j.started_at, coalesce(w.seen_at, j.started_at))"
+    heartbeat = f"{LATER[dialect]}({TAKEN}, coalesce(w.seen_at, {TAKEN}))"
     return (
         "CREATE VIEW stuck_jobs AS "
         "SELECT j.id, j.kind, j.lane, j.state AS status, j.worker AS locked_by, "

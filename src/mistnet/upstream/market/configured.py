@@ -11,7 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from mistnet.domain.crawling import CachedAnswer, Hop, Visited, Web
-from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown, SourcePaused, SourceRefused
+from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceDown, SourcePaused, SourceRefused
 from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
@@ -160,7 +160,8 @@ class ConfiguredShop:
             names = ", ".join(sorted(self._rules.secret_headers.values()))
             return SourceRefused(self.name, until, f"it refuses what {names} holds (status {status})", status=status)
         if status in _KEY_REFUSED:
-            return SourceBlocked(self.name, f"status {status}", status=status)
+            problem = f"it keeps us out with status {status}: lower its rate_per_minute, or give it secret_headers"
+            return SourceDown(self.name, problem, status=status)
         if status >= 500 or status in _TRY_LATER:
             return SourceDown(self.name, f"status {status}", status=status)
         return BadRequest(self.name, SEARCH, status, "mend its `url` in the file that `price_sources` names")

@@ -75,7 +75,8 @@ def _text(found: Found, path: str | None) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise Illegible(f"what {path!r} leads to is no text")
-    return " ".join(str(value).split()) or None
+    whole = str(value).encode("utf-8", "replace").decode()  # half a character is none
+    return " ".join(whole.split()) or None
 
 
 def _price(found: Found, rules: ShopRules, page_url: str) -> Asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Protocol
@@ -61,8 +62,8 @@ class JsonTree:
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._told = _json(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
+            self._told = _decoded(body)
+        except (ValueError, RecursionError, ArithmeticError) as error:
             raise Illegible(f"it is no JSON: {error}") from None
 
     def listings(self, path: str) -> Sequence[Found]:
@@ -81,6 +82,14 @@ class JsonTree:
         return None
 
 
+def _decoded(body: bytes) -> object:
+    """The strict reader is the quick one. Where half a character stands in one listing, the others are still read."""
+    try:
+        return _json(body)
+    except msgspec.DecodeError:
+        return json.loads(body, parse_float=Decimal)
+
+
 class JsonFound:
     """A listing of any shape."""
 
@@ -92,7 +101,7 @@ class JsonFound:
 
     @property
     def payload(self) -> bytes:
-        return msgspec.json.encode(self._told)[:_KEPT]
+        return json.dumps(self._told, default=str, ensure_ascii=False).encode("utf-8", "replace")[:_KEPT]
 
 
 def _walk(told: Any, path: Sequence[str]) -> Iterator[Any]:

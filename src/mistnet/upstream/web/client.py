@@ -37,7 +37,7 @@ _MOST_ROBOTS_HOPS: Final = 5
 
 
 class WebRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about visits. `robots` names the lanes on which robots.txt is asked."""
+    """What a user may set about visits. `robots` names the lanes on which robots.txt is asked, by which key."""
 
     agent: str = "mistnet"
     ports: Collection[int] = PORTS
@@ -45,6 +45,7 @@ class WebRules(msgspec.Struct, frozen=True, kw_only=True):
     most_hops: int = 5
     host_delay: float = 1.0
     robots: Collection[str] = (WEB_LANE,)
+    robots_key: str = "crawl_robots"
     cache_ttl: timedelta | None = None
     headers: Mapping[str, str] = {}
 
@@ -155,7 +156,8 @@ class WebClient:
             return self._rules.host_delay
         manners = await self._robots.manners(door, lane)
         if not manners.allow(door.url, self._rules.agent):
-            raise CrawlRefused(door.url, "its host's robots.txt asks visitors like us to stay away (`crawl_robots`)")
+            why = f"its host's robots.txt asks visitors like us to stay away (`{self._rules.robots_key}`)"
+            raise CrawlRefused(door.url, why)
         return max(self._rules.host_delay, manners.delay(self._rules.agent))
 
     async def _fetch_robots(self, door: Door, lane: str) -> WebAnswer:

@@ -338,13 +338,14 @@ def _views() -> None:
     connection = op.get_bind()
     dialect = connection.dialect.name
     now, later, no_time = NOW[dialect], LATER[dialect], NO_TIME[dialect]
-    heartbeat = f"{later}(j.started_at, coalesce(w.seen_at, j.started_at))"
+    taken = "coalesce(j.started_at, j.created_at)"
+    heartbeat = f"{later}({taken}, coalesce(w.seen_at, {taken}))"
     for view in (
         (
             "CREATE VIEW recent_jobs AS "
             "SELECT j.id, j.kind, j.key, j.lane, j.state AS status, j.worker AS locked_by, "
-            f"CASE WHEN j.state = 'running' THEN {later}(j.started_at, coalesce((SELECT w.seen_at FROM workers w "
-            "WHERE w.name = j.worker), j.started_at)) END AS heartbeat_at, "
+            f"CASE WHEN j.state = 'running' THEN {later}({taken}, coalesce((SELECT w.seen_at FROM workers w "
+            f"WHERE w.name = j.worker), {taken})) END AS heartbeat_at, "
             "j.created_at, j.started_at, CASE WHEN j.state IN ('failed', 'dead') THEN j.run_at END "
             "AS completed_at, "
             "CASE WHEN j.state = 'retryable' THEN j.run_at END AS next_retry_at, j.attempts, "
