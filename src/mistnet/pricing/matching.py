@@ -29,7 +29,8 @@ _LARGEST: Final = Decimal(10) ** 15
 _NO_ORIGINAL: Final = (
     "copy", "copies", "replica", "replicas", "reproduction", "repro", "facsimile", "fake", "counterfeit", "imitation",
     "fantasy issue", "lot of", "lots of", "job lot", "bulk lot", "mixed lot", "roll of", "set of", "pack of",
-    "box only", "case only", "empty box", "for parts", "not working", "spares or repair", "photo of", "poster of", "sticker of",
+    "box only", "case only", "empty box", "for parts", "not working", "spares or repair", "photo of", "poster of",
+    "sticker of",
     "複製品", "仿製品", "仿品", "仿制", "高仿", "空盒", "レプリカ", "복제품", "hàng nhái", "ของปลอม", "tiruan",
 )  # fmt: skip
 """What sellers write of things that are not the thing itself, or not one of it."""
