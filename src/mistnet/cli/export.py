@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mistnet.app import open_app
+from mistnet.app import App
 from mistnet.cli.export_graph import GraphAsked, export_graph
 from mistnet.cli.joblines import storable
-from mistnet.cli.output import document
 from mistnet.cli.search import Author, Since, Until
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.write_out import ForceOption, OutputOption, Place, write_out
 from mistnet.store.circles import GRAPH
-from mistnet.store.export import Exported, Exporter, Format, Selection, whole_file
+from mistnet.store.export import Exported, Exporter, Format, Selection, Target
 from mistnet.store.graph_export import Edges
 from mistnet.store.lineage_export import LINEAGE, LineageWanted, export_lineage
 
@@ -61,9 +61,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
             "A graph: gexf, by default, csv or parquet, always with --output.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
-    ] = None,
+    output: OutputOption = None,
     author: Author = None,
     since: Since = None,
     until: Until = None,
@@ -84,7 +82,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     ended: Annotated[
         bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write out all rows of a table, those of one author or span of time, a graph of people, or lineage."""
     for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
@@ -99,57 +97,31 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
+    place = Place(format=Format(form or Format.JSONL), output=output, force=force)
     if what is Wanted.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
         wanted = LineageWanted(author=author, since=since, until=until)
-        await _export_lineage(invocation, wanted, Format(form or Format.JSONL), output, force=force)
+        await _export_lineage(invocation, wanted, place)
         return
     selection = Selection(what=Exported(what), author=author, since=since, until=until, raw=raw)
-    await _export_table(invocation, selection, Format(form or Format.JSONL), output, force=force)
+    await _export_table(invocation, selection, place)
 
 
-async def _export_table(
-    invocation: Invocation, selection: Selection, format_: Format, output: Path | None, *, force: bool
-) -> None:
-    what = selection.what
-    _check_target(invocation, format_, output)
-    async with open_app(invocation.settings) as app:
+async def _export_table(invocation: Invocation, selection: Selection, place: Place) -> None:
+    async def table(app: App, target: Target) -> int:
         exporter = Exporter(app.database)
-        with _progress(await exporter.count(selection) if _watched(output) else None) as told:
-            if output is None:
-                rows = await exporter.export(selection, format_, sys.stdout.buffer, told)
-            else:
-                with whole_file(what, output, force=force) as part:
-                    rows = await exporter.export(selection, format_, part, told)
-    if invocation.out.as_json:
-        invocation.out.show(document(what=what, format=format_, output=str(output), rows=rows))
-    else:
-        sys.stderr.write(f"{rows:,} {what} exported{f' to {output}' if output else ''}\n")
+        with _progress(await exporter.count(selection) if _watched(place.output) else None) as told:
+            return await exporter.export(selection, place.format, target, told)
+
+    await write_out(invocation, place, table, what=selection.what, told={"what": selection.what})
 
 
-async def _export_lineage(
-    invocation: Invocation, wanted: LineageWanted, format_: Format, output: Path | None, *, force: bool
-) -> None:
-    _check_target(invocation, format_, output)
-    async with open_app(invocation.settings) as app:
-        now = app.database.clock.now()
-        if output is None:
-            rows = await export_lineage(app.database, wanted, format_, sys.stdout.buffer, now=now)
-        else:
-            with whole_file(LINEAGE, output, force=force) as part:
-                rows = await export_lineage(app.database, wanted, format_, part, now=now)
-    if invocation.out.as_json:
-        invocation.out.show(document(what=LINEAGE, format=format_, output=str(output), rows=rows))
-    else:
-        sys.stderr.write(f"{rows:,} rows of {LINEAGE} exported{f' to {output}' if output else ''}\n")
+async def _export_lineage(invocation: Invocation, wanted: LineageWanted, place: Place) -> None:
+    async def lineage(app: App, target: Target) -> int:
+        return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
 
-
-def _check_target(invocation: Invocation, format_: Format, output: Path | None) -> None:
-    if output is None and format_ in _FILES_ONLY:
-        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
-    if output is None and invocation.out.as_json:
-        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
+    await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", told={"what": LINEAGE})
 
 
 def _watched(output: Path | None) -> bool:

@@ -1,28 +1,26 @@
 """Commands for things whose worth is followed: add them, change them, have their prices asked for, write them out."""
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet.app import open_app
+from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.item_documents import item_fields
 from mistnet.desk.items import ask_now, change_item, items_of, known_item, sources_of
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
-from mistnet.store.export import Format, whole_file
+from mistnet.store.export import Format, Target
 from mistnet.store.item_export import export_items
 from mistnet.store.items import Outcome
 
 commands = typer.Typer(help="Things whose worth is followed: coins, cards, whatever has a price.", no_args_is_help=True)
 
-_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 _TOLD: Final = {
     Outcome.ADDED: "is followed from now on",
     Outcome.CHANGED: "is changed, and is looked at anew",
@@ -186,30 +184,17 @@ async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources =
 async def export(
     invocation: Invocation,
     *,
-    format_: Annotated[
-        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
-    ] = Format.JSONL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
-    ] = None,
+    format_: FormatOption = Format.JSONL,
+    output: OutputOption = None,
     removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
-    if output is None and format_ in _FILES_ONLY:
-        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
-    if output is None and invocation.out.as_json:
-        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
-    async with open_app(invocation.settings) as app:
-        if output is None:
-            rows = await export_items(app.database, format_, sys.stdout.buffer, removed=removed)
-        else:
-            with whole_file("items", output, force=force) as part:
-                rows = await export_items(app.database, format_, part, removed=removed)
-    if invocation.out.as_json:
-        invocation.out.show(document(format=format_, output=str(output), rows=rows))
-    else:
-        sys.stderr.write(f"{rows:,} items exported{f' to {output}' if output else ''}\n")
+
+    async def items(app: App, target: Target) -> int:
+        return await export_items(app.database, format_, target, removed=removed)
+
+    await write_out(invocation, Place(format=format_, output=output, force=force), items, what="items")
 
 
 async def _set_states(invocation: Invocation, items: Sequence[int], state: ItemState) -> None:

@@ -1,9 +1,7 @@
 """Commands for things for sale: what they cost now and before, a fresh look at them, all offers written out."""
 
-import sys
 from collections.abc import Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,18 +10,18 @@ from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
 from mistnet.links import Refused, canonical
 from mistnet.store.crawl_calls import call_for_products
-from mistnet.store.export import Format, whole_file
+from mistnet.store.export import Format, Target
 from mistnet.store.link_pages import LinkPages
 from mistnet.store.offer_export import export_offers
 from mistnet.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 
-_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 _PAGE: Final = 1_000
 _LINKS: Final = 20
 
@@ -123,30 +121,17 @@ async def refresh(
 async def export(
     invocation: Invocation,
     *,
-    format_: Annotated[
-        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
-    ] = Format.JSONL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
-    ] = None,
+    format_: FormatOption = Format.JSONL,
+    output: OutputOption = None,
     doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write out all offers, each with its product. Amounts are exact, as text."""
-    if output is None and format_ in _FILES_ONLY:
-        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
-    if output is None and invocation.out.as_json:
-        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
-    async with open_app(invocation.settings) as app:
-        if output is None:
-            rows = await export_offers(app.database, format_, sys.stdout.buffer, doubted=doubted)
-        else:
-            with whole_file("offers", output, force=force) as part:
-                rows = await export_offers(app.database, format_, part, doubted=doubted)
-    if invocation.out.as_json:
-        invocation.out.show(document(format=format_, output=str(output), rows=rows))
-    else:
-        sys.stderr.write(f"{rows:,} offers exported{f' to {output}' if output else ''}\n")
+
+    async def offers(app: App, target: Target) -> int:
+        return await export_offers(app.database, format_, target, doubted=doubted)
+
+    await write_out(invocation, Place(format=format_, output=output, force=force), offers, what="offers")
 
 
 async def product_called(app: App, given: str) -> ProductLine:

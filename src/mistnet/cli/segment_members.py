@@ -1,6 +1,5 @@
 """The segments commands about their members: who is in, who came and went, whom somebody named, all written out."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -8,23 +7,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet.app import open_app
+from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.rows import FileOption, read_id, sort_rows
 from mistnet.cli.search import moment
 from mistnet.cli.segments import Name
 from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.domain.errors import NotReturned, WorkError
 from mistnet.domain.segments import Member, MemberEvent
 from mistnet.domain.social import UserId
-from mistnet.store.export import Format, whole_file
+from mistnet.store.export import Format, Target
 from mistnet.store.segment_export import export_members
 
 inputs = typer.Typer(help="The users of a segment that are named one by one.")
 
 INCOMPLETE: Final = 3
-_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 AsOf = Annotated[
     datetime | None,
     typer.Option("--as-of", parser=moment, metavar="TIME", help="As they were then, in ISO 8601; UTC if no zone."),
@@ -78,32 +77,19 @@ async def export(
     invocation: Invocation,
     name: Name,
     *,
-    format_: Annotated[
-        Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
-    ] = Format.JSONL,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
-    ] = None,
+    format_: FormatOption = Format.JSONL,
+    output: OutputOption = None,
     as_of: AsOf = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write out all members of a segment, now or as they were."""
-    if output is None and format_ in _FILES_ONLY:
-        raise typer.BadParameter(f"{format_} cannot be streamed; name a file with --output FILE")
-    if output is None and invocation.out.as_json:
-        raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
-    async with open_app(invocation.settings) as app:
+
+    async def members(app: App, target: Target) -> int:
         store = app.segments.store
-        segment = await store.get(name)
-        if output is None:
-            rows = await export_members(store, segment, format_, sys.stdout.buffer, as_of=as_of)
-        else:
-            with whole_file(f"segment {name}", output, force=force) as part:
-                rows = await export_members(store, segment, format_, part, as_of=as_of)
-    if invocation.out.as_json:
-        invocation.out.show(document(segment=name, format=format_, output=str(output), rows=rows))
-    else:
-        sys.stderr.write(f"{rows:,} members exported{f' to {output}' if output else ''}\n")
+        return await export_members(store, await store.get(name), format_, target, as_of=as_of)
+
+    place = Place(format=format_, output=output, force=force)
+    await write_out(invocation, place, members, what=f"segment {name}", rows_of="members", told={"segment": name})
 
 
 @inputs.command("add")
