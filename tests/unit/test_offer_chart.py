@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.api.pages.offer_chart import HEIGHT, WIDTH, offer_chart
+from mistnet.api.pages.chart_paper import HEIGHT, WIDTH
+from mistnet.api.pages.offer_chart import offer_chart
 from mistnet.domain.products import OfferId, ProductId
 from mistnet.store.product_pages import OfferLine
 from tests.support import START

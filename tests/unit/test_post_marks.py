@@ -6,7 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.api.pages.offer_chart import WIDTH, offer_chart
+from mistnet.api.pages.chart_paper import WIDTH
+from mistnet.api.pages.offer_chart import offer_chart
 from mistnet.api.pages.post_marks import post_marks
 from mistnet.domain.lineage import Promotion, SeenPrice, around
 from mistnet.domain.products import OfferId

@@ -34,8 +34,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     def x(self, at: datetime) -> float:
-        share = (min(max(at, self.begin), self.end) - self.begin) / (self.end - self.begin)
-        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+        return across(min(max(at, self.begin), self.end), self.begin, self.end)
 
     def y(self, amount: float) -> float:
         share = (min(max(amount, self.low), self.high) - self.low) / (self.high - self.low)
@@ -64,6 +63,11 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         marks = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
         moments = [(self.begin + whole * share, anchor) for share, anchor in marks]
         return [(self.x(at), f"{at.astimezone(UTC):{form}}", anchor) for at, anchor in moments]
+
+
+def across(at: datetime, begin: datetime, end: datetime) -> float:
+    """Where a moment stands from left to right."""
+    return round(_LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT), 1)
 
 
 def paper_for(times: Sequence[datetime], amounts: Sequence[float]) -> Paper:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,15 +9,9 @@ from typing import Final
 
 import msgspec
 
+from mistnet.api.pages.chart_paper import Paper, Rule, across, paper_for
 from mistnet.store.product_pages import OfferLine
 
-WIDTH, HEIGHT = 720, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 18, 30
-_LINES: Final = 4
-_STEPS: Final = (1, 2, 2.5, 5, 10)
-_ROOM: Final = 0.12
-_LEAST: Final = timedelta(hours=1)
-_SHORT: Final = timedelta(days=2)
 _BESIDE: Final = timedelta(days=30)
 
 
@@ -29,13 +22,6 @@ class Dot(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     told: str
     beyond: str | None = None
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the scale."""
-
-    y: float
-    label: str
 
 
 class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,20 +38,6 @@ class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: int
     begin: datetime
     end: datetime
-
-
-class _Paper(msgspec.Struct, frozen=True, kw_only=True):
-    begin: datetime
-    end: datetime
-    low: float
-    high: float
-
-    def x(self, at: datetime) -> float:
-        return _across(at, self.begin, self.end)
-
-    def y(self, amount: float) -> float:
-        share = (min(max(amount, self.low), self.high) - self.low) / (self.high - self.low)
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
 
 def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -> OfferChart | None:
@@ -86,8 +58,8 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
         band=_band(line, paper),
         believed=[_dot(each, paper) for each in line],
         doubted=[_dot(each, paper) for each in own if each.doubt is not None],
-        rules=_rules(paper),
-        moments=_moments(paper),
+        rules=paper.rules,
+        moments=paper.moments,
         currency=currency,
         told=_told(own, line, currency),
         elsewhere=len(known) - len(own),
@@ -100,20 +72,13 @@ def place_on(chart: OfferChart, at: datetime) -> float | None:
     """Where a moment stands from left to right; None if the paper does not reach so far."""
     if not chart.begin <= at <= chart.end:
         return None
-    return _across(at, chart.begin, chart.end)
+    return across(at, chart.begin, chart.end)
 
 
-def _across(at: datetime, begin: datetime, end: datetime) -> float:
-    return round(_LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT), 1)
-
-
-def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine], moments: Sequence[datetime]) -> _Paper:
+def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine], moments: Sequence[datetime]) -> Paper:
     """The scale is that of what is believed: one amount in cents must not make all others a flat line."""
     begin, end = _span(own[0].observed_at, max(each.last_seen_at for each in own), moments)
-    amounts = [float(amount) for each in scale for amount in _ends(each)]
-    low, high = min(amounts), max(amounts)
-    room = max((high - low) * _ROOM, high * 0.04, 0.01)
-    return _Paper(begin=begin, end=max(end, begin + _LEAST), low=max(0.0, low - room), high=high + room)
+    return paper_for([begin, end], [float(amount) for each in scale for amount in _ends(each)])
 
 
 def _span(begin: datetime, end: datetime, moments: Sequence[datetime]) -> tuple[datetime, datetime]:
@@ -129,7 +94,7 @@ def _ends(offer: OfferLine) -> Sequence[Decimal]:
     return least, max(least, offer.amount_max or least)
 
 
-def _steps(line: Sequence[OfferLine], paper: _Paper) -> str:
+def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
     """An amount holds until the next is seen, and the last for as long as it was seen."""
     parts: list[str] = []
     for each in line:
@@ -138,7 +103,7 @@ def _steps(line: Sequence[OfferLine], paper: _Paper) -> str:
     return "".join([*parts, f"H{paper.x(line[-1].last_seen_at)}"]) if line else ""
 
 
-def _band(line: Sequence[OfferLine], paper: _Paper) -> str:
+def _band(line: Sequence[OfferLine], paper: Paper) -> str:
     """Where variants cost more: from the least to the most."""
     parts: list[str] = []
     ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
@@ -150,10 +115,9 @@ def _band(line: Sequence[OfferLine], paper: _Paper) -> str:
     return "".join(parts)
 
 
-def _dot(offer: OfferLine, paper: _Paper) -> Dot:
+def _dot(offer: OfferLine, paper: Paper) -> Dot:
     amount = float(_ends(offer)[0])
-    beyond = "up" if amount > paper.high else "down" if amount < paper.low else None
-    return Dot(x=paper.x(offer.observed_at), y=paper.y(amount), told=_words(offer), beyond=beyond)
+    return Dot(x=paper.x(offer.observed_at), y=paper.y(amount), told=_words(offer), beyond=paper.beyond(amount))
 
 
 def _words(offer: OfferLine) -> str:
@@ -161,26 +125,6 @@ def _words(offer: OfferLine) -> str:
     span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
     doubt = f"; doubted: {offer.doubt}" if offer.doubt else ""
     return f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}"
-
-
-def _rules(paper: _Paper) -> Sequence[Rule]:
-    """Lines at round amounts."""
-    raw = (paper.high - paper.low) / _LINES
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(size * unit for size in _STEPS if size * unit >= raw)
-    first, last = math.ceil(paper.low / step), math.floor(paper.high / step)
-    digits = max(0, -math.floor(math.log10(step)) + (1 if step / unit == 2.5 else 0))
-    amounts = [place * step for place in range(first, last + 1)]
-    return [Rule(y=paper.y(amount), label=f"{amount:,.{digits}f}") for amount in amounts]
-
-
-def _moments(paper: _Paper) -> Sequence[tuple[float, str, str]]:
-    """Where on the axis, what it says there, and how the words stand to their place."""
-    whole = paper.end - paper.begin
-    form = "%d %b %H:%M" if whole < _SHORT else "%d %b %Y"
-    marks = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
-    moments = [(paper.begin + whole * share, anchor) for share, anchor in marks]
-    return [(paper.x(at), f"{at.astimezone(UTC):{form}}", anchor) for at, anchor in moments]
 
 
 def _told(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:

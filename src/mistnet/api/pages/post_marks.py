@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from mistnet.api.pages.offer_chart import WIDTH, OfferChart, place_on
+from mistnet.api.pages.chart_paper import WIDTH
+from mistnet.api.pages.offer_chart import OfferChart, place_on
 from mistnet.api.pages.render import money, percent, safe_url
 from mistnet.domain.lineage import Around, Promotion, SeenPrice, snippet
 from mistnet.domain.social import Platform

@@ -10,8 +10,9 @@ from fastapi.responses import HTMLResponse
 from mistnet.api.auth import Reader
 from mistnet.api.errors import NotFound
 from mistnet.api.pages.accounts import BeforeId, LargestId
+from mistnet.api.pages.chart_paper import HEIGHT, WIDTH
 from mistnet.api.pages.links import BeforePosts, before_of, place_of
-from mistnet.api.pages.offer_chart import HEIGHT, WIDTH, offer_chart
+from mistnet.api.pages.offer_chart import offer_chart
 from mistnet.api.pages.post_marks import post_marks
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
