@@ -44,6 +44,8 @@ BODIES: dict[str, Any] = {
     "/api/sources/{name}": {"rate": 60},
     "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
     "/api/segments/{name}/inputs": {"add": ["11"]},
+    "/api/items": {"items": [{"title": "a coin"}]},
+    "/api/items/{item_id}": {"title": "another coin"},
     "/api/price-watches": {"kind": "changed", "product_id": "1", "percent": 10},
 }
 
