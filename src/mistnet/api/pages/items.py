@@ -78,7 +78,9 @@ async def _list(request: Request, visitor: Visitor, app: App, wanted: ItemFilter
 
 
 @router.post("/items")
-async def add(request: Request, visitor: Operator, app: Mistnet, title: Written, currency: Written = "") -> Response:
+async def add(
+    request: Request, visitor: Operator, app: Mistnet, title: Written = "", currency: Written = ""
+) -> Response:
     given = {"title": title, "currency": currency}
     try:
         wish = wish_of(given, sources=sources_of(app))
