@@ -117,14 +117,10 @@ async def _stock(app: App) -> None:
         await job(database, "shopee", "dead", key=f"https://shopee.tw/product/1/{number}")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql", "libsql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def running(request: pytest.FixtureRequest, templates: Templates) -> Iterator[Running]:
-    if request.param == "sqlite":
-        url = templates.sqlite()
-    elif request.param == "libsql":
-        url = templates.libsql(request.getfixturevalue("sqld"))
-    else:
-        url = templates.postgresql(request.getfixturevalue("postgres_dsn"))
+    is_file = request.param == "sqlite"
+    url = templates.sqlite() if is_file else templates.postgresql(request.getfixturevalue("postgres_dsn"))
     with Running(url) as running:
         yield running
 
