@@ -449,7 +449,7 @@ def test_options_of_graphs_are_refused_for_tables(sqlite_url: str) -> None:
 
 
 def test_the_command_knows_every_table_and_every_format() -> None:
-    assert {*Exported, "graph"} == set(Wanted)
+    assert {*Exported, "graph", "lineage"} == set(Wanted)
     assert {*Format, *GraphFormat} == set(Form)
 
 
