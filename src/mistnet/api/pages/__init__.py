@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -25,7 +25,7 @@ from mistnet.api.pages import (
     segments,
     sources,
 )
-from mistnet.api.pages.dashboard import Dashboard
+from mistnet.api.pages.dashboard import Dashboard, note_what_was_seen
 from mistnet.api.pages.render import STATIC, page
 
 _PAGES: Final = (
@@ -48,7 +48,7 @@ def add_pages(service: FastAPI) -> None:
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for each in _PAGES:
-        service.include_router(each.router)
+        service.include_router(each.router, dependencies=[Depends(note_what_was_seen)])
 
 
 class _Assets(StaticFiles):

@@ -112,6 +112,8 @@ class Dashboard:
         self._lanes: Snapshot[Sequence[LaneStanding]] = Snapshot(self._look_at_lanes, seconds=2)
         self._lanes_asked_at = -math.inf
         self.pictures = Pictures(app.database)
+        self.seen: int | None = None
+        """The last version anybody looked at. No page that is made after it shows less."""
 
     @property
     def now(self) -> datetime:
@@ -152,7 +154,8 @@ class Dashboard:
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
         segments = (queue.segments, queue.shops, await self._lanes_seen(), self.pictures.drawn)
-        return hash((counts, workers, alerts, states, segments, collected, tuple(holdings.stored.items())))
+        self.seen = hash((counts, workers, alerts, states, segments, collected, tuple(holdings.stored.items())))
+        return self.seen
 
     async def close(self) -> None:
         for snapshot in (self._collected, self._queue, self._holdings, self._lanes):
@@ -218,3 +221,9 @@ async def the_dashboard(request: Request) -> Dashboard:
 
 
 Shown = Annotated[Dashboard, Depends(the_dashboard)]
+
+
+async def note_what_was_seen(request: Request) -> None:
+    """Before a page looks at anything: what changes from now on is news to it."""
+    seen = request.app.state.dashboard.seen
+    request.state.seen = "" if seen is None else str(seen)

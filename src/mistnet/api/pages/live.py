@@ -24,20 +24,21 @@ _HEADERS: Final = {"X-Accel-Buffering": "no"}
 
 
 @router.get("/live")
-async def live(request: Request, _visitor: Reader, dashboard: Shown) -> StreamingResponse:
-    return StreamingResponse(_news(request, dashboard), media_type="text/event-stream", headers=_HEADERS)
-
-
-async def _news(request: Request, dashboard: Dashboard) -> AsyncIterator[str]:
+async def live(request: Request, _visitor: Reader, dashboard: Shown, seen: str = "") -> StreamingResponse:
+    """`seen` is what the page was made from: what changed while it was on its way is news, too."""
     closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
+    return StreamingResponse(news(closing, dashboard, seen), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def news(closing: asyncio.Event, dashboard: Dashboard, seen: str) -> AsyncIterator[str]:
+    """The stream, from the first look to the end of somebody's patience."""
     yield "retry: 3000\n\n"
-    told: int | None = None
-    quiet = 0
+    told, quiet = seen, 0
     for _ in range(_LONGEST):
         with suppress(DatabaseError):  # busy; the next look is soon enough
-            version = await dashboard.version()
+            version = str(await dashboard.version())
             if version != told:
-                yield f"event: changed\ndata: {version}\n\n" if told is not None else ": ready\n\n"
+                yield f"event: changed\ndata: {version}\n\n"
                 told, quiet = version, 0
         quiet += 1
         if quiet % _SILENCE == 0:

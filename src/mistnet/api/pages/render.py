@@ -68,6 +68,7 @@ def page(request: Request, template: str, visitor: Visitor | None, *, status: in
         "path": request.url.path,
         "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
         "now": request.app.state.mistnet.database.clock.now(),
+        "seen": getattr(request.state, "seen", ""),
     }
     return HTMLResponse(environment().get_template(template).render({**common, **shown}), status)
 

@@ -48,7 +48,8 @@
 
   function open() {
     if (stream || document.hidden) return;
-    stream = new EventSource("/live");
+    const { seen } = document.getElementById("live").dataset; // renewed with the page
+    stream = new EventSource(`/live?seen=${encodeURIComponent(seen)}`);
     stream.addEventListener("open", () => show("on", "Live: this page renews itself"));
     stream.addEventListener("changed", changed);
     stream.addEventListener("error", () => {
