@@ -139,23 +139,40 @@ async def _rows(database: Database, asked: Any) -> Sequence[Any]:
 async def _compare(
     database: Database, world: World, time: WorldTime, subjects: Sequence[Person], result: Followed
 ) -> None:
-    """Who is on each list, against the truth."""
+    """Who is on each list, against the truth when it was read last: the world moves on while nobody reads."""
     rows = await _rows(database, select(follows))
     live = {(row.follower_id, row.followed_id) for row in rows if row.ended_at is None}
     result.doubted = sum(row.missed_in is not None for row in rows if row.ended_at is None)
-    now_ms = to_ms(time.now())
     for person in subjects:
-        lists = {Side.FOLLOWERS: world.follows.followers, Side.FOLLOWINGS: world.follows.followings}
-        for side, listed in lists.items():
-            shown = (world.people[each] for each in listed(person.index, now_ms))
-            truth = {each.id for each in shown if each.shown_at(now_ms)}
+        for side in Side:
             followers = {one for one, two in live if two == person.id}
             found = followers if side is Side.FOLLOWERS else {two for one, two in live if one == person.id}
-            if found != truth:
-                result.wrong.append(f"{side} of {person.id}: {found - truth} too many, {truth - found} missing")
+            before, after = [
+                _truth(world, side, person, to_ms(at)) for at in await _read_at(database, time, side, person)
+            ]
+            if too_many := found - before - after:
+                result.wrong.append(f"{side} of {person.id}: {too_many} too many")
+            if missing := (before & after) - found:
+                result.wrong.append(f"{side} of {person.id}: {missing} missing")
     stubs = await _rows(database, select(users.c.id).where(users.c.handle.is_(None)))
     left = await _rows(database, select(jobs.c.kind, jobs.c.key, jobs.c.state, jobs.c.last_error))
     result.wrong += [f"user {row.id} is a stub" for row in stubs] + [f"left: {row}" for row in left]
+
+
+def _truth(world: World, side: Side, person: Person, at_ms: int) -> set[int]:
+    listed = world.follows.followers if side is Side.FOLLOWERS else world.follows.followings
+    shown = (world.people[each] for each in listed(person.index, at_ms))
+    return {each.id for each in shown if each.shown_at(at_ms)}
+
+
+async def _read_at(database: Database, time: WorldTime, side: Side, person: Person) -> tuple[datetime, datetime]:
+    """From when to when the whole list was read last, in the world's time."""
+    own = ingest_events.c
+    read = select(own.started_at, own.finished_at).where(
+        own.kind == f"{side}_sync", own.subject_id == person.id, own.mode == SyncMode.FULL, own.finished_at.is_not(None)
+    )
+    last = (await _rows(database, read.order_by(own.id.desc()).limit(1)))[0]
+    return time.at(last.started_at), time.at(last.finished_at)
 
 
 async def _check_events(database: Database, world: World, time: WorldTime, result: Followed) -> None:
