@@ -148,7 +148,7 @@ async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_serve
     async with open_api(url) as api:
         stream = await api.session.get(f"{api.url}/live")
         assert stream.headers["Content-Type"].startswith("text/event-stream")
-        assert await _until(stream, "ready")
+        assert await _until(stream, "event: changed")  # it said nothing of what it has seen
         await api.app.operations.pause(next(iter(api.app.kinds)), "for a test", now=START)
         await end_badly(api.app, args.backfill(ANN))
         assert await _until(stream, "event: changed")
