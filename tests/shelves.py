@@ -28,17 +28,12 @@ async def _put(database: Database, table: Table, row: Mapping[str, Any]) -> int:
 async def link(
     database: Database, url_norm: str, *, lane: str = "shopee", kind: str = "item", state: str = "new", **about: Any
 ) -> LinkId:
-    row = {
-        "url_norm": url_norm,
-        "url": url_norm,
-        "host": url_norm.split("/")[2],
-        "lane": lane,
-        "platform": lane,
-        "kind": kind,
-        "state": state,
-        "first_seen_at": START,
-    }
-    return LinkId(await _put(database, links, {**row, **about}))
+    return LinkId(await _put(database, links, link_row(url_norm, lane, kind=kind, state=state, **about)))
+
+
+def link_row(url_norm: str, lane: str = "shopee", **about: Any) -> dict[str, Any]:
+    row = {"url_norm": url_norm, "url": url_norm, "host": url_norm.split("/")[2], "lane": lane, "platform": lane}
+    return {**row, "kind": "item", "state": "new", "first_seen_at": START, **about}
 
 
 async def mention(

@@ -17,7 +17,7 @@ from mistnet.domain.items import ItemId, Wish
 from mistnet.domain.lineage import NoChange, Promotion
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, UserId
-from mistnet.store import account_products, lineage, lineage_export
+from mistnet.store import account_products, lineage_export, mention_pages
 from mistnet.store.account_products import AccountProducts, LinkedProduct, Spot
 from mistnet.store.database import Database
 from mistnet.store.export import Format
@@ -114,7 +114,7 @@ def test_a_products_posts_and_the_prices_around_them_are_those_of_the_model(url:
                 wanted = in_order(story.promoting(number))
                 for limit, few in ((2, 0), (50, 400)):
                     with pytest.MonkeyPatch.context() as patch:
-                        patch.setattr(lineage, "_FEW", few)
+                        patch.setattr(mention_pages, "_FEW", few)
                         found = await all_posts(database, story, number, limit)
                     assert [(each.post.platform, each.post.post_id) for each in found] == [
                         (each.platform, each.id) for each in wanted
@@ -170,7 +170,7 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
                     with pytest.MonkeyPatch.context() as patch:
                         patch.setattr(account_products, "WINDOW", 2)
                         patch.setattr(account_products, "_STEP", 5)
-                        patch.setattr(lineage, "_FEW", 0)
+                        patch.setattr(mention_pages, "_FEW", 0)
                         expect_linked(story, platform, author, await all_products(database, platform, author, 1))
         finally:
             await database.close()
@@ -187,7 +187,7 @@ def test_an_export_has_each_post_with_each_product_once_with_the_same_prices(url
             await tell_story(database, story)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(lineage_export, "_POSTS", 2)
-                patch.setattr(lineage, "_FEW", 0)
+                patch.setattr(mention_pages, "_FEW", 0)
                 rows = await exported(database, story.now)
             wanted = sorted(
                 (str(post.platform), post.id, number)

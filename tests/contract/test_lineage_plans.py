@@ -97,7 +97,7 @@ async def all_are_by_index(app: App, seen: Sequence[tuple[str, Any]], *, most: i
 
 @pytest.mark.parametrize("few", [400, 0])
 async def test_no_question_of_lineage_reads_a_whole_table(url: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mistnet.store.lineage._FEW", few)
+    monkeypatch.setattr("mistnet.store.mention_pages._FEW", few)
     async with open_harvest(url) as app:
         await fill(app)
         database = app.database

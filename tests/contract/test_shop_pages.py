@@ -17,9 +17,9 @@ from mistnet.store.lane_pages import LanePages
 from mistnet.store.link_pages import LinkFilter, LinkPages
 from mistnet.store.mention_pages import Before, MentionPages
 from mistnet.store.product_pages import Asks, ProductFilter, ProductPages
-from mistnet.store.tables import job_errors, job_history
+from mistnet.store.tables import job_errors, job_history, links
 from tests.harvests import open_harvest, post, tell, user
-from tests.shelves import DAY, crawl, job, link, mention, offer, product
+from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
 from tests.support import START
 
 ANN, BEA = UserId(11), UserId(12)
@@ -151,6 +151,41 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
         assert (await pages.page([other], limit=5)).posts[0].handle == "ann"
         assert (await pages.page([], limit=5)).posts == []
         assert (await LinkPages(database).one(item) or twice).mentions == 2  # type: ignore[union-attr]
+
+
+async def test_pages_of_mentions_skip_nobody_whose_id_and_time_disagree(url: str) -> None:
+    """Ids of Threads do not grow with time alone."""
+    async with open_harvest(url) as app:
+        pages = MentionPages(app.database)
+        bea = user(BEA, "bea")
+        await tell(app, type(bea)(platform=Platform.THREADS, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
+        hours = {50: 9, 40: 1, 30: 7, 20: 8, 10: 2}
+        await tell(app, *(threads_post(post_id, ago) for post_id, ago in hours.items()))
+        own = await link(app.database, "https://shopee.tw/product/1/2")
+        for post_id in hours:
+            await mention(app.database, own, post_id, platform=Platform.THREADS)
+        seen: list[int] = []
+        before: Before | None = Before()
+        while before is not None:
+            page = await pages.page([own], before=before, limit=1)
+            seen, before = [*seen, *(each.post_id for each in page.posts)], page.next
+        assert seen == [50, 40, 30, 20, 10]
+
+
+async def test_every_link_that_leads_to_a_product_counts_be_they_ever_so_many(url: str) -> None:
+    many = 1_100
+    async with open_harvest(url) as app:
+        database, pages = app.database, MentionPages(app.database)
+        await tell(app, user(ANN, "ann"), post(100))
+        thing = await product(database)
+        item = await link(database, "https://shopee.tw/product/1/2", product_id=thing)
+        rows = [link_row(f"https://s.shopee.tw/{nr}", kind="short", leads_to=item) for nr in range(many)]
+        async with database.write() as connection:
+            await connection.execute(insert(links), rows)
+        reach = await pages.reach_of_product(thing)
+        assert len(reach) == len(set(reach)) == many + 1
+        await mention(database, LinkId(max(reach)), 100)
+        assert [each.post_id for each in (await pages.page(reach, limit=5)).posts] == [100]
 
 
 async def test_products_are_listed_with_what_they_cost_now_and_narrowed(url: str) -> None:

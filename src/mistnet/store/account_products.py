@@ -15,7 +15,8 @@ from mistnet.domain.lineage import Change, SeenPrice, change, cheapest, dearest,
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
-from mistnet.store.lineage import among, links_to, products_of_links
+from mistnet.store.lineage import links_to, products_of_links
+from mistnet.store.mention_pages import among
 from mistnet.store.price_courses import courses
 from mistnet.store.product_pages import ProductLine, ProductPages
 from mistnet.store.tables import accounts, post_links, posts, users

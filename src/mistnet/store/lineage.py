@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, any_, func, literal, select
+from sqlalchemy import ColumnElement, Select, and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.lineage import WINDOWS, Around, Promotion, SeenPrice, around, later_by
@@ -16,13 +16,11 @@ from mistnet.domain.links import LinkId, Place
 from mistnet.domain.products import ProductId
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
-from mistnet.store.mention_pages import Before, Verbatim
+from mistnet.store.mention_pages import Before, Verbatim, among, below, newest_first
 from mistnet.store.price_courses import courses, latest_course
 from mistnet.store.tables import accounts, links, missing, post_links, posts, users
-from mistnet.store.types import IDS
 
 AFTERMATH: Final = max(WINDOWS)
-_FEW: Final = 400
 
 
 class Promoting(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +62,7 @@ class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.posts) <= limit:
             return self
         shown = self.posts[:limit]
-        return LineagePage(posts=shown, next=_below([each.post for each in shown], Before()))
+        return LineagePage(posts=shown, next=below([each.post for each in shown], Before()))
 
 
 class Lineage:
@@ -81,9 +79,9 @@ class Lineage:
         async with self._database.read() as connection:
             reached = list(await links_to(connection, [product_id]))
             found = [await _of(connection, platform, reached, begin.of(platform), limit + 1) for platform in Platform]
-            every = merged(found)
+            every = newest_first(found)
             shown = every[:limit]
-            more = _below(shown, begin) if len(every) > limit else None
+            more = below(shown, begin) if len(every) > limit else None
             return LineagePage(posts=await _priced(connection, product_id, shown, now), next=more)
 
     async def course(self, product_id: ProductId, *, limit: int = 500) -> Sequence[SeenPrice]:
@@ -108,15 +106,6 @@ async def links_to(connection: AsyncConnection, ids: Sequence[ProductId]) -> Map
     return found
 
 
-def among(connection: AsyncConnection, column: ColumnElement[Any], ids: Sequence[int]) -> ColumnElement[bool]:
-    """Whether it is one of these. Many are one value to the driver: thousands of places take longer than the answer."""
-    if len(ids) <= _FEW:
-        return column == ids[0] if len(ids) == 1 else column.in_(ids)
-    if connection.dialect.name == "postgresql":
-        return column == any_(literal(ids, IDS))
-    return column.in_(select(func.json_each(literal(ids, IDS)).table_valued("value").c.value))
-
-
 async def _of(
     connection: AsyncConnection, platform: Platform, reached: Sequence[LinkId], before: int, limit: int
 ) -> Sequence[Promoting]:
@@ -124,8 +113,8 @@ async def _of(
     if not reached:
         return []
     own = post_links.c
-    below = (among(connection, own.link_id, reached), own.platform == platform, own.post_id < before)
-    page = select(own.post_id).where(*below).distinct().order_by(own.post_id.desc()).limit(limit)
+    lower = (among(connection, own.link_id, reached), own.platform == platform, own.post_id < before)
+    page = select(own.post_id).where(*lower).distinct().order_by(own.post_id.desc()).limit(limit)
     latest = list((await connection.execute(page)).scalars())
     if not latest:
         return []
@@ -188,17 +177,6 @@ def by_post(rows: Iterable[Mapping[Any, Any]]) -> Sequence[Promoting]:
     return [_promoting(some) for some in found.values()]
 
 
-def merged(some: Sequence[Sequence[Promoting]]) -> Sequence[Promoting]:
-    """The latest first. What is of one platform keeps its order, so that a page can be cut anywhere."""
-    heads = [list(reversed(each)) for each in some if each]
-    found: list[Promoting] = []
-    while heads:
-        latest = max(heads, key=lambda each: (each[-1].created_at, each[-1].post_id))
-        found.append(latest.pop())
-        heads = [each for each in heads if each]
-    return found
-
-
 def _promoting(rows: Sequence[Mapping[Any, Any]]) -> Promoting:
     first = rows[0]
     own = {name: first[name] for name in _PLAIN}
@@ -215,14 +193,6 @@ def kind_of(*, reposted: bool, places: set[Place]) -> Promotion:
     if reposted:
         return Promotion.REPOST
     return Promotion.QUOTE if places == {Place.QUOTED} else Promotion.OWN
-
-
-def _below(shown: Sequence[Promoting], begin: Before) -> Before:
-    lowest = {
-        str(platform): min((each.post_id for each in shown if each.platform is platform), default=begin.of(platform))
-        for platform in Platform
-    }
-    return Before(**lowest)
 
 
 _PLAIN: Final = (

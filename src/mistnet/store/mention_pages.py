@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy import ColumnElement, and_, any_, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.links import LinkId, Place
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
 from mistnet.store.tables import accounts, links, post_links, posts, users
+from mistnet.store.types import IDS
 
 LARGEST_ID: Final = 2**63 - 1
-REACH: Final = 500
-"""Links that lead to the same place: so many of them are looked at."""
+_FEW: Final = 400
+
+
+class Posted(Protocol):
+    """What is needed to put a post in its place among others."""
+
+    @property
+    def platform(self) -> Platform: ...
+    @property
+    def post_id(self) -> PostId: ...
+    @property
+    def created_at(self) -> datetime: ...
+
+
+P = TypeVar("P", bound=Posted)
 
 
 class Verbatim(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,54 +84,87 @@ class MentionPages:
 
     async def reach_of_link(self, link_id: LinkId) -> Sequence[LinkId]:
         """The link itself, then all that lead to it, over however many steps."""
-        return await self._reach(select(links.c.id).where(links.c.id == link_id))
+        async with self._database.read() as connection:
+            return await _leading_to(connection, [link_id])
 
     async def reach_of_product(self, product_id: int) -> Sequence[LinkId]:
         """The links that name a product, and all that lead to them."""
-        return await self._reach(select(links.c.id).where(links.c.product_id == product_id))
+        own = select(links.c.id).where(links.c.product_id == product_id).order_by(links.c.id)
+        async with self._database.read() as connection:
+            return await _leading_to(connection, (await connection.execute(own)).scalars().all())
 
     async def page(self, ids: Sequence[LinkId], *, before: Before | None = None, limit: int) -> MentionPage:
         """Posts that mention any of these links."""
         begin = before or Before()
-        found: list[Mentioning] = []
-        for platform in Platform if ids else ():
-            found += await self._of(platform, ids, begin.of(platform), limit + 1)
-        found.sort(key=lambda each: (each.created_at, each.post_id), reverse=True)
-        shown = found[:limit]
-        return MentionPage(posts=shown, next=_below(shown, begin) if len(found) > limit else None)
-
-    async def _reach(self, first: Select[Any]) -> Sequence[LinkId]:
-        reached = first.cte("reached", recursive=True)
-        further = select(links.c.id).join(reached, links.c.leads_to == reached.c.id)
-        asked = select(reached.union(further).c.id).limit(REACH)
         async with self._database.read() as connection:
-            return [LinkId(each) for each in (await connection.execute(asked)).scalars()]
-
-    async def _of(self, platform: Platform, ids: Sequence[LinkId], before: int, limit: int) -> Sequence[Mentioning]:
-        own = post_links.c
-        page = (
-            select(own.post_id)
-            .where(_among(ids), own.platform == platform, own.post_id < before)
-            .group_by(own.post_id)
-            .order_by(own.post_id.desc())
-            .limit(limit)
-            .subquery()
-        )
-        same_post = and_(own.platform == platform, own.post_id == page.c.post_id, own.link_id.in_(ids))
-        joined = (
-            page.join(post_links, same_post)
-            .join(posts, and_(posts.c.platform == own.platform, posts.c.id == own.post_id))
-            .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
-            .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
-        )
-        asked = select(*_SHOWN).select_from(joined).order_by(own.post_id.desc(), own.nr)
-        async with self._database.read() as connection:
-            return _by_post((await connection.execute(asked)).mappings().all())
+            found = [
+                await _of(connection, platform, ids, begin.of(platform), limit + 1) for platform in Platform if ids
+            ]
+        every = newest_first(found)
+        shown = every[:limit]
+        return MentionPage(posts=shown, next=below(shown, begin) if len(every) > limit else None)
 
 
-def _among(ids: Sequence[LinkId]) -> ColumnElement[bool]:
-    """One link has its mentions in order already; of several they are sorted."""
-    return post_links.c.link_id == ids[0] if len(ids) == 1 else post_links.c.link_id.in_(ids)
+async def _leading_to(connection: AsyncConnection, first: Sequence[LinkId]) -> Sequence[LinkId]:
+    """These links and all that lead to them. A step at a time: planners guess badly how many lead to one."""
+    found, fresh = dict.fromkeys(first), list(first)
+    while fresh:
+        asked = select(links.c.id).where(among(connection, links.c.leads_to, fresh)).order_by(links.c.id)
+        fresh = [LinkId(each) for each in (await connection.execute(asked)).scalars() if each not in found]
+        found.update(dict.fromkeys(fresh))
+    return list(found)
+
+
+async def _of(
+    connection: AsyncConnection, platform: Platform, ids: Sequence[LinkId], before: int, limit: int
+) -> Sequence[Mentioning]:
+    own = post_links.c
+    page = (
+        select(own.post_id)
+        .where(among(connection, own.link_id, ids), own.platform == platform, own.post_id < before)
+        .group_by(own.post_id)
+        .order_by(own.post_id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    same_post = and_(own.platform == platform, own.post_id == page.c.post_id, among(connection, own.link_id, ids))
+    joined = (
+        page.join(post_links, same_post)
+        .join(posts, and_(posts.c.platform == own.platform, posts.c.id == own.post_id))
+        .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
+        .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
+    )
+    asked = select(*_SHOWN).select_from(joined).order_by(own.post_id.desc(), own.nr)
+    return _by_post((await connection.execute(asked)).mappings().all())
+
+
+def among(connection: AsyncConnection, column: ColumnElement[Any], ids: Sequence[int]) -> ColumnElement[bool]:
+    """Whether it is one of these. Many are one value to the driver: thousands of places take longer than the answer."""
+    if len(ids) <= _FEW:
+        return column == ids[0] if len(ids) == 1 else column.in_(ids)
+    if connection.dialect.name == "postgresql":
+        return column == any_(literal(ids, IDS))
+    return column.in_(select(func.json_each(literal(ids, IDS)).table_valued("value").c.value))
+
+
+def newest_first(some: Sequence[Sequence[P]]) -> Sequence[P]:
+    """The latest first. What is of one platform keeps its order, so that a page can be cut anywhere."""
+    heads = [list(reversed(each)) for each in some if each]
+    found: list[P] = []
+    while heads:
+        latest = max(heads, key=lambda each: (each[-1].created_at, each[-1].post_id))
+        found.append(latest.pop())
+        heads = [each for each in heads if each]
+    return found
+
+
+def below(shown: Sequence[Posted], begin: Before) -> Before:
+    """Where the page after these begins."""
+    lowest = {
+        str(platform): min((each.post_id for each in shown if each.platform is platform), default=begin.of(platform))
+        for platform in Platform
+    }
+    return Before(**lowest)
 
 
 def _by_post(rows: Sequence[Mapping[Any, Any]]) -> Sequence[Mentioning]:
@@ -130,16 +178,6 @@ def _mentioning(rows: Sequence[Mapping[Any, Any]]) -> Mentioning:
     own = {name: value for name, value in rows[0].items() if name not in ("link_id", "url", "place")}
     urls = [Verbatim(link_id=row["link_id"], url=row["url"], place=Place(row["place"])) for row in rows]
     return Mentioning(**{**own, "platform": Platform(own["platform"]), "tracked": bool(own["tracked"])}, urls=urls)
-
-
-def _below(shown: Sequence[Mentioning], begin: Before) -> Before:
-    lowest = {
-        str(platform): min(
-            (each.post_id for each in shown if each.platform is platform), default=PostId(begin.of(platform))
-        )
-        for platform in Platform
-    }
-    return Before(**lowest)
 
 
 _SHOWN: Final = (
