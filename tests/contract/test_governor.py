@@ -1,5 +1,6 @@
 """The governor on real databases: rate, breaker, money and keys, shared by several processes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,6 +49,13 @@ class CountingBook(StoreBook):
     """The real book; it also knows how often it was opened."""
 
     opened = 0
+    held: asyncio.Event | None = None
+    early = True
+
+    def hold_next(self, *, early: bool) -> asyncio.Event:
+        """The next change waits for this, before it is made or before its maker hears of it."""
+        self.held, self.early = asyncio.Event(), early
+        return self.held
 
     async def change(
         self,
@@ -56,7 +64,13 @@ class CountingBook(StoreBook):
         decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
     ) -> T:
         self.opened += 1
-        return await super().change(source, label, decide)
+        held, self.held = self.held, None
+        if held and self.early:
+            await held.wait()
+        changed = await super().change(source, label, decide)
+        if held and not self.early:
+            await held.wait()
+        return changed
 
 
 @dataclass
@@ -334,6 +348,42 @@ async def test_a_429_slows_a_paid_key_for_a_while(url: str) -> None:
             office.clock.turn(seconds=3)
             await call(governor)
         assert (await office.key()).slowdown == 1
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["not yet looked", "not yet heard"])
+@pytest.mark.parametrize("most", [100, 1_000_000], ids=["for slots", "for credits alone"])
+@pytest.mark.parametrize(
+    ("news", "until"),
+    [
+        (RateLimited("x", START + timedelta(seconds=30)), timedelta(seconds=30)),
+        (SourceDown("x", "503"), timedelta(seconds=1)),
+        (SourceRefused("x", START, "no such key", status=401), timedelta(seconds=1)),
+    ],
+    ids=["429", "the fifth failure", "refused"],
+)
+async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhile(
+    url: str, early: bool, most: int, news: Exception, until: timedelta
+) -> None:
+    async with opened(url) as office:
+        governor = office.governor(rate_per_minute=6_000, breaker_failures=1)
+        passage = governor.call("search", most=0, errand=Errand())
+        await passage.__aenter__()
+        if most == 100:
+            office.clock.turn(seconds=2)  # what it has in hand is too old
+        held = office.book.hold_next(early=early)
+        asking = asyncio.create_task(call(governor, most=most, cost=0))
+        await asyncio.sleep(0)
+        telling = asyncio.create_task(passage.__aexit__(type(news), news, None))
+        await asyncio.sleep(0.05)
+        held.set()
+        await telling
+        with pytest.raises(NotNow) as refused:
+            await asking
+        assert refused.value.until >= office.clock.now() + until - timedelta(seconds=2)
+        if not isinstance(news, SourceRefused):
+            office.clock.turn(minutes=10)
+            for _ in range(3):
+                await call(governor)
 
 
 async def test_a_rate_set_by_hand_outlives_a_429(url: str) -> None:

@@ -189,12 +189,16 @@ class Governor:
     async def _withdraw(self, desk: Desk, most: int, now: datetime) -> Grant:
         self._purse.begin_day(now)
         need = max(most - self._purse.left, 0)
-        span = 0.0 if len(desk.slots) else desk.next_span()
+        span, emptied = 0.0 if len(desk.slots) else desk.next_span(), desk.emptied
         grant = await self._book.change(
             self._source,
             desk.label,
             lambda source, key: self._grants.grant(source, key, need=need, span=span, now=now),
         )
+        self._purse.left += grant.credits
+        if desk.emptied != emptied and grant.probe_until is None:
+            return grant if grant.refusal else self._overtaken(desk)
+        self._halt = grant.halt
         desk.fresh_until = now.timestamp() + _FRESH_SECONDS
         desk.paused, desk.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
         if grant.probe_until or grant.refusal:
@@ -204,9 +208,15 @@ class Governor:
             self.failing = grant.failing
         if grant.slots:
             desk.slots, desk.span = grant.slots, span or desk.span
-        self._purse.left += grant.credits
-        self._halt = grant.halt
         return grant
+
+    def _overtaken(self, desk: Desk) -> Grant:
+        """While this one looked, another was told to stop: what was granted is not used."""
+        now = self._now()
+        later = max(desk.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
+        until = datetime.fromtimestamp(later, now.tzinfo)
+        refusal = NotNow(until, f"{self._source}: another call was just told to stop")
+        return Grant(refusal=refusal, free_at=until, rate=self._limits.rate_per_minute / 60)
 
     def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
         """Those whom the rate turns away come back one after the other."""
@@ -247,7 +257,7 @@ class Governor:
         )
         if breaker.is_open(after, now):
             for desk in self._desks:
-                desk.slots = Slots()
+                desk.empty()
 
     async def _end_probe(self, passage: Passage) -> None:
         """A probe that told nothing lets the next call try."""
@@ -282,7 +292,7 @@ class Governor:
         """The key is no good any more. With no key left the source itself is paused, until somebody acts."""
         now, desk = self._now(), passage.desk
         desk.paused = True
-        desk.slots = Slots()
+        desk.empty()
         self._probe_ends(passage)
         last = all(other.paused for other in self._desks)
 
@@ -309,7 +319,7 @@ class Governor:
     async def _slow_down(self, passage: Passage, limited: RateLimited) -> None:
         """Nobody asks with this key before the time it was told, and then more slowly for a while."""
         desk, now = passage.desk, self._now()
-        desk.slots = Slots()
+        desk.empty()
         desk.free_at = limited.until.timestamp()
         if limited.key_unseen:
             desk.unseen += 1

@@ -24,7 +24,7 @@ _SPARE: Final = 1.25
 class Desk:
     """What this process holds of one key. Times are seconds since 1970."""
 
-    __slots__ = ("free_at", "fresh_until", "label", "paused", "secret", "slots", "span", "unseen")
+    __slots__ = ("emptied", "free_at", "fresh_until", "label", "paused", "secret", "slots", "span", "unseen")
 
     def __init__(self, label: KeyLabel, secret: str) -> None:
         self.label, self.secret = label, secret
@@ -34,6 +34,12 @@ class Desk:
         self.free_at: float | None = None
         self.paused = False
         self.unseen = 0
+        self.emptied = 0
+
+    def empty(self) -> None:
+        """Nobody is to use what is in hand, nor what somebody is just fetching."""
+        self.slots = Slots()
+        self.emptied += 1
 
     def free_from(self, at: float) -> float:
         """When this key may be used: its next slot, what it was told, or now."""
