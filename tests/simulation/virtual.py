@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import selectors
 import sqlite3
 from collections import Counter
@@ -41,9 +42,15 @@ class _Selector(selectors.SelectSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._chance = random.Random(0)
         self._blocked = 0  # so many statements wait for a lock: nobody waits for them again until one comes back
 
     def select(self, timeout: float | None = None) -> Any:
+        """Of answers that are there together, some come first today and others tomorrow."""
+        events = self._waited(timeout)
+        return self._chance.sample(events, self._chance.randint(1, len(events))) if events else events
+
+    def _waited(self, timeout: float | None) -> Any:
         self._blocked = min(self._blocked, self._loop.in_flight)
         events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
