@@ -39,7 +39,8 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         await expect(page.get_by_text("When it posts")).to_be_visible()
         await expect(page.locator("table.heat td.l5").first).to_be_visible()
         while not await page.get_by_text("an answer", exact=True).count():
-            await page.get_by_role("link", name="Older posts").click()
+            async with page.expect_navigation():  # or the page before would be counted again, and one passed over
+                await page.get_by_role("link", name="Older posts").click()
         answer = page.locator("article.post", has=page.get_by_text("an answer", exact=True)).first
         await answer.locator("a.when").click()
 

@@ -130,6 +130,21 @@ async def test_points_and_history_come_in_pages_with_exact_amounts_and_reasons(u
         assert past[0]["estimate"] == shown["worth"]["estimate"]
 
 
+async def test_what_a_listing_cost_before_is_told_with_its_point(url: str) -> None:
+    async with open_api(url) as api:
+        item, other = await follow(api.app), await follow(api.app, "Other")
+        for day, amount in enumerate(("150", "149", "148.50")):
+            told = point(amount, "lot", START + timedelta(days=day))
+            await tell_prices(api.app, item, [told, point("9", "still", START)])
+        points = {each["amount"]: each["id"] for each in (await api.ok(f"/api/items/{item}/points"))["items"]}
+        moved, still = (f"/api/items/{item}/points/{points[amount]}/versions" for amount in ("148.50", "9"))
+        versions = [each async for page in api.pages(moved, limit=1) for each in page]
+        assert [(each["nr"], each["amount"]) for each in versions] == [(2, "149"), (1, "150")]
+        assert (await api.ok(still))["items"] == []
+        for nobody in (f"/api/items/{item}/points/777/versions", f"/api/items/{other}/points/{points['9']}/versions"):
+            assert (await api.get(nobody)).status == 404
+
+
 async def test_asking_makes_a_price_job_for_each_source_and_joins_what_is_under_way(url: str) -> None:
     async with open_api(url) as api:
         item = await follow(api.app, sources=(SourceName("ebay"), SourceName("shopee")))

@@ -124,6 +124,7 @@ def test_an_item_is_added_changed_paused_asked_for_and_removed(items: Here) -> N
         (("show", "seven"), "no item's id"),
         (("set", "7", "--title", "x"), "there is no item 7"),
         (("points", "7"), "there is no item 7"),
+        (("versions", "7"), "there is no point 7"),
         (("import", "nowhere.csv"), "cannot read nowhere.csv"),
         (("import", "nowhere"), "--format csv"),
         (("import", "-"), "--format csv"),
@@ -233,6 +234,10 @@ def test_an_item_is_shown_with_its_worth_what_carries_it_and_what_is_left_out(it
     assert [each["amount"] for each in rest["points"]] == ["704.50", "703.50", "702.50", "701.50", "700.50"]
     assert rest["next_before"] is None
     assert "outlier" in items.ok("items", "points", item, "--kind", "ask").out
+    earlier = items.ok("items", "versions", "1", "--limit", "1", "--json").json
+    assert ([each["amount"] for each in earlier["versions"]], earlier["next_before"]) == (["650"], "2")
+    assert "600 USD" in items.ok("items", "versions", "1", "--before", "2").out
+    assert items.ok("items", "versions", "6").out == "it never said anything else\n"
     past = items.ok("items", "history", item, "--limit", "2", "--json").json
     assert [each["estimate"] for each in past["valuations"]] == ["702.50", "652.00"]
     first = items.ok("items", "history", item, "--before", past["next_before"], "--json").json["valuations"]

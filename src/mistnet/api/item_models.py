@@ -203,6 +203,18 @@ class PointDocument(Document):
     rate: str | None
 
 
+class PointVersionDocument(Document):
+    """What a point said until `replaced_at`, when something stronger or later took its place."""
+
+    nr: int
+    kind: PriceKind
+    amount: Amount
+    currency: str
+    match_strength: float
+    observed_at: Moment
+    replaced_at: Moment
+
+
 class KeptDocument(Document):
     """`index` is the place in what was sent; `outcome`: added, changed, or same."""
 

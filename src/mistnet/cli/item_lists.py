@@ -18,9 +18,10 @@ from mistnet.desk.item_documents import (
     look_fields,
     point_fields,
     valuation_fields,
+    version_fields,
     worth_fields,
 )
-from mistnet.domain.errors import ItemNotFound
+from mistnet.domain.errors import ItemNotFound, PointNotFound
 from mistnet.domain.items import ItemId, ItemState, PointId
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
@@ -153,6 +154,37 @@ async def history(invocation: Invocation, item: ItemArgument, *, limit: Limit = 
     told = document(
         valuations=[valuation_fields(each) for each in shown], next_before=None if more is None else str(more)
     )
+    invocation.out.show(told, grid, *([f"more: --before {more}"] if more else []))
+
+
+@shared_options
+async def versions(
+    invocation: Invocation,
+    point: Annotated[int, typer.Argument(metavar="POINT", min=1, help="Its id, as `items points` shows it.")],
+    *,
+    limit: Limit = 50,
+    before: Before = None,
+) -> None:
+    """Show what one point said before, the latest first: the earlier prices of a listing."""
+    point_id = PointId(point)
+    async with open_app(invocation.settings) as app:
+        facts = Valuations(app.database)
+        if point_id not in await facts.named([point_id]):
+            raise PointNotFound(point_id)
+        found = await facts.versions(point_id, before=before, limit=limit + 1)
+    shown, more = found[:limit], found[limit - 1].nr if len(found) > limit else None
+    grid = Grid(
+        columns=("nr", "observed (UTC)", "until (UTC)", "kind", "amount", "fits"),
+        rows=[
+            (
+                *(str(each.nr), at(each.observed_at), at(each.replaced_at), each.kind),
+                *(money(each.amount, each.currency), percent(each.match_strength)),
+            )
+            for each in shown
+        ],
+        empty="it never said anything else",
+    )
+    told = document(versions=[version_fields(each) for each in shown], next_before=None if more is None else str(more))
     invocation.out.show(told, grid, *([f"more: --before {more}"] if more else []))
 
 

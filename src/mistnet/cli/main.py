@@ -110,6 +110,7 @@ for name, command in (
     ("list", item_lists.list_items),
     ("show", item_lists.show),
     ("points", item_lists.points),
+    ("versions", item_lists.versions),
     ("history", item_lists.history),
 ):
     items.commands.command(name)(command)

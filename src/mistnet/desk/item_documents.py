@@ -10,7 +10,7 @@ import msgspec
 
 from mistnet.domain.items import Item, PointId, Valuation
 from mistnet.store.item_pages import ItemLine, WorthThen
-from mistnet.store.valuations import CurrentValuation, LookLine, PastValuation, PointLine
+from mistnet.store.valuations import CurrentValuation, LookLine, PastValuation, PointLine, PointVersion
 
 
 class Bearing(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +73,10 @@ def point_fields(point: PointLine, bearing: Bearing) -> dict[str, Any]:
     ids = {name: _text(getattr(point, name)) for name in ("id", "product_id", "offer_id")}
     told = {name: value for name, value in _exact(point).items() if name != "item_id"}
     return {**told, **ids, "weight": bearing.weight, "left_out": bearing.why, "rate": bearing.rate}
+
+
+def version_fields(version: PointVersion) -> dict[str, Any]:
+    return {name: value for name, value in _exact(version).items() if name != "point_id"}
 
 
 def look_fields(looks: Sequence[LookLine]) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ MistnetError
 │   ├── WatchNotFound
 │   ├── BadItem
 │   ├── ItemNotFound
+│   ├── PointNotFound
 │   ├── BadShop
 │   ├── BadRates
 │   ├── UnreadableFile
@@ -380,6 +381,14 @@ class ItemNotFound(UsageError):
         why = f"item {item_id} was removed; add it again to follow it" if removed else f"there is no item {item_id}"
         super().__init__(f"{why}; `mistnet items list` shows those that are followed")
         self.item_id, self.removed = item_id, removed
+
+
+class PointNotFound(UsageError):
+    """No price point has this id."""
+
+    def __init__(self, point_id: int) -> None:
+        super().__init__(f"there is no point {point_id}; `mistnet items points ID` shows those of an item")
+        self.point_id = point_id
 
 
 class BadShop(UsageError):

@@ -20,6 +20,7 @@ from mistnet.api.item_models import (
     KeptDocuments,
     PastValuationDocument,
     PointDocument,
+    PointVersionDocument,
     SourcesAsked,
     WholeItemDocument,
 )
@@ -33,10 +34,11 @@ from mistnet.desk.item_documents import (
     look_fields,
     point_fields,
     valuation_fields,
+    version_fields,
 )
 from mistnet.desk.items import ask_now, change_item, items_of, sources_of
 from mistnet.domain.errors import BadItem
-from mistnet.domain.items import ItemId, ItemState
+from mistnet.domain.items import ItemId, ItemState, PointId
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
 from mistnet.store.item_pages import ItemFilter, ItemLine, ItemPages
@@ -154,6 +156,24 @@ async def list_points(
     bearings = Bearings((await facts.current([line.item.id])).get(line.item.id))
     page = pages.listing(await facts.points(line.item.id, wanted), lambda point: point.id)
     return {**page, "items": [point_fields(each, bearings.of(each)) for each in page["items"]]}
+
+
+@router.get(
+    "/{item_id}/points/{point_id}/versions",
+    response_model=Listing[PointVersionDocument],
+    responses=refusals(404),
+    dependencies=READS,
+)
+async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """What one point said before, the latest first: the earlier prices of a listing."""
+    line = await _known(mistnet, item_id)
+    facts, number = Valuations(mistnet.database), PointId(number_of(point_id))
+    point = (await facts.named([number])).get(number)
+    if point is None or point.item_id != line.item.id:
+        raise NotFound(f"point {point_id} of item {item_id}")
+    found = await facts.versions(number, before=pages.place, limit=pages.one_more)
+    page = pages.listing(found, lambda version: version.nr)
+    return {**page, "items": [version_fields(each) for each in page["items"]]}
 
 
 @router.get(
