@@ -386,6 +386,29 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
                 await call(governor)
 
 
+async def test_who_waits_for_its_slot_does_not_take_it_after_another_was_told_to_stop(url: str) -> None:
+    async with opened(url) as office:
+        governor = office.governor(rate_per_minute=120, burst=1, day_credits=10_000)
+        passage = governor.call("search", most=0, errand=Errand())
+        await passage.__aenter__()
+        limited = RateLimited("x", START + timedelta(seconds=30))
+        sleep = office.sleep
+
+        async def told_meanwhile(seconds: float) -> None:
+            await passage.__aexit__(RateLimited, limited, None)
+            await sleep(seconds)
+
+        governor._sleep = told_meanwhile
+        with pytest.raises(NotNow) as refused:
+            await call(governor)
+        assert refused.value.until >= limited.until
+        office.clock.turn(minutes=1)
+        governor._sleep = sleep
+        await call(governor)
+        await governor._give_back()
+        assert (await office.state()).day_credits == 300  # what was set aside for the one that was turned away is back
+
+
 async def test_a_rate_set_by_hand_outlives_a_429(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=900)

@@ -147,15 +147,21 @@ class Governor:
             passage.desk, passage.day, passage.probe_until = desk, self._purse.until, probe_until
             if probe_until is not None:
                 self._probing = passage
-        wait = slot - self._now().timestamp()
-        if wait > 0:
-            try:
-                await self._sleep(wait + desk.slots.rest)
-            except BaseException:
-                self._purse.put_back(passage.most, passage.day)
-                await self._end_probe(passage)
-                raise
+        try:
+            await self._wait_for(slot, desk, alone=probe_until is not None)
+        except BaseException:
+            self._purse.put_back(passage.most, passage.day)
+            await self._end_probe(passage)
+            raise
         passage.at = self._now()
+
+    async def _wait_for(self, slot: float, desk: Desk, *, alone: bool) -> None:
+        """Until it comes, unless another call is told to stop before; whoever tries alone heeds nobody."""
+        wait, emptied = slot - self._now().timestamp(), desk.emptied
+        if wait > 0:
+            await self._sleep(wait + desk.slots.rest)
+        if desk.emptied != emptied and not alone:
+            raise self._overtaken(desk)
 
     async def _ready_desk(self, most: int) -> tuple[Desk, datetime | None]:
         """A key that may be used now: the one that is free first, or the next if it is not after all."""
@@ -197,7 +203,7 @@ class Governor:
         )
         self._purse.left += grant.credits
         if desk.emptied != emptied and grant.probe_until is None:
-            return grant if grant.refusal else self._overtaken(desk)
+            return grant if grant.refusal else self._stopped(self._overtaken(desk))
         self._halt = grant.halt
         desk.fresh_until = now.timestamp() + _FRESH_SECONDS
         desk.paused, desk.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
@@ -210,13 +216,14 @@ class Governor:
             desk.slots, desk.span = grant.slots, span or desk.span
         return grant
 
-    def _overtaken(self, desk: Desk) -> Grant:
-        """While this one looked, another was told to stop: what was granted is not used."""
+    def _overtaken(self, desk: Desk) -> NotNow:
+        """While this one looked or waited, another was told to stop: what it was granted is not used."""
         now = self._now()
         later = max(desk.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
-        until = datetime.fromtimestamp(later, now.tzinfo)
-        refusal = NotNow(until, f"{self._source}: another call was just told to stop")
-        return Grant(refusal=refusal, free_at=until, rate=self._limits.rate_per_minute / 60)
+        return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self._source}: another call was just told to stop")
+
+    def _stopped(self, refusal: NotNow) -> Grant:
+        return Grant(refusal=refusal, free_at=refusal.until, rate=self._limits.rate_per_minute / 60)
 
     def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
         """Those whom the rate turns away come back one after the other."""
