@@ -7,19 +7,15 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from sqlalchemy import text
-
 from mistnet.app import App
 from mistnet.domain.items import PRICE, Item, ItemId, ItemState, Wish
-from mistnet.domain.jobs import Outcome, WorkerName
-from mistnet.engine.executor import Executor
-from mistnet.engine.settlement import settlement
+from mistnet.domain.jobs import Outcome
 from mistnet.settings import load_settings
 from mistnet.sim.market import (
     CLIENT_ID,
@@ -37,6 +33,7 @@ from mistnet.store.items import Items
 from mistnet.upstream.transport import Answer, Request, Unanswered
 from mistnet.upstream.web.doors import Door
 from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.stepping import Stepping
 from tests.support import START, TurnedClock
 
 ASKED = ("ebay_api", "hub", "cabinet")
@@ -127,11 +124,11 @@ def market_settings(url: str, folder: Path, **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Fair:
-    """An app on a real database, with the simulated markets behind it and a clock to turn."""
+class Fair(Stepping):
+    """With the simulated markets behind the app."""
 
-    app: App
-    clock: TurnedClock
+    KIND = PRICE
+
     market: MarketService
 
     @property
@@ -145,42 +142,8 @@ class Fair:
         made = await self.app.valuing.ask(item_ids, sources, self.app.job_writer)  # type: ignore[arg-type]
         return made.created
 
-    async def step(self, *, room: int = 10) -> list[Outcome]:
-        """Claims due price jobs, runs them, settles what they return; what came of each."""
-        now, app = self.clock.now(), self.app
-        targets = [each for each in app.kinds.targets(slots=room, lanes=None, lane_caps={}) if each.kind == PRICE]
-        leases = await app.queue.claim(
-            worker=WorkerName("ann"),
-            targets=targets,
-            room=room,
-            lease=timedelta(minutes=5),
-            now=now,
-            aged_before=None,
-        )
-        executor = Executor(clock=self.clock, timeout=timedelta(minutes=1), error_limit=2_000, secrets=app.secrets)
-        outcomes = [outcome for lease in leases for outcome in await executor.run(app.kinds[PRICE], [lease])]
-        settled = [
-            settlement(lease, outcome, now=now, policy=app.policy, chance=0.5)
-            for lease, outcome in zip(leases, outcomes, strict=True)
-        ]
-        if settled:
-            await app.queue.settle(settled, now=now)
-        return outcomes
-
     async def look(self) -> list[Outcome]:
-        """Until nothing is due."""
-        done: list[Outcome] = []
-        while outcomes := await self.step():
-            done += outcomes
-        return done
-
-    async def rows(self, sql: str, **binds: Any) -> list[Any]:
-        async with self.app.database.read() as connection:
-            return list((await connection.execute(text(sql), binds)).all())
-
-    async def one(self, sql: str, **binds: Any) -> Any:
-        (row,) = await self.rows(sql, **binds)
-        return row[0] if len(row) == 1 else row
+        return await self.all_steps()
 
 
 @asynccontextmanager

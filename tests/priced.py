@@ -10,14 +10,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from mistnet.app import App
 from mistnet.domain.jobs import Outcome
-from mistnet.settings import load_settings
 from mistnet.sim.service import Answer
 from mistnet.sim.shelf import Thing
 from mistnet.sim.shop_pages import page, plain_page, shopee_item
 from mistnet.sim.shops import MICRO, ShopService, _html, _json
-from tests.shops import LANES, ShopTransport, Town
+from tests.shops import Town, open_shops
 from tests.support import TurnedClock
 
 COIN = "https://shopee.tw/product/178926468/21448123549"
@@ -117,20 +115,6 @@ def plain(amount: str | None) -> str | None:
 @asynccontextmanager
 async def open_priced(url: str, *, clock: TurnedClock | None = None, **settings: Any) -> AsyncIterator[PricedTown]:
     clock = clock or TurnedClock()
-    shops = TaggedShops(clock.now)
-    transport = ShopTransport(shops)
-    given: dict[str, Any] = {
-        "database_url": url,
-        "crawl_lanes": list(LANES),
-        "crawl_every_hours": 0.9,
-        "crawl_host_seconds": 0,
-        "crawl_rate_per_minute": 100_000,
-        "x_api_key": [],
-        **settings,
-    }
-    app = App(load_settings(**given), clock=clock, web=transport)
-    try:
-        async with app.crawling.opened():
-            yield PricedTown(app=app, clock=clock, shops=shops, transport=transport)
-    finally:
-        await app.database.close()
+    given = {"crawl_every_hours": 0.9, **settings}
+    async with open_shops(url, clock, TaggedShops(clock.now), PricedTown, **given) as town:
+        yield town

@@ -8,17 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
-
-from sqlalchemy import text
+from typing import Any, TypeVar
 
 from mistnet.app import App
 from mistnet.domain.crawling import CRAWL, CachedAnswer, Hop, Visited
-from mistnet.domain.jobs import Outcome, WorkerName
+from mistnet.domain.jobs import Outcome
 from mistnet.domain.social import Detail, LinkMention, Platform, Post, PostId, User, UserId
 from mistnet.domain.sources import Errand
-from mistnet.engine.executor import Executor
-from mistnet.engine.settlement import settlement
 from mistnet.settings import load_settings
 from mistnet.sim.service import NeverAnswers
 from mistnet.sim.shops import ShopFault, ShopService
@@ -26,6 +22,7 @@ from mistnet.upstream.transport import Unanswered
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.doors import Door
 from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.stepping import Stepping
 from tests.support import START, OpenGate, TurnedClock
 
 LANES = ("shopee", "taobao", "ebay", "web")
@@ -187,11 +184,11 @@ def post(number: int, said: str, *, links: Sequence[str] = (), **about: Any) -> 
 
 
 @dataclass
-class Town:
-    """An app on a real database, with the simulated shops behind it and a clock to turn."""
+class Town(Stepping):
+    """With the simulated shops behind the app."""
 
-    app: App
-    clock: TurnedClock
+    KIND = CRAWL
+
     shops: ShopService
     transport: ShopTransport
 
@@ -199,44 +196,11 @@ class Town:
         async with self.app.database.write() as connection:
             await self.app.writers.write(connection, [WRITER, *posts], self.clock.now())
 
-    async def step(self, *, room: int = 10) -> list[Outcome]:
-        """Claims due crawls, runs them, settles what they return; what came of each."""
-        now, app = self.clock.now(), self.app
-        targets = [each for each in app.kinds.targets(slots=room, lanes=LANES, lane_caps={}) if each.kind == CRAWL]
-        leases = await app.queue.claim(
-            worker=WorkerName("ann"),
-            targets=targets,
-            room=room,
-            lease=timedelta(minutes=5),
-            now=now,
-            aged_before=None,
-        )
-        if not leases:
-            return []
-        executor = Executor(clock=self.clock, timeout=timedelta(minutes=1), error_limit=2_000)
-        kind = app.kinds[CRAWL]
-        outcomes = [outcome for lease in leases for outcome in await executor.run(kind, [lease])]
-        settled = [
-            settlement(lease, outcome, now=now, policy=app.policy, chance=0.5)
-            for lease, outcome in zip(leases, outcomes, strict=True)
-        ]
-        await app.queue.settle(settled, now=now)
-        return outcomes
-
     async def crawl(self) -> list[Outcome]:
-        """Until nothing is due."""
-        done: list[Outcome] = []
-        while outcomes := await self.step():
-            done += outcomes
-        return done
+        return await self.all_steps()
 
-    async def rows(self, sql: str, **binds: Any) -> list[Any]:
-        async with self.app.database.read() as connection:
-            return list((await connection.execute(text(sql), binds)).all())
 
-    async def one(self, sql: str, **binds: Any) -> Any:
-        (row,) = await self.rows(sql, **binds)
-        return row[0] if len(row) == 1 else row
+T = TypeVar("T", bound=Town)
 
 
 @asynccontextmanager
@@ -244,7 +208,14 @@ async def open_town(
     url: str, *, faults: Mapping[ShopFault, float] | None = None, **settings: Any
 ) -> AsyncIterator[Town]:
     clock = TurnedClock()
-    shops = ShopService(clock.now, faults=faults)
+    async with open_shops(url, clock, ShopService(clock.now, faults=faults), Town, **settings) as town:
+        yield town
+
+
+@asynccontextmanager
+async def open_shops(
+    url: str, clock: TurnedClock, shops: ShopService, town: type[T], **settings: Any
+) -> AsyncIterator[T]:
     transport = ShopTransport(shops)
     given: dict[str, Any] = {
         "database_url": url,
@@ -257,6 +228,6 @@ async def open_town(
     app = App(load_settings(**given), clock=clock, web=transport)
     try:
         async with app.crawling.opened():
-            yield Town(app=app, clock=clock, shops=shops, transport=transport)
+            yield town(app=app, clock=clock, shops=shops, transport=transport)
     finally:
         await app.database.close()
