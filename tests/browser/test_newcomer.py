@@ -32,7 +32,7 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
 
         row = page.locator("tbody tr", has_text=f"@{handle}")
         await expect(row.locator(".doing")).to_have_text(re.compile("complete since"), timeout=PATIENCE_MS)
-        await expect(row.locator("td.n").first).to_have_text(re.compile(r"[1-9]"))
+        await expect(row.locator("td.n").first).to_have_text(re.compile(r"[1-9]"), timeout=PATIENCE_MS)
         await row.get_by_role("link").click()
 
         await expect(page.get_by_role("heading", level=1)).to_contain_text(f"@{handle}")
