@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import selectors
 import sqlite3
@@ -17,6 +18,7 @@ import asyncpg
 
 T = TypeVar("T")
 
+ORDER = os.environ.get("MISTNET_TEST_ORDER")
 BLOCKED_SECONDS = 0.03
 """A statement a real server has not answered by then waits for a lock somebody here holds."""
 
@@ -42,13 +44,13 @@ class _Selector(selectors.SelectSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._chance = random.Random(0)
+        self._chance = random.Random(ORDER)
         self._blocked = 0  # so many statements wait for a lock: nobody waits for them again until one comes back
 
     def select(self, timeout: float | None = None) -> Any:
-        """Of answers that are there together, some come first today and others tomorrow."""
+        """With an order of chance, some of the answers that are there together come first and the others later."""
         events = self._waited(timeout)
-        return self._chance.sample(events, self._chance.randint(1, len(events))) if events else events
+        return self._chance.sample(events, self._chance.randint(1, len(events))) if events and ORDER else events
 
     def _waited(self, timeout: float | None) -> Any:
         self._blocked = min(self._blocked, self._loop.in_flight)
