@@ -359,7 +359,7 @@ async def test_a_429_slows_a_paid_key_for_a_while(url: str) -> None:
         (SourceDown("x", "503"), timedelta(seconds=1)),
         (SourceRefused("x", START, "no such key", status=401), timedelta(seconds=1)),
     ],
-    ids=["429", "the fifth failure", "refused"],
+    ids=["429", "what opens the breaker", "refused"],
 )
 async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhile(
     url: str, early: bool, most: int, news: Exception, until: timedelta

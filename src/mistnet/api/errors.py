@@ -45,7 +45,6 @@ _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
     errors.WatchNotFound: 404,
     errors.ProductNotFound: 404,
     errors.ItemNotFound: 404,
-    errors.PointNotFound: 404,
     errors.JobNotAllowed: 409,
     errors.RunInProgress: 409,
     errors.SegmentDisabled: 409,
