@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any, Self
+from urllib.request import Request, urlopen
 
 import pytest
 import schemathesis
@@ -129,7 +132,8 @@ def _described() -> dict[str, Any]:
     return dict(describe(make_service(app_on("sqlite:///nowhere.db"))))
 
 
-schema = schemathesis.openapi.from_dict(_described())
+DESCRIBED = _described()
+schema = schemathesis.openapi.from_dict(DESCRIBED)
 
 
 @schema.parametrize()
@@ -145,3 +149,26 @@ def test_every_operation_answers_as_it_is_described(case: schemathesis.Case[Any]
     if case.path.startswith("/webhooks"):
         headers = {"X-API-Key": KEY}
     case.call_and_validate(base_url=running.url, headers=headers, excluded_checks=EXCLUDED.get(case.path, []))
+
+
+def _paged() -> Iterator[tuple[str, str]]:
+    """Every list that has pages, with the pattern of its cursors."""
+    for path, operations in DESCRIBED["paths"].items():
+        for parameter in operations.get("get", {}).get("parameters", []):
+            if parameter["name"] == "cursor":
+                yield path, parameter["schema"]["anyOf"][0]["pattern"]
+
+
+@pytest.mark.parametrize(("path", "pattern"), list(_paged()))
+@pytest.mark.parametrize(
+    "outermost", [("A" * 11, "A" * 22), ("f" + "_" * 9 + "8", "_" * 21 + "w")], ids=["least", "largest"]
+)
+def test_a_list_goes_on_from_wherever_its_cursors_can_point(
+    path: str, pattern: str, outermost: tuple[str, str], running: Running
+) -> None:
+    [cursor] = [each for each in outermost if re.fullmatch(pattern, each)]
+    there = {"who": "A", "name": "a", "lane": "shopee"}
+    own = re.sub(r"\{(\w+)\}", lambda found: there.get(found[1], "1"), path)
+    asked = Request(f"{running.url}{own}?cursor={cursor}", headers={"Authorization": f"Bearer {running.token}"})
+    with urlopen(asked, timeout=30) as answer:
+        assert "next" in json.load(answer)

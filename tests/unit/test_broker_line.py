@@ -1,8 +1,13 @@
 """What the client of RabbitMQ raises, in our words."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+
+import pytest
 from aiormq.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from mistnet.broker.line import Address, Line
+from mistnet.broker.line import Address, Line, forgiven
 from mistnet.domain.errors import BrokerRefused, BrokerUnreachable
 
 LINE = Line(Address(url="amqp://ann:secret@127.0.0.1:1/"))
@@ -23,3 +28,19 @@ def test_a_refusal_below_other_errors_is_one() -> None:
 def test_no_password_is_in_what_is_said() -> None:
     said = LINE.named(ConnectionError("could not log in as ann with secret"))
     assert "secret" not in str(said)
+
+
+@pytest.mark.parametrize("calling", [LINE.translated, forgiven])
+async def test_a_cancellation_the_client_lost_is_heeded(calling: Callable[[], AbstractContextManager[None]]) -> None:
+    """As Python 3.11's wait_for loses it if the answer comes at the same moment: a loop around it would never end."""
+
+    async def ask_forever() -> None:
+        with calling(), suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    asking = asyncio.create_task(ask_forever())
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking], timeout=5)
+    assert asking.cancelled()

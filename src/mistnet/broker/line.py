@@ -100,6 +100,7 @@ class Line:
             if isinstance(error, asyncio.CancelledError) and _cancelled_by_us():
                 raise
             raise self.named(error) from None
+        _heed_cancelling()
 
     def named(self, error: BaseException) -> BrokerError | BrokerMismatch:
         """A client's error for what it means to us, without the password."""
@@ -118,6 +119,7 @@ def forgiven() -> Iterator[None]:
     except FAULTS as error:
         if isinstance(error, asyncio.CancelledError) and _cancelled_by_us():
             raise
+    _heed_cancelling()
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -133,6 +135,12 @@ def _cancelled_by_us() -> bool:
     """The client cancels what waits for a connection that is gone; only a task's own cancellation is ours."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _heed_cancelling() -> None:
+    """The client waits with Python 3.11's wait_for, which loses a cancellation that comes together with its answer."""
+    if _cancelled_by_us():
+        raise asyncio.CancelledError
 
 
 async def hang_up(connection: AbstractConnection) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, select
+from sqlalchemy import BigInteger, Select, literal, select
 
 from mistnet.domain.items import Carrier, ItemId, LeftOut, PointId, StoredPoint, Valuation
 from mistnet.domain.products import PriceKind
@@ -133,7 +133,7 @@ class Valuations:
         own = price_point_versions.c
         asked = select(price_point_versions).where(own.point_id == point_id)
         if before is not None:
-            asked = asked.where(own.nr < before)
+            asked = asked.where(own.nr < literal(before, BigInteger))  # any number may be asked for
         rows = await self._rows(asked.order_by(own.nr.desc()).limit(limit))
         return [PointVersion(**{**row, "kind": PriceKind(row["kind"])}) for row in rows]
 
