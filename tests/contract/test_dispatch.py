@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from mistnet.app import Via
@@ -255,6 +256,19 @@ async def test_a_worker_s_last_attempt_that_died_with_it_is_buried_too(url: str,
         assert [each.state for each in lost] == ["dead"]
         await dispatch.round()
         assert await dead(broker_url) == [job]
+
+
+async def test_a_worker_whose_clock_is_behind_keeps_the_message_until_its_job_is_due(url: str, broker_url: str) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (dispatch, _):
+        due = app.database.clock.now() + timedelta(seconds=1.5)
+        await add(app, new(key="soon", run_at=due))
+        soon = (await rows(app, "SELECT id FROM jobs"))[0].id
+        await send(broker_url, msgspec.json.encode({"job_id": soon}))
+        await change(app, "UPDATE jobs SET state = 'queued'")
+        async with consuming(app):
+            await until(lambda: _has_effects(app, 1))
+        assert app.database.clock.now() >= due
+        assert await dispatch.publish() == 0
 
 
 async def _claim(app: object, job_id: int, worker: str) -> object:

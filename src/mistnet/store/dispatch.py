@@ -21,6 +21,8 @@ from mistnet.store.statements import command, statement
 TOLD_AGAIN: Final = "its message seems lost: the broker is told again"
 _WAITING: Final = (JobState.QUEUED, JobState.PENDING, JobState.RETRYABLE)
 _SLICE: Final = 1_000
+_CLOCKS_APART: Final = timedelta(seconds=5)
+"""Who told of a job may be ahead of who hears of it: a message thrown away for that is missed for long."""
 
 
 class StoreDispatch:
@@ -162,7 +164,7 @@ class StoreDispatch:
         """Why these could not be leased. A paused job is taken back, so that it is told of when its kind goes on."""
         own, paused = tables.jobs.c, tables.paused_kinds.c
         asked = select(own.id, own.kind, own.lane).where(
-            own.id.in_(ids), own.state.in_(_WAITING), own.run_at <= now, ~own.parked
+            own.id.in_(ids), own.state.in_(_WAITING), own.run_at <= now + _CLOCKS_APART, ~own.parked
         )
         async with self._database.read() as connection:
             waiting = (await connection.execute(asked)).all()
