@@ -38,7 +38,7 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
     database = Database(url)
     overview = Overview(database)
     try:
-        nothing = Totals(posts=0, native_retweets=0, users=0, gone_posts=0, gone_users=0)
+        nothing = Totals(posts=0, native_retweets=0, users=0, gone_posts=0, gone_users=0, products=0)
         assert (await overview.totals(), list(await overview.arrivals(9))) == (nothing, [])
 
         async with database.write() as connection:
@@ -49,7 +49,9 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
             await write_posts(connection, [post(20, BEA)], START + timedelta(seconds=1))
             await write_missing(connection, [gone("post", 1), gone("post", 2), gone("user", 1)], START)
 
-        assert await overview.totals() == Totals(posts=3, native_retweets=1, users=2, gone_posts=2, gone_users=1)
+        assert await overview.totals() == Totals(
+            posts=3, native_retweets=1, users=2, gone_posts=2, gone_users=1, products=0
+        )
         arrived = await overview.arrivals(2)
         assert [(each.id, each.handle, each.tracked) for each in arrived] == [(20, "bea", False), (30, "ann", True)]
         assert arrived[0] == Arrival(

@@ -66,6 +66,7 @@ def test_without_a_terminal_the_demo_collects_the_whole_small_world_and_leaves_n
     assert report["threads_walked"] > 100
     assert report["users"] > report["accounts"]["active"]
     assert report["gone_upstream"]["posts"] > 0
+    assert report["products"] >= 7
     assert report["credits"] == round(report["dollars"] * 100_000) > 0
     assert report["failed_calls"] == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", report["dashboard"])
@@ -92,16 +93,19 @@ async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite:
         assert await world.disagreements(opened) == []
         async with opened.database.write() as connection:
             newest = "IN (SELECT newest_post_id FROM accounts)"
-            await connection.execute(text(f"DELETE FROM post_links WHERE post_id {newest}"))
+            await connection.execute(text("DELETE FROM post_links"))
             await connection.execute(text(f"DELETE FROM posts WHERE id {newest}"))
             await connection.execute(text("UPDATE accounts SET state = 'active' WHERE state = 'protected'"))
             accept = text("UPDATE suggestions SET outcome = 'accepted' WHERE handle = :handle")
             await connection.execute(accept, {"handle": NOBODY})
+            await connection.execute(text("UPDATE offers SET amount = '9.99'"))
         wrong = "\n".join(await world.disagreements(opened))
     first = world.open_handles[0]
     assert f"posts of @{first} are missing" in wrong
     assert "is active, not protected" in wrong
     assert f"the suggestion of @{NOBODY} is accepted" in wrong
+    assert "costs GBP 122.55, not GBP 9.99" in wrong
+    assert "posts that link to https://www.ebay.com/itm/155932418766 are not told with it" in wrong
 
 
 def test_bad_wishes_are_told_in_one_line(on_sqlite: CommandLine) -> None:

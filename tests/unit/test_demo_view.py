@@ -61,7 +61,7 @@ def picture() -> Picture:
         seconds=3_599,
         posts_per_second=1_234.5,
         world_now=NOW,
-        totals=Totals(posts=123_456, native_retweets=1, users=12_345, gone_posts=1, gone_users=1),
+        totals=Totals(posts=123_456, native_retweets=1, users=12_345, gone_posts=1, gone_users=1, products=7),
         threads_walked=12_345,
         credits=1_234_567,
         failures=123,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.domain.links import LinkKind, Place, Shop
-from mistnet.domain.social import LinkMention, Platform, Post, PostId, Reference, UserId
+from mistnet.domain.social import LinkMention, Media, Platform, Post, PostId, Reference, UserId
 from mistnet.links import examine, links_of
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
@@ -57,6 +57,22 @@ def test_attachments_and_quoted_texts_are_looked_at_too() -> None:
 
 def test_xs_short_links_in_a_quoted_text_are_left_to_the_quoted_post_itself() -> None:
     assert told(post("see", quoted=Reference(id=PostId(5), text="buy https://t.co/abc"))) == []
+
+
+def test_the_short_link_of_a_picture_is_no_link() -> None:
+    picture = Media(kind="photo", url="https://pbs.example/1.jpg", shown_as="https://t.co/pic1234567")
+    given = post("look https://t.co/pic1234567 https://t.co/abc", media=[picture])
+    assert told(given) == [("https://t.co/abc", Place.TEXT)]
+    assert examine(given).refusals == []
+    quoting = post("yes https://t.co/pic1234567", quoted=Reference(id=PostId(5), text="look", media=[picture]))
+    assert told(quoting) == []
+
+
+def test_short_links_in_repeated_text_are_left_to_the_original() -> None:
+    shown = LinkMention(url="https://t.co/whole12345", expanded_url="https://s.shopee.tw/xyz")
+    original = Reference(id=PostId(5), text="buy https://t.co/whole12345 and https://t.co/other12345")
+    repeating = post("RT @ann: buy https://t.co/whole12345 and https://t.co/ot…", links=[shown], reposted=original)
+    assert told(repeating) == [("https://s.shopee.tw/xyz", Place.ENTITY)]
 
 
 def test_one_thing_linked_in_many_ways_is_one_mention() -> None:

@@ -43,6 +43,9 @@ def read(text: str, hint: str | None = None, site: str | None = None) -> tuple[s
         ("4.250 KD", "4.250", "KWD"),
         ("1.290,- Kč", "1290", "CZK"),
         ("人民币 88 元", "88", "CNY"),
+        ("NT.480", "480", "TWD"),
+        ("RM. 7.50", "7.50", "MYR"),
+        ("US $.99", "0.99", "USD"),
     ],
 )
 def test_amount_and_currency_are_read_together(text: str, amount: str, currency: str) -> None:
@@ -131,7 +134,19 @@ def test_a_hidden_amount_is_no_price(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["10x de R$ 29,90", "每期 NT$433", "$25/mo", "運費 $60", "满199减20", "You save $15.01", "Free delivery over $35"],
+    [
+        "10x de R$ 29,90",
+        "每期 NT$433",
+        "$25/mo",
+        "運費 $60",
+        "满199减20",
+        "You save $15.01",
+        "Free delivery over $35",
+        "免費配送",
+        "Free shipping",
+        "Free express delivery",
+        "Gratis ongkir",
+    ],
 )
 def test_part_payments_savings_and_charges_are_no_price(text: str) -> None:
     assert isinstance(parse_price(text), NoPrice)
@@ -186,6 +201,9 @@ def test_a_bare_mark_means_what_hint_and_site_say(
         ("Current bid: US $10.00", PriceKind.BID),
         ("目前出價 NT$500", PriceKind.BID),
         ("Sold for US $10.00", PriceKind.SOLD),
+        ("Sold  US $10.00", PriceKind.SOLD),
+        ("1.3k sold US $10.00", PriceKind.ASK),
+        ("Best offer accepted US $10.00", PriceKind.SOLD),
         ("成交價 NT$500", PriceKind.SOLD),
         ("Winning bid US $10.00", PriceKind.SOLD),
     ],

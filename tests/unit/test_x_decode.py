@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistnet.domain.social import Detail, Post, User
+from mistnet.links import links_of
 from mistnet.upstream.x.decode import Illegible, gather_posts, gather_users, moment, read_user
 
 AUTHOR = {
@@ -207,6 +208,8 @@ def _same(post: Post, payload: dict[str, Any]) -> None:
         assert (str(value) if value else None) == payload.get(theirs)
     media = (payload.get("extendedEntities") or {}).get("media") or []
     assert [each.url for each in post.media] == [each.get("media_url_https") for each in media]
+    assert [each.shown_as for each in post.media] == [each.get("url") for each in media]
+    assert not {each.shown_as for each in post.media} & {mention.url for mention in links_of(post)}
     urls = (payload.get("entities") or {}).get("urls") or []
     assert [each.expanded_url for each in post.links] == [each.get("expanded_url") for each in urls]
     for ours, theirs in (("quoted", "quoted_tweet"), ("reposted", "retweeted_tweet")):

@@ -44,6 +44,10 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "max_attempts": 50,
     "breaker_seconds": 1,
     "idle_poll_seconds": 0.5,
+    "crawl_lanes": ["shopee", "taobao", "ebay", "web"],
+    "crawl_rate_per_minute": 1_000_000,
+    "crawl_host_seconds": 0,
+    "crawl_every_hours": 1 / 240,
     "grace_seconds": 1,
 }
 """What is minutes with a real source is moments here."""
@@ -162,7 +166,7 @@ def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple
     from mistnet.cli.demo_world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
 
     world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
-    return App(_settings(folder, world.key), transport=world.transport), world
+    return App(_settings(folder, world.key), transport=world.transport, web=world.web), world
 
 
 def _settings(folder: Path, key: str) -> Settings:

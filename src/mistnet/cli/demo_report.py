@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "status --watch",
     "coverage",
     "search coin",
+    "products list",
     "spend",
     "sources",
     "jobs list",
@@ -58,6 +59,7 @@ class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
     threads_walked: int
     users: int
     gone_upstream: Mapping[str, int]
+    products: int
     complete: bool
     disagreements: Sequence[str]
     calls: int
@@ -90,6 +92,7 @@ async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float
         threads_walked=done.get(args.WALK, 0),
         users=totals.users,
         gone_upstream={"posts": totals.gone_posts, "users": totals.gone_users},
+        products=totals.products,
         complete=not disagreements,
         disagreements=disagreements,
         calls=sum(each.calls for each in spent),
@@ -113,6 +116,7 @@ def blocks(report: DemoReport) -> list[Block]:
         ("threads walked", f"{report.threads_walked:,}"),
         ("users", f"{report.users:,}"),
         ("gone upstream", f"{gone['posts']:,} posts and {gone['users']:,} users that others had answered"),
+        ("products", f"{report.products:,} that posts link to, with their prices"),
         ("coverage", coverage),
         ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
         ("spent", f"{report.credits:,} simulated credits (${report.dollars:,.2f})"),

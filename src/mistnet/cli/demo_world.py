@@ -1,10 +1,12 @@
 """The demo's world: asked without a network, and asked at the end whether all of it was collected."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from mistnet.app import App
+from mistnet.cli.demo_shops import ShopTransport, unlike_the_shops
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress
 from mistnet.domain.social import Platform, PostId, UserId
@@ -13,6 +15,8 @@ from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Standing
 from mistnet.sim.service import NeverAnswers, XService
+from mistnet.sim.shelf import Fate, Thing, thing_behind
+from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.sim.truth import AccountTruth
 from mistnet.store.coverage import Coverage
 from mistnet.store.holdings import stored_posts
@@ -50,6 +54,9 @@ class DemoWorld:
         self.key = _KEY
         self.clock = self._box.clock
         self.transport = WorldTransport(self._box.service)
+        troubles = None if faults == "none" else ROUGH
+        self._shops = ShopService(self.clock.now, seed=seed, faults=troubles)
+        self.web = ShopTransport(self._shops)
         self._truth = self._box.truth
         self.open_handles: Sequence[str] = self._box.handles
         self.handles: Sequence[str] = [*self.open_handles, *self._unseen(), NOBODY]
@@ -64,18 +71,24 @@ class DemoWorld:
     def let_time_pass(self, speed: float) -> None:
         """From now on, so many simulated seconds in a second."""
         self.clock = SimClock(self.clock.now(), speed=speed)
-        self._box.service.now = self.clock.now
+        self._box.service.now = self._shops.now = self.clock.now
 
     async def disagreements(self, app: App) -> list[str]:
         """Whatever the world knows and the database does not, in words. None: everything was collected."""
         progress = {each.user_id: each for each in await Coverage(app.database).accounts()}
         wrong = [problem for handle in self.handles for problem in self._account(handle, progress)]
         wrong += await self._refused(app)
+        linked: defaultdict[Thing, set[int]] = defaultdict(set)
         for handle in self.open_handles:
             truth = self._known(handle)
             wrong += await _lacking(app, f"posts of @{handle}", {*truth.search, *truth.retweets})
+            for post_id, posted in self._truth.links(truth.search):
+                thing = thing_behind(posted)
+                if thing and thing.fate is Fate.SALE:
+                    linked[thing].add(post_id)
         ancestors = self._truth.missing_ancestors(self.open_handles, self.clock.now())
-        return wrong + await _lacking(app, "posts that were answered", ancestors)
+        wrong += await _lacking(app, "posts that were answered", ancestors)
+        return wrong + await unlike_the_shops(app, linked, self.clock.now())
 
     def _account(self, handle: str, progress: Mapping[UserId, Progress]) -> Iterator[str]:
         truth = self._truth.account(handle, self.clock.now())

@@ -29,7 +29,7 @@ class Detail(StrEnum):
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A picture or film attached to a post."""
+    """A picture or film attached to a post. `shown_as` is the link that stands for it in the text."""
 
     kind: str
     url: str | None = None
@@ -39,6 +39,7 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alt_text: str | None = None
     duration_ms: int | None = None
     variants: Sequence[str] = ()
+    shown_as: str | None = None
 
 
 class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -86,15 +86,26 @@ def examine(post: Post) -> Examined:
 
 def _posted(post: Post) -> Iterator[_Posted]:
     beside = [*map(_beside, post.links)]
-    known = {name for each in beside for name in (each.url, each.leads_to)}
+    known = {name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)}
     for url in _in_text(post.text, known):
-        yield _Posted(url, Place.TEXT, url)
+        if not (post.reposted and _is_xs_own(post, url)):
+            yield _Posted(url, Place.TEXT, url)
     yield from beside
     for told in (post.quoted, post.reposted):
-        # X shows quoted text with its short links; the quoted post itself comes along and tells where they lead.
         for url in _in_text((told and told.text) or "", known):
-            if post.platform is not Platform.X or not _SHORTENED.match(url):
+            if not _is_xs_own(post, url):
                 yield _Posted(url, Place.QUOTED, url)
+
+
+def _own_media(post: Post) -> Iterator[str]:
+    """A picture has a short link in the text like any page; it leads to the post itself."""
+    for told in (post, post.quoted, post.reposted):
+        yield from (each.shown_as for each in (told.media if told else ()) if each.shown_as)
+
+
+def _is_xs_own(post: Post, url: str) -> bool:
+    """Told text has X's short links, cut off at times; the post it is of comes along and says where they lead."""
+    return post.platform is Platform.X and _SHORTENED.match(url) is not None
 
 
 def _beside(link: LinkMention) -> _Posted:

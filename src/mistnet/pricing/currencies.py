@@ -25,7 +25,7 @@ def _any_of(marks: Iterable[str]) -> str:
 
 # A single Latin letter behind a number is a size or a unit more often than money.
 _BEHIND: Final = [mark for mark in MARKS if len(mark) > 1 or not (mark.isascii() and mark.isalpha())]
-_BEFORE: Final = re.compile(rf"(?P<mark>{_any_of(MARKS)})[\s:]{{0,3}}$")
+_BEFORE: Final = re.compile(rf"(?P<mark>{_any_of(MARKS)})[.]?[\s:]{{0,3}}$")
 _AFTER: Final = re.compile(rf"^[\s,.\-–—=*]{{0,4}}?(?P<mark>{_any_of(_BEHIND)})")
 _ANYWHERE: Final = re.compile(_any_of(MARKS))
 _REACH: Final = 14

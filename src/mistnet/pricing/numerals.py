@@ -30,7 +30,8 @@ _FULL_WIDTH: Final = {0xFF01 + place: 0x21 + place for place in range(94)} | {
     0x2212: "-",
 }
 _GROUPED: Final = r"\d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\s?\d{1,2}(?!\d))?"
-_DENSE: Final = r"[.]?\d(?:[\d.,'’]*\d)?(?:[.,]\s\d\d(?!\d))?"
+# A point behind letters ends them (`NT.480`); elsewhere it may begin the number (`$.99`).
+_DENSE: Final = r"(?:(?<![^\W\d_])[.])?\d(?:[\d.,'’]*\d)?(?:[.,]\s\d\d(?!\d))?"
 _APART: Final = re.compile(r"(\d) ([.,]) (\d\d)(?!\d)")
 _NUMBER: Final = re.compile(rf"{_GROUPED}|{_DENSE}")
 _CENTS_BEHIND: Final = re.compile(r"^\s?€\s?(\d\d)(?!\d|\s?€|[.,]\d)")

@@ -130,7 +130,7 @@ def _nothing(text: str, verdicts: Sequence[str | None], *, hint: str | None, sit
     reasons = [each for each in verdicts if each]
     if reasons:
         return NoPrice(reason=next((each for each in reasons if each != _COUNT), _COUNT))
-    if re.search(r"\b(?:free|gratis|kostenlos)\b|免[费費]", text, re.IGNORECASE):
+    if words.FREE.search(text):
         zero = Decimal(0)
         return ParsedPrice(min=zero, max=zero, currency=currencies.choose((), hint=hint, site=site), kind=PriceKind.ASK)
     if words.ON_REQUEST.search(text):

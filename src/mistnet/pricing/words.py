@@ -123,12 +123,18 @@ LIST_LEFT: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 SOLD: Final = re.compile(
-    r"winning\s+bid|sold\s+(?:for|at|price)|hammer\s+price|realised\s+price|realized\s+price|final\s+(?:bid"
+    r"winning\s+bid|sold\s+(?:for|at|price)|(?<![\dk+]\s)\bsold\s*:?\s*\||best\s+offer\s+accepted|hammer\s+price|realised\s+price|realized\s+price|final\s+(?:bid"
     r"|price\s+realized)"
     r"|成交[价價](?!格?区)|[得得]標[价價]?|结拍[价價]|落札(?:価格|額)?|terjual\s+(?:seharga|dengan\s+harga)"
     r"|harga\s+terjual"
     r"|đã\s+bán\s+(?:với\s+)?giá|giá\s+(?:đã\s+)?bán\s+cuối|ขาย(?:ไป)?(?:ใน|ที่)ราคา|ราคา(?:ที่)?ขายได้"
     r"|vendido\s+por|verkauft\s+(?:für|um)|vendu\s+pour|낙찰",
+    re.IGNORECASE,
+)
+# The thing itself for nothing, not its carriage.
+FREE: Final = re.compile(
+    r"\b(?:free|gratis|kostenlos)\b(?!\s+(?:\w+\s+)?(?:shipping|delivery|postage|p&p|returns?|gifts?|ongkir|versand|envío"
+    r"|verzending))|免[费費](?![运運]|配送|寄送|送[货貨])",
     re.IGNORECASE,
 )
 BID: Final = re.compile(

@@ -180,3 +180,9 @@ POSTED = {
 
 BY_CANONICAL = {thing.canonical: thing for thing in SHELF}
 BY_ITEM = {(thing.shop, thing.item_id): thing for thing in SHELF if thing.item_id}
+
+
+def thing_behind(posted: str) -> Thing | None:
+    """What a link leads to that people post, at the end of whatever it takes to get there."""
+    named = POSTED.get(posted, posted)
+    return BY_CANONICAL.get(SHORT_LINKS.get(named, named))

@@ -121,6 +121,13 @@ class Truth:
                 found.add(greeted.id)
         return found
 
+    def links(self, post_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Where these posts link to, link by link, each as its author meant it."""
+        writer = Writer(self._world, Users(self._world))
+        for post in map(self._world.post, post_ids):
+            if post and post.kind is not Kind.RETWEET:
+                yield from ((post.id, url["expanded_url"]) for url in writer.content(post).urls)
+
     def hydratable(self, user_ids: Iterable[int], at: datetime) -> set[int]:
         """Those that a lookup by id returns as full profiles."""
         people = (self._world.person(user_id) for user_id in user_ids)

@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, select
 
 from mistnet.domain.social import PostId
 from mistnet.store.database import Database
-from mistnet.store.tables import accounts, missing, posts, users
+from mistnet.store.tables import accounts, missing, posts, products, users
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     users: int
     gone_posts: int
     gone_users: int
+    products: int
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ class Overview:
             "users": select(func.count()).select_from(users),
             "gone_posts": gone.where(missing.c.what == "post"),
             "gone_users": gone.where(missing.c.what == "user"),
+            "products": select(func.count()).select_from(products),
         }
         asked = select(*(count.scalar_subquery().label(name) for name, count in counts.items()))
         async with self._database.read() as connection:

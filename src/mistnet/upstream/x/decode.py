@@ -241,6 +241,7 @@ def _medium(shown: MediaPayload) -> Media:
         alt_text=shown.ext_alt_text,
         duration_ms=film.duration_millis if film else None,
         variants=tuple(variant.url for variant in variants if variant.url),
+        shown_as=shown.url,
     )
 
 

@@ -80,6 +80,7 @@ class VideoInfo(msgspec.Struct, frozen=True):
 
 class MediaPayload(msgspec.Struct, frozen=True):
     type: str | None = None
+    url: str | None = None
     media_url_https: str | None = None
     media_key: str | None = None
     ext_alt_text: str | None = None
