@@ -382,7 +382,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic's signature)
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file())
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, settings_file())
 
     @field_validator("x_api_key", mode="before")
     @classmethod
@@ -494,13 +494,13 @@ def _lane(given: str) -> str:
 def load_settings(**flags: Any) -> Settings:
     """Reads all sources; a typo or a bad value is one clear error that names its place."""
     _refuse_unknown_variables(os.environ)
-    if "MISTNET_CONFIG" in os.environ and not _file().is_file():
-        raise SettingsError("MISTNET_CONFIG", "environment", f"there is no file {_file()}")
+    if "MISTNET_CONFIG" in os.environ and not settings_file().is_file():
+        raise SettingsError("MISTNET_CONFIG", "environment", f"there is no file {settings_file()}")
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         settings = Settings(**given)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError("file", str(_file()), f"not valid TOML: {error}") from None
+        raise SettingsError("file", str(settings_file()), f"not valid TOML: {error}") from None
     except UnreadableSetting as error:
         raise _not_json(error) from None
     except ValidationError as error:
@@ -512,7 +512,7 @@ def load_settings(**flags: Any) -> Settings:
     return settings
 
 
-def _file() -> Path:
+def settings_file() -> Path:
     return Path(os.environ.get("MISTNET_CONFIG", "mistnet.toml"))
 
 
@@ -570,7 +570,7 @@ def _where(place: str) -> str:
         if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
             return f"environment ({variable})"
     try:
-        in_file = top in tomllib.loads(_file().read_text())
+        in_file = top in tomllib.loads(settings_file().read_text())
     except (OSError, tomllib.TOMLDecodeError):
         in_file = False
-    return str(_file()) if in_file else "flag"
+    return str(settings_file()) if in_file else "flag"

@@ -18,6 +18,7 @@ from mistnet.cli import (
     feeds,
     follows,
     hydrate,
+    init,
     item_import,
     item_lists,
     items,
@@ -74,6 +75,7 @@ def mistnet(
         typer.echo(context.get_help())
 
 
+app.command("init")(init.init)
 app.command("track")(track.track)
 app.command("untrack")(track.untrack)
 app.command("suggest")(track.suggest)

@@ -1,0 +1,100 @@
+"""The first command in a new folder: a file of settings to fill in, tables, and what to do next."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from mistnet.cli.db import opened
+from mistnet.cli.demo_report import own_name
+from mistnet.cli.output import document
+from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.errors import SettingsError
+from mistnet.settings import Settings, settings_file
+from mistnet.store.schema import migrate
+
+_OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
+    "The database. A URL with a password belongs into the environment: MISTNET_DATABASE_URL.": {
+        "database_url": Settings.model_fields["database_url"].default.get_secret_value(),
+    },
+    "Money. A hundred thousand credits of TwitterAPI.io are one dollar.": {
+        "x_day_credits": 200_000,
+        "x_month_credits": 3_000_000,
+    },
+    "Links and prices.": {
+        "crawl_lanes": ["shopee", "taobao", "ebay", "web"],
+        "crawl_every_hours": 24,
+        "price_watch_percent": 10,
+    },
+    "Feeds of Threads.": {"threads_token_file": "threads-token", "feed_every_seconds": 1_800},
+    "Several machines: lanes whose jobs go to workers over RabbitMQ (MISTNET_BROKER_URL).": {
+        "amqp_lanes": ["shopee", "taobao"]
+    },
+    "The rest.": {"concurrency": 20, "log_format": "json"},
+}
+_HEADER: Final = """\
+# Settings of mistnet. Whatever is commented out has its default; the value shown is an example.
+# Keys and passwords belong into the environment: MISTNET_X_API_KEY, MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
+"""
+
+
+@shared_options
+async def init(invocation: Invocation) -> None:
+    """Make this folder ready: a file of settings to fill in, tables, and what to do next.
+
+    Safe to run again: a file that is there is left as it is, and tables are brought up to this version.
+    """
+    settings, file = invocation.settings, settings_file()
+    async with opened(settings) as database:
+        written = write_once(file, sample(_to_write_down(settings, database.shown_url)))
+        before = await migrate(database)
+        url = database.shown_url
+    following = [*_next(settings)]
+    about_file = f"{file} is written: settings to fill in" if written else f"{file} is there already, and left as it is"
+    about_tables = f"{url} is ready" if before.found != before.wanted else f"{url} is up to date"
+    said = "\n".join([about_file, about_tables, "", "Next:", "", *(f"  {line}" for line in following)])
+    facts = document(file=str(file), written=written, database_url=url, found=before.found, now=before.wanted)
+    invocation.out.show({**facts, "next": following}, said)
+
+
+def sample(database_url: str | None) -> str:
+    """The file: everything commented out, but for a database of one's own choice."""
+    return _HEADER + "".join(_section(title, offered, database_url) for title, offered in _OFFERED.items())
+
+
+def _section(title: str, offered: Mapping[str, object], database_url: str | None) -> str:
+    lines = [f"\n# {title}\n"]
+    for name, example in offered.items():
+        chosen = database_url if name == "database_url" else None
+        lines.append(f"#   {Settings.model_fields[name].description}\n")
+        lines.append(f"{name} = {json.dumps(chosen)}\n" if chosen else f"# {name} = {json.dumps(example)}\n")
+    return "".join(lines)
+
+
+def _to_write_down(settings: Settings, shown_url: str) -> str | None:
+    """A database that was named, unless its URL holds a secret."""
+    named = settings.database_url.get_secret_value()
+    is_default = named == Settings.model_fields["database_url"].default.get_secret_value()
+    return None if is_default or named != shown_url else named
+
+
+def write_once(file: Path, text: str) -> bool:
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # people do write passwords into it
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise SettingsError("file", str(file), f"cannot be written: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    return True
+
+
+def _next(settings: Settings) -> Iterator[str]:
+    own = own_name()
+    if not settings.x_api_key:
+        yield "export MISTNET_X_API_KEY=...       # a key of twitterapi.io"
+    yield f"{own} track --quote nasa       # what would it cost? one profile is bought, nothing else"
+    yield f"{own} track nasa"
+    yield f"{own} up                       # collects, and serves the dashboard"
