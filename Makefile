@@ -16,7 +16,7 @@ demo: setup ## watch a simulated world being collected
 	@$(BIN)/mistnet demo $(ARGS)
 
 test: check ## everything a release needs (ARGS=... goes to pytest)
-	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	@$(BIN)/python scripts/run_tests.py $(ARGS)
 
 check: setup ## style, types and the import contract
 	@failed=; \
