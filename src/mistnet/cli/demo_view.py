@@ -27,7 +27,17 @@ _FEWEST_ARRIVALS: Final = 3
 _MOST_ARRIVALS: Final = 12
 _OUTCOMES: Final = 3
 """So many accounts at the end of the list show how else a suggestion can end: they are never left out."""
-_ORDER: Final = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")
+_ORDER: Final = (
+    "suggestion",
+    "backfill",
+    "reposts",
+    "walk",
+    "hydrate_user",
+    "hydrate_post",
+    "crawl",
+    "catch_up",
+    "relook",
+)
 _UNRELIABLE: Final = {"Cf", "Cn", "Co", "Cs", "Me", "Zl", "Zp"}
 _UNRELIABLE_BLOCKS: Final = (
     range(0x0300, 0x0370),  # accents that stand for themselves
@@ -120,6 +130,7 @@ def _head(picture: Picture, width: int) -> Iterator[Text]:
         (f"{totals.posts:,}", f"posts ({picture.posts_per_second:,.0f}/s)"),
         (f"{picture.threads_walked:,}", "threads"),
         (f"{totals.users:,}", "users"),
+        (f"{totals.products:,}", "products"),
         (f"{picture.credits:,}", f"credits (${picture.credits / CREDITS_PER_DOLLAR:,.2f})"),
         *([(f"{picture.failures:,}", "faults")] if picture.failures else []),
     ]

@@ -36,7 +36,9 @@ _LONG_WAIT_SECONDS: Final = 1.5
 _PROFILE_LOOKS: Final = 6
 """Every so many catch-ups the profiles are looked at as well: once in a simulated day."""
 _ARRIVALS, _OF_EACH = 300, 3
-_COLLECTING: Final = "Looks up profiles, sweeps histories backward, follows replies to their roots."
+_COLLECTING: Final = (
+    "Looks up profiles, sweeps histories backward, follows replies to their roots, visits linked shops."
+)
 
 
 class Watch:
