@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,7 @@ CLUSTER = pytest.StashKey[PostgresCluster]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server for all: the workers that come later inherit its address."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would ours
     if not hasattr(config, "workerinput"):
         rabbitmq.announce()
     only_asking = config.option.help or config.option.version or config.option.collectonly
