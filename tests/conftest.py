@@ -11,7 +11,7 @@ import pytest
 from tests.databases import Templates, drop_database
 from tests.services import rabbitmq
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
-from tests.services.postgres import PostgresCluster, PostgresStartError
+from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
 from tests.services.sqld import SqldMissing, SqldServer
 
 POSTGRES_DSN = "MISTNET_TEST_POSTGRES_DSN"
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     only_asking = config.option.help or config.option.version or config.option.collectonly
     if hasattr(config, "workerinput") or only_asking or os.environ.get(POSTGRES_DSN):
         return
-    cluster = PostgresCluster(fast=True)
+    cluster = PostgresCluster(fast=True, parent=quick_folder())
     try:
         cluster.start()
     except PostgresStartError as error:

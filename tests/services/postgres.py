@@ -24,6 +24,7 @@ START_TRIES = 5
 START_SECONDS = 60
 STOP_SECONDS = 20
 _LIBC = ctypes.CDLL(None)
+PLENTY = 4 * 2**30
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
@@ -59,6 +60,13 @@ def _places() -> Iterator[Path]:
         yield Path(on_path).resolve().parent
     if shipped := wheel_binaries():
         yield shipped
+
+
+def quick_folder() -> Path:
+    """Memory where there is plenty: a database per test is a thousand files, and a disk has others to serve."""
+    memory = Path("/dev/shm")
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > PLENTY
+    return memory if roomy else Path("/tmp")
 
 
 class PostgresCluster:

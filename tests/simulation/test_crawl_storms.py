@@ -11,7 +11,7 @@ from tests.simulation.world import Chaos
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 10
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 20
 POSTGRESQL_SHARE = 10
 CHUNK = 5
 

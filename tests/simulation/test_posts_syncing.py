@@ -21,7 +21,7 @@ from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 4
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 10
 CHUNK = 10
 
 

@@ -18,7 +18,7 @@ def hours_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes, "_FLUSH_SECONDS", 20.0, raising=False)
 
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 10
+SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 20
 POSTGRESQL_SHARE = 10
 CHUNK = 5
 
