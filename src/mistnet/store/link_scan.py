@@ -9,15 +9,19 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import select
 
-from mistnet.domain.social import LinkMention, Platform, Post, PostId, Reference, UserId
+from mistnet.domain.social import LinkMention, Media, Platform, Post, PostId, Reference, UserId
 from mistnet.store.database import Database
 from mistnet.store.links import LinkWriter
 from mistnet.store.tables import posts
 
 AT_ONCE: Final = 500
 _LOWEST: Final = -(2**63)
-_COLUMNS: Final = ("id", "author_id", "text", "created_at", "quoted_id", "reposted_id", "referenced_text", "links")
+_COLUMNS: Final = (
+    *("id", "author_id", "text", "created_at", "quoted_id", "reposted_id"),
+    *("referenced_text", "referenced_media", "media", "links"),
+)
 _mentions = msgspec.json.Decoder(list[LinkMention]).decode
+_media = msgspec.json.Decoder(list[Media]).decode
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +62,8 @@ async def _part(database: Database, platform: Platform, after: int, since: datet
 def _post(row: Any, platform: Platform) -> Post:
     """As much of a post as its links need."""
     referred = row.reposted_id or row.quoted_id
-    reference = Reference(id=PostId(referred), text=row.referenced_text) if referred else None
+    shown = _media(row.referenced_media) if row.referenced_media else ()
+    reference = Reference(id=PostId(referred), text=row.referenced_text, media=shown) if referred else None
     return Post(
         platform=platform,
         id=PostId(row.id),
@@ -67,6 +72,7 @@ def _post(row: Any, platform: Platform) -> Post:
         created_at=row.created_at,
         quoted=None if row.reposted_id else reference,
         reposted=reference if row.reposted_id else None,
+        media=_media(row.media) if row.media else (),
         links=_mentions(row.links) if row.links else (),
         raw=b"",
     )
