@@ -19,7 +19,7 @@ import asyncpg
 T = TypeVar("T")
 
 ORDER = os.environ.get("MISTNET_TEST_ORDER")
-BLOCKED_SECONDS = 0.03
+BLOCKED_SECONDS = 0.1
 """A statement a real server has not answered by then waits for a lock somebody here holds."""
 
 
