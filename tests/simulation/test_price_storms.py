@@ -14,7 +14,7 @@ from tests.simulation.world import Chaos
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
 SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 8
-POSTGRESQL_SHARE = 10
+POSTGRESQL_SHARE = 5
 CHUNK = 10
 
 
