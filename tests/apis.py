@@ -19,6 +19,7 @@ from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
+from tests.databases import make_app
 from tests.harvests import open_harvest
 from tests.support import TurnedClock
 
@@ -102,7 +103,7 @@ async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> Asy
 
 def app_on(url: str, **settings: Any) -> App:
     """An app that has asked nothing of its database yet."""
-    return App(Settings(database_url=SecretStr(url), **settings))
+    return make_app(Settings(database_url=SecretStr(url), **settings))
 
 
 def api_routes(service: FastAPI) -> list[RouteContext]:

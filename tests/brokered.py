@@ -20,6 +20,7 @@ from mistnet.engine.kinds import Kind
 from mistnet.engine.worker import Worker
 from mistnet.settings import load_settings
 from mistnet.store.writes import Writer
+from tests.databases import make_app
 from tests.support import Effect, done, write_effects
 from tests.support import kind as any_kind
 
@@ -46,7 +47,7 @@ async def brokered(url: str, broker_url: str, *kinds: Kind, **settings: Any) -> 
     """An app whose toy lane is dispatched."""
     given = {**QUICK, "amqp_lanes": [LANE], **settings}
     loaded = load_settings(database_url=url, broker_url=broker_url, **given)
-    app = App(loaded, plugins=[Plugin(kinds=kinds, writers=[Writer(Effect, write_effects)])])
+    app = make_app(loaded, plugins=[Plugin(kinds=kinds, writers=[Writer(Effect, write_effects)])])
     try:
         await app.database.correct_clock()
         yield app

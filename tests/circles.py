@@ -30,6 +30,7 @@ from mistnet.store.follow_look import StoreFollowLook
 from mistnet.store.ingests import Ingests
 from mistnet.store.queue import JobQueue
 from mistnet.store.writes import Writer, Writers
+from tests.databases import open_database
 from tests.support import TurnedClock
 
 ANN = UserId(1)
@@ -209,7 +210,7 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(url: str, circle: Circle) -> AsyncIterator[Desk]:
-    database = Database(url, clock=circle.clock)
+    database = open_database(url, clock=circle.clock)
     try:
         yield Desk(database, circle.clock, circle)
     finally:

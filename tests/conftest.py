@@ -5,10 +5,13 @@ import inspect
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.databases import Templates, drop_database
+from tests.loops import LOOP
 from tests.services import rabbitmq
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
@@ -53,31 +56,43 @@ def postgres_dsn() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test may be a coroutine: it gets an event loop of its own."""
+    """A test may be a coroutine. It runs in the event loop that all such tests of this process share."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    LOOP.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 
 
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    return Templates(tmp_path_factory.mktemp("databases"))
+def templates() -> Iterator[Templates]:
+    with TemporaryDirectory(prefix="mistnet-test-", dir=quick_folder(), ignore_cleanup_errors=True) as folder:
+        made = Templates(Path(folder))
+        yield made
+        made.close()
+    LOOP.close()
 
 
 @pytest.fixture
-def sqlite_url(templates: Templates) -> str:
-    """A fresh, migrated SQLite database."""
+def fresh_sqlite_url(templates: Templates) -> str:
+    """A migrated SQLite database for one test alone."""
     return templates.sqlite()
 
 
 @pytest.fixture
-def postgresql_url(templates: Templates, postgres_dsn: str) -> Iterator[str]:
-    """A fresh, migrated PostgreSQL database."""
+def fresh_postgresql_url(templates: Templates, postgres_dsn: str) -> Iterator[str]:
+    """A migrated PostgreSQL database for one test alone."""
     url = templates.postgresql(postgres_dsn)
     yield url
     asyncio.run(drop_database(postgres_dsn, url.rsplit("/", 1)[1]))
+
+
+@pytest.fixture
+def fresh_libsql_url(templates: Templates, sqld: SqldServer) -> Iterator[str]:
+    """A migrated database on a libSQL server for one test alone."""
+    url = templates.libsql(sqld)
+    yield url
+    sqld.drop(url)
 
 
 @pytest.fixture(scope="session")
@@ -93,11 +108,21 @@ def sqld() -> Iterator[SqldServer]:
 
 
 @pytest.fixture
-def libsql_url(templates: Templates, sqld: SqldServer) -> Iterator[str]:
-    """A fresh, migrated database on a libSQL server."""
-    url = templates.libsql(sqld)
-    yield url
-    sqld.drop(url)
+def sqlite_url(fresh_sqlite_url: str) -> str:
+    """A migrated SQLite database. In tests/contract it is one that tests share."""
+    return fresh_sqlite_url
+
+
+@pytest.fixture
+def postgresql_url(fresh_postgresql_url: str) -> str:
+    """A migrated PostgreSQL database. In tests/contract it is one that tests share."""
+    return fresh_postgresql_url
+
+
+@pytest.fixture
+def libsql_url(fresh_libsql_url: str) -> str:
+    """A migrated database on a libSQL server. In tests/contract it is one that tests share."""
+    return fresh_libsql_url
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +144,7 @@ def broker_url(rabbit: rabbitmq.SharedNode) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql", "libsql"])
 def url(request: pytest.FixtureRequest) -> str:
-    """A fresh, migrated database of each kind in turn: every contract holds on all of them."""
+    """An empty, migrated database of each kind in turn: every contract holds on all of them."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 

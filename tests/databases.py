@@ -1,4 +1,9 @@
-"""Fresh, migrated databases for tests: a file for SQLite, a copy of a template on PostgreSQL and libSQL."""
+"""Migrated databases for tests: one of each kind per process, emptied before each test, or a fresh copy for one test.
+
+Creating a database, connecting to it and compiling statements cost many times what a small test does. So a process
+keeps one database of each kind, one pool of connections to it and one event loop. `SharedDatabase.reset` empties only
+what a test has written, then asks the database whether anything is left.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +11,272 @@ import asyncio
 import os
 import secrets
 import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any, Protocol
 
 import asyncpg
-from sqlalchemy import text
+import msgspec
+from sqlalchemy import BigInteger, Column, MetaData, Table, Text, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.store.database import Database
+from mistnet.app import App
+from mistnet.domain.ports import Clock
+from mistnet.settings import Settings
+from mistnet.store.database import Database, Pools
+from mistnet.store.libsql.address import address_of
+from mistnet.store.libsql.protocol import CLOSE, Result
+from mistnet.store.libsql.server import Server
+from mistnet.store.libsql.stream import outcome_of
+from mistnet.store.libsql.values import rows_of
 from mistnet.store.schema import migrate
+from mistnet.store.tables import metadata
+from tests.loops import LOOP
 from tests.services.sqld import TEMPLATE, SqldServer
-from tests.support import effects
+
+effects = Table(
+    "effects",
+    MetaData(),
+    Column("job_id", BigInteger, nullable=False),
+    Column("note", Text, nullable=False),
+)
+"""One row for each effect of a toy job: tests count them."""
+
+TABLES = [table.name for table in (*metadata.sorted_tables, effects)]
+USED = " UNION ALL ".join(f"SELECT '{name}' AS name WHERE EXISTS (SELECT 1 FROM {name})" for name in TABLES)
+"""Asks for the names of the tables that have rows."""
+
+SQLITE_SCHEMA = "SELECT name, sql FROM sqlite_master ORDER BY name"
+LIBSQL_EMPTY = ";".join(
+    [
+        "BEGIN IMMEDIATE",
+        *(f"DELETE FROM {name}" for name in reversed(TABLES)),
+        "INSERT INTO posts_search (posts_search) VALUES ('delete-all')",
+        "DELETE FROM sqlite_sequence",
+        "COMMIT",
+    ]
+)
+LIBSQL_USED = f"{USED} UNION ALL SELECT 'sequences' WHERE EXISTS (SELECT 1 FROM sqlite_sequence)"
+PG_USED = f"""
+    {USED}
+    UNION ALL SELECT 'sequence ' || sequencename FROM pg_sequences
+    WHERE schemaname = 'public' AND last_value IS NOT NULL
+"""
+PG_SCHEMA = """
+    SELECT (SELECT sum(hashtext(relname::text || relnatts)) FROM pg_class WHERE relnamespace = 'public'::regnamespace),
+        (SELECT sum(hashtext(tgname::text || tgenabled::text)) FROM pg_trigger WHERE NOT tgisinternal),
+        (SELECT sum(hashtext(conname::text)) FROM pg_constraint WHERE connamespace = 'public'::regnamespace),
+        (SELECT sum(hashtext(proname::text)) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)
+"""
+"""Changes when a test adds or removes a table, column, index, constraint, trigger or function."""
+
+_pools: dict[str, Pools | None] = {}
+"""By URL: the connections of this process to its shared databases, made when a test first opens one."""
+
+
+class IncompleteReset(Exception):
+    """Something of the previous test is still in the database."""
+
+    def __init__(self, url: str, left: Sequence[str]) -> None:
+        super().__init__(f"the reset left rows behind: {', '.join(left)}")
+        self.url, self.left = url, left
+
+
+class SharedDatabase(Protocol):
+    """One database that test after test finds empty."""
+
+    url: str
+
+    def reset(self) -> None:
+        """Empty the database. Raises IncompleteReset if it is not as it was after its migration."""
+
+    def close(self) -> None:
+        """Give back the connection that resets it."""
+
+
+class SharedSqlite:
+    """A file that is overwritten with the migrated template, page by page, while connections to it stay open."""
+
+    def __init__(self, template: Path, file: Path) -> None:
+        self.url = f"sqlite:///{file}"
+        shutil.copy(template, file)
+        with closing(sqlite3.connect(template)) as migrated:
+            self._template = sqlite3.connect(":memory:")
+            migrated.backup(self._template)
+        self._target = sqlite3.connect(file, isolation_level=None)
+        self._schema = self._described()
+
+    def reset(self) -> None:
+        self._template.backup(self._target)
+        if left := [name for (name,) in self._target.execute(USED)]:
+            raise IncompleteReset(self.url, left)
+        if self._described() != self._schema:
+            raise IncompleteReset(self.url, ["schema"])
+
+    def close(self) -> None:
+        self._template.close()
+        self._target.close()
+
+    def _described(self) -> list[tuple[str, str]]:
+        return self._target.execute(SQLITE_SCHEMA).fetchall()
+
+
+class SharedPostgres:
+    """A database on the tests' server whose used tables are truncated. If a test changed the schema, it is replaced."""
+
+    def __init__(self, dsn: str, template: str) -> None:
+        self._dsn = dsn
+        self._template = template
+        self._name = f"shared_{os.getpid()}_{secrets.token_hex(3)}"
+        self._connection: Any = None
+        self._schema: Any = None
+        self.url = with_database(dsn, self._name)
+        LOOP.run(self._create())
+
+    def reset(self) -> None:
+        LOOP.run(self._reset())
+
+    def close(self) -> None:
+        LOOP.run(self._connection.close())
+
+    async def _create(self) -> None:
+        await create_database(self._dsn, self._name, template=self._template)
+        self._connection = await asyncpg.connect(self.url)
+        self._schema = await self._connection.fetchrow(PG_SCHEMA)
+
+    async def _reset(self) -> None:
+        if await self._connection.fetchrow(PG_SCHEMA) != self._schema:
+            await self._connection.close()
+            await close_pools(self.url)
+            await drop_database(self._dsn, self._name)
+            await self._create()
+        if used := await self._used():
+            await self._empty(used)
+        if left := await self._used():
+            raise IncompleteReset(self.url, left)
+
+    async def _used(self) -> list[str]:
+        return [name for (name,) in await self._connection.fetch(PG_USED)]
+
+    async def _empty(self, used: Sequence[str]) -> None:
+        named = [name for name in used if not name.startswith("sequence ")]
+        sequences = [name.removeprefix("sequence ") for name in used if name.startswith("sequence ")]
+        truncate = [f"TRUNCATE {', '.join(named)} CASCADE"] if named else []
+        restart = [f"SELECT setval('{name}', 1, false)" for name in sequences]
+        await self._connection.execute("; ".join([*truncate, *restart]))
+
+
+class SharedLibsql:
+    """A namespace of a libSQL server. All its tables are emptied in one request."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._server = Server(address_of(make_url(url)))
+        self._schema = LOOP.run(self._ask(SQLITE_SCHEMA))
+
+    def reset(self) -> None:
+        LOOP.run(self._reset())
+
+    def close(self) -> None:
+        LOOP.run(self._server.close())
+
+    async def _reset(self) -> None:
+        if await self._ask(SQLITE_SCHEMA, before=[LIBSQL_EMPTY]) != self._schema:
+            raise IncompleteReset(self.url, ["schema"])
+        if left := await self._ask(LIBSQL_USED):
+            raise IncompleteReset(self.url, [str(name) for (name,) in left])
+
+    async def _ask(self, sql: str, *, before: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        scripts = [{"type": "sequence", "sql": script} for script in before]
+        answer = await self._server.send([*scripts, {"type": "execute", "stmt": {"sql": sql}}, CLOSE])
+        if refused := [each.error for each in answer.results if each.error]:
+            raise IncompleteReset(self.url, [str(error) for error in refused])
+        return rows_of(msgspec.json.decode(outcome_of(answer.results[len(scripts)]), type=Result).rows)
 
 
 class Templates:
-    """Migrates once per process and copies from then on."""
+    """The databases of one process: migrated once, then shared by its tests or copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sqlite: Path | None = None
+        self._shared: dict[str, SharedDatabase] = {}
         self._postgresql: dict[str, str] = {}
         self._libsql: set[int] = set()
 
+    def close(self) -> None:
+        for shared in self._shared.values():
+            shared.close()
+        LOOP.run(_close_all_pools())
+
+    def shared_sqlite(self) -> str:
+        return self._reset("sqlite", lambda: SharedSqlite(self._sqlite(), self._folder / "shared.db"))
+
+    def shared_postgresql(self, dsn: str) -> str:
+        return self._reset(dsn, lambda: SharedPostgres(dsn, self._migrated_on(dsn)))
+
+    def shared_libsql(self, server: SqldServer) -> str:
+        return self._reset(f"libsql:{server.port}", lambda: SharedLibsql(self.libsql(server)))
+
     def sqlite(self) -> str:
-        if self._sqlite is None:
-            self._sqlite = self._folder / "template.db"
-            asyncio.run(_prepare(f"sqlite:///{self._sqlite}"))
+        """A migrated file for one test alone."""
         fresh = self._folder / f"{secrets.token_hex(6)}.db"
-        shutil.copy(self._sqlite, fresh)
+        shutil.copy(self._sqlite(), fresh)
         return f"sqlite:///{fresh}"
 
     def postgresql(self, dsn: str) -> str:
-        if dsn not in self._postgresql:
-            self._postgresql[dsn] = f"template_{os.getpid()}_{secrets.token_hex(3)}"
-            asyncio.run(create_database(dsn, self._postgresql[dsn]))
-            asyncio.run(_prepare(with_database(dsn, self._postgresql[dsn])))
+        """A migrated database for one test alone, to be dropped by it."""
         name = f"test_{secrets.token_hex(6)}"
-        asyncio.run(create_database(dsn, name, template=self._postgresql[dsn]))
+        asyncio.run(create_database(dsn, name, template=self._migrated_on(dsn)))
         return with_database(dsn, name)
 
     def libsql(self, server: SqldServer) -> str:
+        """A migrated namespace for one test alone."""
         template = f"{TEMPLATE}{id(self)}"
         if server.port not in self._libsql:
             asyncio.run(_prepare(server.create(template)))
             self._libsql.add(server.port)
         return server.copy(template)
+
+    def _reset(self, name: str, make: Callable[[], SharedDatabase]) -> str:
+        if name not in self._shared:
+            self._shared[name] = make()
+            _pools[self._shared[name].url] = None
+        self._shared[name].reset()
+        return self._shared[name].url
+
+    def _sqlite(self) -> Path:
+        template = self._folder / "template.db"
+        if not template.exists():
+            asyncio.run(_prepare(f"sqlite:///{template}"))
+        return template
+
+    def _migrated_on(self, dsn: str) -> str:
+        if dsn not in self._postgresql:
+            self._postgresql[dsn] = f"template_{os.getpid()}_{secrets.token_hex(3)}"
+            asyncio.run(create_database(dsn, self._postgresql[dsn]))
+            asyncio.run(_prepare(with_database(dsn, self._postgresql[dsn])))
+        return self._postgresql[dsn]
+
+
+def open_database(url: str, *, clock: Clock | None = None) -> Database:
+    """A database as a process would open it. On a shared one, tests in the shared loop use its warm connections."""
+    if url not in _pools or not LOOP.is_running_here:
+        return Database(url, clock=clock)
+    pools = _pools[url] = _pools[url] or Pools(url)
+    return Database(url, clock=clock, pools=pools)
+
+
+async def close_pools(url: str) -> None:
+    if pools := _pools.get(url):
+        await pools.close()
+        _pools[url] = None
+
+
+async def _close_all_pools() -> None:
+    for url in _pools:
+        await close_pools(url)
 
 
 def with_database(dsn: str, name: str) -> str:
@@ -89,3 +316,9 @@ async def _prepare(url: str) -> None:
                 await connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
     finally:
         await database.close()
+
+
+def make_app(settings: Settings, *, clock: Clock | None = None, **parts: Any) -> App:
+    """The app on `open_database`: on a shared database it uses the warm connections of this process."""
+    database = open_database(settings.database_url.get_secret_value(), clock=clock)
+    return App(settings, database=database, **parts)

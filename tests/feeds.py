@@ -28,6 +28,7 @@ from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from mistnet.upstream.transport import Answer, Request, Unanswered
+from tests.databases import make_app
 from tests.support import TurnedClock
 
 NOBODY = "nobody.at.all"
@@ -79,7 +80,7 @@ def threads_settings(url: str, **settings: Any) -> Settings:
 async def open_feeds(
     url: str, service: ThreadsService, *, clock: TurnedClock | None = None, **settings: Any
 ) -> AsyncIterator[App]:
-    app = App(threads_settings(url, **settings), clock=clock or TurnedClock(), threads=ThreadsTransport(service))
+    app = make_app(threads_settings(url, **settings), clock=clock or TurnedClock(), threads=ThreadsTransport(service))
     try:
         async with app.feeds.opened():
             yield app

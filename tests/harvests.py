@@ -20,12 +20,13 @@ from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, Use
 from mistnet.harvest import WRITERS
 from mistnet.settings import Settings
 from mistnet.store.writes import Writers
+from tests.databases import make_app
 from tests.support import START, TurnedClock
 
 
 @asynccontextmanager
 async def open_harvest(url: str, *, clock: TurnedClock | None = None, **settings: Any) -> AsyncIterator[App]:
-    app = App(Settings(database_url=SecretStr(url), **settings), clock=clock or TurnedClock())
+    app = make_app(Settings(database_url=SecretStr(url), **settings), clock=clock or TurnedClock())
     try:
         yield app
     finally:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from mistnet.app import App
 from mistnet.domain.items import PRICE, Item, ItemId, ItemState, Wish
 from mistnet.domain.jobs import Outcome
 from mistnet.settings import load_settings
@@ -33,6 +32,7 @@ from mistnet.store.items import Items
 from mistnet.upstream.transport import Answer, Request, Unanswered
 from mistnet.upstream.web.doors import Door
 from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, TurnedClock
 
@@ -158,7 +158,7 @@ async def open_fair(
     clock = TurnedClock()
     market = MarketService(clock.now, seed=seed, faults=faults)
     given = load_settings(**market_settings(url, folder, **settings))
-    app = App(given, clock=clock, market=EbayTransport(market), web=ShopsTransport(market))
+    app = make_app(given, clock=clock, market=EbayTransport(market), web=ShopsTransport(market))
     try:
         async with app.valuing.opened():
             yield Fair(app=app, clock=clock, market=market)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from mistnet.app import App
 from mistnet.domain.crawling import CRAWL, CachedAnswer, Hop, Visited
 from mistnet.domain.jobs import Outcome
 from mistnet.domain.social import Detail, LinkMention, Platform, Post, PostId, User, UserId
@@ -22,6 +21,7 @@ from mistnet.upstream.transport import Unanswered
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.doors import Door
 from mistnet.upstream.web.port import Readable, WebAnswer
+from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, OpenGate, TurnedClock
 
@@ -225,7 +225,7 @@ async def open_shops(
         "x_api_key": [],
         **settings,
     }
-    app = App(load_settings(**given), clock=clock, web=transport)
+    app = make_app(load_settings(**given), clock=clock, web=transport)
     try:
         async with app.crawling.opened():
             yield town(app=app, clock=clock, shops=shops, transport=transport)

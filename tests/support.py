@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, bindparam, insert, select, text
+from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import (
@@ -44,6 +44,7 @@ from mistnet.store.queue import JobQueue
 from mistnet.store.types import UtcTime
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
+from tests.databases import effects, open_database
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEASE = timedelta(seconds=300)
@@ -58,14 +59,6 @@ class Effect(Write, frozen=True, kw_only=True):
 
     job_id: int
     note: str = ""
-
-
-effects = Table(
-    "effects",
-    MetaData(),
-    Column("job_id", BigInteger, nullable=False),
-    Column("note", Text, nullable=False),
-)
 
 
 async def write_effects(connection: AsyncConnection, values: Sequence[Effect], _now: datetime) -> None:
@@ -191,7 +184,7 @@ async def open_shop(
     url: str, *kinds: Kind, policy: Policy | None = None, clock: TurnedClock | None = None, real_time: bool = False
 ) -> AsyncIterator[Shop]:
     turned = clock or TurnedClock()
-    database = Database(url, clock=None if real_time else turned)
+    database = open_database(url, clock=None if real_time else turned)
     try:
         shop = Shop(database, Kinds(kinds or [kind()]), turned, policy or Policy())
         yield shop

@@ -22,6 +22,7 @@ from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.sim.world import World
 from mistnet.store.alerts import AlertBook
+from tests.databases import make_app
 from tests.harvests import change, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.receivers import SECRET, receiver
 from tests.support import START, TurnedClock
@@ -244,7 +245,7 @@ async def test_a_budget_spent_by_real_calls_is_told_to_operators_and_to_nobody_e
                 },
             }
         )
-        app = App(settings, transport=WorldTransport(service_of(world)))
+        app = make_app(settings, transport=WorldTransport(service_of(world)))
         try:
             await app.enqueue([args.suggestion(handle) for handle in Oracle(world).suggested])
             async with app.worker(until_idle=True) as worker:

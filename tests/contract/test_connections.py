@@ -9,6 +9,8 @@ from sqlalchemy import text
 from mistnet.domain.errors import DatabaseBusy
 from mistnet.store.database import _CONNECTIONS, Database
 
+pytestmark = pytest.mark.fresh_database
+
 
 async def test_a_question_waits_for_a_free_connection_and_then_says_busy(url: str) -> None:
     database = Database(url)

@@ -1,6 +1,5 @@
 """What is there of an account or a conversation, what is on its way, what is missing; and how it is mended."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -21,6 +20,7 @@ from mistnet.store.coverage import Coverage
 from mistnet.store.statements import command
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import START
 
 ANN = UserId(11)
@@ -306,7 +306,7 @@ def test_the_command_tells_gaps_of_a_conversation_by_its_exit_code(
         async with open_harvest(url) as app:
             await converse(app, *stored)
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     done = run(coverage, url, "--conversation", str(ROOT), "--json")
     assert done.exit_code == code
     assert told(done)["conversation_id"] == str(ROOT)
@@ -318,7 +318,7 @@ def test_the_command_shows_strips_and_repairs(url: str) -> None:
         async with with_ann(url) as app:
             await end_badly(app, args.backfill(ANN))
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     whole = run(coverage, url)
     assert "@ann" in whole.stdout
     assert "!" in whole.stdout
@@ -348,7 +348,7 @@ def test_wrong_usage_of_the_command_is_told_with_the_next_step(
         async with with_ann(sqlite_url) as app:
             await converse(app, FIRST)
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     done = run(coverage, sqlite_url, *arguments)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from sqlalchemy import text
 
 from mistnet.store.crawl_calls import call_for_new
 from tests.contract.test_page_plans import explained, noted
 from tests.databases import analyze
 from tests.shops import LANES, Town, open_town, post
+
+pytestmark = pytest.mark.fresh_database
 
 MANY = 50_000
 GROWING = "links|offers|products"

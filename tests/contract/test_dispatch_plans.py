@@ -3,9 +3,12 @@
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from tests.contract.test_plans import fill, plan, scans
 from tests.support import kind, open_shop
+
+pytestmark = pytest.mark.fresh_database
 
 
 async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:

@@ -1,6 +1,5 @@
 """Tables leave whole, in every format alike, in little memory, and never half a file."""
 
-import asyncio
 import csv
 import importlib
 import io
@@ -44,7 +43,8 @@ from mistnet.store.accounts import write_tracked
 from mistnet.store.database import Database
 from mistnet.store.export import Exported, Exporter, Format, Selection, fields_of, whole_file
 from mistnet.store.social import write_missing, write_posts, write_users
-from tests.databases import analyze
+from tests.databases import analyze, open_database
+from tests.loops import LOOP
 from tests.support import START
 
 PAGE = Path(__file__).parents[2] / "docs" / "search-and-export.md"
@@ -85,7 +85,7 @@ RICH = post(
 @asynccontextmanager
 async def filled(url: str) -> AsyncIterator[Database]:
     """A few rows in every table, with whatever is hard to write down."""
-    database = Database(url)
+    database = open_database(url)
     try:
         async with database.write() as connection:
             people = [
@@ -347,7 +347,7 @@ async def test_what_cannot_be_exported_is_refused_before_a_byte_is_written(
 
 
 async def test_an_empty_table_makes_a_file_that_can_be_read(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+    database = open_database(url)
     selection = Selection(what=Exported.POSTS)
     for format_ in Format:
         assert await Exporter(database).export(selection, format_, tmp_path / format_) == 0
@@ -407,7 +407,7 @@ async def fill_many(database: Database) -> None:
 
 
 async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+    database = open_database(url)
     await fill_many(database)
     tracemalloc.start()
     try:
@@ -422,7 +422,7 @@ async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> 
 
 
 async def test_a_page_is_found_by_its_key_however_deep_it_lies(url: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     await fill_many(database)
     asked: list[tuple[str, Any]] = []
     event.listen(
@@ -502,7 +502,7 @@ def fill(url: str) -> None:
         async with filled(url):
             pass
 
-    asyncio.run(write())
+    LOOP.run(write())
 
 
 def run(url: str, *arguments: str) -> Any:
@@ -558,11 +558,11 @@ def started(url: str, *arguments: str) -> subprocess.Popen[bytes]:
     """The command in a process of its own, on a table that takes it a while."""
 
     async def write() -> None:
-        database = Database(url)
+        database = open_database(url)
         await fill_many(database)
         await database.close()
 
-    asyncio.run(write())
+    LOOP.run(write())
     program = "from mistnet.cli import export, main; main.app.command('export')(export.export); main.main()"
     command = (sys.executable, "-c", program, "export", "posts", *arguments, "--database-url", url)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from mistnet.app import App
 from mistnet.cli import follows as commands
 from mistnet.domain.follows import FollowsSeen, Side
 from mistnet.domain.ingests import IngestKind
@@ -19,7 +17,9 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.apis import Api, open_api
 from tests.circles import ANN, Circle, open_desk
+from tests.databases import make_app
 from tests.harvests import rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -104,7 +104,7 @@ def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
             desk.circle.followers_of.remove(3)
             await desk.sync()
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     shown: Any = told(run(commands.commands, url, "list", "@ann", "--limit", "1", "--json"))
     assert (shown["live"], shown["doubted"], shown["ended"], shown["next_after"]) == (2, 0, 1, "2")
     assert [each["user_id"] for each in shown["users"]] == ["2"]
@@ -131,7 +131,7 @@ async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_c
     star = world.stars[0]
     assert star.standing is Standing.ACTIVE
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    app = App(settings, clock=clock, transport=WorldTransport(service))
+    app = make_app(settings, clock=clock, transport=WorldTransport(service))
     try:
         await app.enqueue([follow_sync(UserId(star.id), Side.FOLLOWERS, mode="full", asked_by="a test")])
         async with app.worker(concurrency=1, until_idle=True) as worker:

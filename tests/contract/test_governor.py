@@ -39,6 +39,7 @@ from mistnet.engine.grants import Limits
 from mistnet.store.database import Database
 from mistnet.store.sources import StoreBook
 from mistnet.upstream.x import prices
+from tests.databases import open_database
 from tests.support import START, TurnedClock
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Office:
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Office]:
     clock = TurnedClock()
-    database = Database(url, clock=clock)
+    database = open_database(url, clock=clock)
     try:
         yield Office(database, clock, CountingBook(database))
     finally:

@@ -25,7 +25,7 @@ from mistnet.store.circles import Circle, Neighbourhood, SegmentCircle, circle_o
 from mistnet.store.database import Database
 from mistnet.store.export import Exported, Format
 from mistnet.store.graph_export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
-from tests.databases import analyze
+from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
 from tests.support import START
 
@@ -41,7 +41,7 @@ cli.command()(export)
 @asynccontextmanager
 async def filled(url: str) -> AsyncIterator[Database]:
     """Four in a segment and one outside, who follow and answer each other in every way there is."""
-    database = Database(url)
+    database = open_database(url)
     try:
         told = {"followers_count": 2**40, "following_count": 3, "posts_count": 0, "verified": True, "created_at": START}
         await people(database, [person(ANN, "Ann", name=ODD_NAME, **told), person(BEA, "bea")])
@@ -240,7 +240,7 @@ async def random_graph(database: Database, chance: random.Random) -> tuple[set[i
 
 
 async def test_pages_of_any_size_make_the_same_whole(url: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     members, pairs = await random_graph(database, random.Random(7))
     asked = await selection(database, Edges.FOLLOWS)
     truth = sorted(pair for pair in pairs if set(pair) <= members)
@@ -292,7 +292,7 @@ async def fill_many(database: Database, many: int) -> Circle:
 
 
 async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+    database = open_database(url)
     circle = await fill_many(database, LARGE)
     exporter = GraphExporter(database, page_rows=500)
     few = GraphSelection(circle=circle, edges=Edges.FOLLOWS)
@@ -309,7 +309,7 @@ async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> 
 
 
 async def test_a_page_of_a_graph_is_found_by_an_index_however_many_edges_there_are(url: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     circle = await fill_many(database, MANY)
     asked: list[tuple[str, Any]] = []
     event.listen(

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.app import App
 from mistnet.domain.errors import (
     BrokenAnswer,
     NotNow,
@@ -30,6 +29,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
+from tests.databases import make_app
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -61,7 +61,7 @@ class Lab:
         self.clock = TurnedClock(WORLD_START_AT)
         self.line = Line(WorldTransport(service_of(world)))
         settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000, **about)
-        self.app = App(settings, clock=self.clock, transport=self.line)
+        self.app = make_app(settings, clock=self.clock, transport=self.line)
         self.slept: list[float] = []
         batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
         self.hydration = Hydration(self.app.database, self.app.harvest.x, batches=batches, sleep=self.sleep)

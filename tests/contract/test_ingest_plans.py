@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
@@ -12,6 +13,8 @@ from mistnet.domain.social import Platform
 from tests.contract.test_outbox_plans import explained, overheard
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell
+
+pytestmark = pytest.mark.fresh_database
 
 ROWS = 50_000
 

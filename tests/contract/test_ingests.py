@@ -26,6 +26,7 @@ from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs.posts_sync import posts_sync
 from mistnet.store.ingest_steps import CANCELLED, LOST, open_ingests
 from tests.harvests import change, end_badly, open_harvest, post, rows, run, tell, told
+from tests.loops import LOOP
 from tests.support import TurnedClock
 
 X = Platform.X
@@ -313,7 +314,7 @@ def test_ingests_are_shown_on_the_command_line(url: str) -> None:
             await b.begin(ids=[7])
             await tell(b.app, begun(), IngestEnded(job_id=JOB, status=IngestStatus.ERROR, problem="no", exchange=SAID))
 
-    asyncio.run(fill())
+    LOOP.run(fill())
     listed = told(run(commands, url, "events", "--json"))["ingests"]
     assert [(each["id"], each["status"], each["subject_id"]) for each in listed] == [
         ("2", "error", "99"),

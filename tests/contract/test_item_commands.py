@@ -1,6 +1,5 @@
 """The items commands on every database: files as they come from spreadsheets, and every slip told in a line."""
 
-import asyncio
 import csv
 import io
 import json
@@ -18,6 +17,7 @@ from mistnet.domain.products import PriceKind
 from tests.e2e.conftest import Ran
 from tests.followed import point, tell_prices
 from tests.harvests import open_harvest
+from tests.loops import LOOP
 from tests.support import START, TurnedClock
 
 
@@ -76,7 +76,7 @@ def put_points(command: Here, item: str) -> None:
                 await tell_prices(app, ItemId(int(item)), [*own, point("9000", "far", START)])
                 clock.turn(days=1)
 
-    asyncio.run(look())
+    LOOP.run(look())
 
 
 def test_an_item_is_added_changed_paused_asked_for_and_removed(items: Here) -> None:

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from mistnet.domain.leading import Term
-from mistnet.store.database import Database
 from mistnet.store.leaders import StoreLeaders, still_leads
+from tests.databases import open_database
 from tests.support import START, TurnedClock
 
 LEASE = timedelta(seconds=30)
@@ -16,7 +16,7 @@ RIVALS = 20
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[StoreLeaders]:
-    database = Database(url, clock=TurnedClock())
+    database = open_database(url, clock=TurnedClock())
     try:
         yield StoreLeaders(database)
     finally:

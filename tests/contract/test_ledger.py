@@ -1,6 +1,5 @@
 """What calls cost, how sources stand, and the switches an operator has over them."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +23,7 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.ledger import By, Ledger
 from tests.harvests import open_harvest, rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import START
 from tests.worlds import SMALLEST, WorldTransport
 
@@ -146,7 +146,7 @@ def prepared(url: str, prepare: Callable[[App], Coroutine[Any, Any, None]], **se
         async with open_harvest(url, **settings) as app:
             await prepare(app)
 
-    asyncio.run(opened())
+    LOOP.run(opened())
 
 
 async def x(app: App) -> SourceStanding:

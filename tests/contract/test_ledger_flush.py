@@ -10,6 +10,7 @@ from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.store.database import Database
 from mistnet.store.sources import StoreBook
+from tests.databases import open_database
 
 
 class SlowBook(StoreBook):
@@ -26,7 +27,7 @@ class SlowBook(StoreBook):
 
 
 async def test_a_call_that_is_being_written_down_at_the_end_is_there_once(url: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     try:
         book = SlowBook(database)
         keys = {KeyLabel("key-1"): "secret"}

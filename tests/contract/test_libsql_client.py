@@ -21,6 +21,8 @@ from mistnet.store.libsql.server import Server
 from tests.services.middleman import Fate, Middleman
 from tests.services.sqld import SqldServer
 
+pytestmark = pytest.mark.fresh_database
+
 NUMBERS = "CREATE TABLE numbers (id INTEGER PRIMARY KEY, word TEXT UNIQUE CHECK (word <> 'bad'), of REFERENCES numbers)"
 ADD = "INSERT INTO numbers (id, word) VALUES (?, ?)"
 

@@ -1,6 +1,5 @@
 """Posts and prices joined, against a plain model of random posts, links and offers, on every database."""
 
-import asyncio
 import csv
 import io
 import json
@@ -26,8 +25,10 @@ from mistnet.store.items import Items
 from mistnet.store.lineage import Lineage, Lined
 from mistnet.store.lineage_export import NAMES, LineageWanted, export_lineage
 from mistnet.store.mention_pages import Before
+from tests.databases import open_database
 from tests.harvests import change, open_harvest, post, tell, user
 from tests.lineages import AUTHORS, Offered, Story, Written, stories, tell_story
+from tests.loops import LOOP
 from tests.shelves import DAY, link, mention, offer, product
 from tests.support import START
 
@@ -107,7 +108,7 @@ def expect_prices(story: Story, number: int, at: datetime, lined: Lined) -> None
 @given(story=stories())
 def test_a_products_posts_and_the_prices_around_them_are_those_of_the_model(url: str, story: Story) -> None:
     async def look() -> None:
-        database = Database(url)
+        database = open_database(url)
         try:
             await tell_story(database, story)
             for number in range(1, story.products + 1):
@@ -127,7 +128,7 @@ def test_a_products_posts_and_the_prices_around_them_are_those_of_the_model(url:
         finally:
             await database.close()
 
-    asyncio.run(look())
+    LOOP.run(look())
 
 
 def expect_linked(story: Story, platform: Platform, author: int, found: list[LinkedProduct]) -> None:
@@ -161,7 +162,7 @@ def expect_linked(story: Story, platform: Platform, author: int, found: list[Lin
 @given(story=stories())
 def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url: str, story: Story) -> None:
     async def look() -> None:
-        database = Database(url)
+        database = open_database(url)
         try:
             await tell_story(database, story)
             for platform in Platform:
@@ -175,14 +176,14 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
         finally:
             await database.close()
 
-    asyncio.run(look())
+    LOOP.run(look())
 
 
 @RANDOM
 @given(story=stories())
 def test_an_export_has_each_post_with_each_product_once_with_the_same_prices(url: str, story: Story) -> None:
     async def look() -> None:
-        database = Database(url)
+        database = open_database(url)
         try:
             await tell_story(database, story)
             with pytest.MonkeyPatch.context() as patch:
@@ -207,7 +208,7 @@ def test_an_export_has_each_post_with_each_product_once_with_the_same_prices(url
         finally:
             await database.close()
 
-    asyncio.run(look())
+    LOOP.run(look())
 
 
 async def exported(database: Database, now: datetime, **wanted: Any) -> list[dict[str, Any]]:

@@ -26,6 +26,8 @@ from tests.databases import analyze
 from tests.harvests import open_harvest, tell, user
 from tests.support import START
 
+pytestmark = pytest.mark.fresh_database
+
 POSTS, AUTHORS, PRODUCTS, OFFERS = 20_000, 500, 2_000, 20_000
 FIRST = 2_000_000_000_000_000_000
 LATELY = Spot(post_id=FIRST + POSTS - 1_000)

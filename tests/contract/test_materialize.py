@@ -21,6 +21,7 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.store.enqueue import write_wakes
 from mistnet.store.tables import jobs
+from tests.databases import make_app
 from tests.harvests import change, rows
 from tests.segmented import SUBJECT, Workshop, ids, workshop
 from tests.support import START, TurnedClock
@@ -357,7 +358,7 @@ def somebody(world: World) -> Sequence[UserId]:
 
 def app_in(url: str, world: World) -> App:
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    return App(settings, clock=TurnedClock(WORLD_START_AT), transport=WorldTransport(service_of(world)))
+    return make_app(settings, clock=TurnedClock(WORLD_START_AT), transport=WorldTransport(service_of(world)))
 
 
 async def test_specified_users_are_hydrated_first_on_an_empty_database(

@@ -20,6 +20,7 @@ from mistnet.domain.jobs import Args, Continue, Done, Job, JobClass, KindName, N
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.engine.kinds import single
 from mistnet.settings import Settings, WebhookSettings, load_settings
+from tests.databases import make_app
 from tests.harvests import change, open_harvest, rows, tell
 from tests.receivers import SECRET, receiver
 from tests.support import Number, TurnedClock, new
@@ -44,7 +45,7 @@ async def told_app(url: str, **webhooks: dict[str, Any]) -> AsyncIterator[App]:
     settings = Settings.model_validate(
         {"database_url": url, "x_api_key": "sim-key", "webhooks": webhooks, "backoff_base_seconds": 0.05}
     )
-    app = App(settings)
+    app = make_app(settings)
     try:
         yield app
     finally:
@@ -83,7 +84,7 @@ async def test_an_event_lands_with_what_it_tells_of_or_not_at_all(url: str) -> N
 
     kind = single("telling", handler, Told, job_class=JobClass.WALK, lanes=["x"])
     settings = Settings.model_validate({"database_url": url, "max_attempts": 1})
-    app = App(settings, plugins=[Plugin(kinds=[kind])])
+    app = make_app(settings, plugins=[Plugin(kinds=[kind])])
     try:
         await app.enqueue([NewJob(kind=KindName("telling"), args=Told(broken=broken)) for broken in (True, False)])
         async with app.worker(until_idle=True) as worker:
@@ -233,7 +234,7 @@ async def test_a_worker_with_endless_other_work_still_delivers(url: str, busy_cl
     kind = single("endless", endless, Number, job_class=busy_class, lanes=["x"])
     async with receiver() as taking:
         settings = Settings.model_validate({"database_url": url, "webhooks": {"a": hook(taking.url)}})
-        app = App(settings, plugins=[Plugin(kinds=[kind])])
+        app = make_app(settings, plugins=[Plugin(kinds=[kind])])
         try:
             await app.enqueue([new("endless", key=str(number)) for number in range(5)])
             await tell(app, *(data(number) for number in range(10)))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import event, text
 
 from mistnet.app import App
@@ -15,6 +16,8 @@ from mistnet.settings import WebhookSettings
 from tests.contract.test_outbox import data, hook
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell
+
+pytestmark = pytest.mark.fresh_database
 
 ROWS = 50_000
 LATE = "'2026-02-01 00:00:00.000000'"

@@ -6,9 +6,9 @@ from typing import Any
 from mistnet.domain.accounts import Missing, TrackedAccount
 from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
 from mistnet.store.accounts import write_tracked
-from mistnet.store.database import Database
 from mistnet.store.overview import Arrival, Overview, Totals
 from mistnet.store.social import write_missing, write_posts, write_users
+from tests.databases import open_database
 from tests.support import START
 
 ANN, BEA = UserId(1), UserId(2)
@@ -35,7 +35,7 @@ def gone(what: str, own: int) -> Missing:
 
 
 async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(url: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     overview = Overview(database)
     try:
         nothing = Totals(posts=0, native_retweets=0, users=0, gone_posts=0, gone_users=0, products=0)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, event, text
 
 from mistnet.app import App
@@ -15,6 +16,8 @@ from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
 from tests.databases import analyze
 from tests.harvests import tell, user
+
+pytestmark = pytest.mark.fresh_database
 
 POSTS, AUTHORS = 50_000, 50
 FIRST_ID = 2_000_000_000_000_000_000

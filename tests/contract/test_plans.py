@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,6 +13,8 @@ from mistnet.store.queue import LONG_AGO, _columns
 from mistnet.store.statements import command
 from tests.databases import analyze
 from tests.support import Shop, kind, new, open_shop
+
+pytestmark = pytest.mark.fresh_database
 
 ROWS = 50_000
 STATES = ("pending", "queued", "running", "retryable", "failed", "dead", "parked", "later")

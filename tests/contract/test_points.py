@@ -28,7 +28,7 @@ from mistnet.store.points import PointWriter
 from mistnet.store.revaluing import revalue
 from mistnet.store.tables import items, price_points, valuation_history
 from mistnet.store.valuations import PointFilter, PointLine, Valuations
-from tests.databases import analyze
+from tests.databases import analyze, open_database
 from tests.support import START, TurnedClock
 
 EBAY, SHOPEE = SourceName("ebay_api"), SourceName("shopee")
@@ -37,7 +37,7 @@ EBAY, SHOPEE = SourceName("ebay_api"), SourceName("shopee")
 @asynccontextmanager
 async def opened(url: str, count: int = 1, *, currency: str | None = "USD") -> AsyncIterator[Database]:
     """A database with items 1 to `count`."""
-    database = Database(url, clock=TurnedClock())
+    database = open_database(url, clock=TurnedClock())
     try:
         await add_items(database, count, currency=currency)
         yield database
@@ -262,7 +262,7 @@ def looped() -> Any:
 def test_the_strongest_telling_wins_whatever_the_order_and_however_it_is_split(
     url: str, looped: asyncio.Runner
 ) -> None:
-    database = Database(url, clock=TurnedClock())
+    database = open_database(url, clock=TurnedClock())
     by_hand = PointWriter()
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from loguru import logger
 
-from mistnet.app import App
 from mistnet.cli.hydrate import commands
 from mistnet.domain.ingests import Ingest
 from mistnet.domain.social import PostId, UserId
@@ -19,7 +18,9 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.upstream.transport import Answer, Request, Transport
+from tests.databases import make_app
 from tests.harvests import change, rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -54,7 +55,9 @@ class Sync:
         self.clock = TurnedClock(WORLD_START_AT)
         self.line = Line(WorldTransport(service_of(world)))
         given: dict[str, Any] = {"second_look_seconds": 0, "x_rate_per_minute": 6_000_000, **about}
-        self.app = App(load_settings(database_url=url, x_api_key=KEY, **given), clock=self.clock, transport=self.line)
+        self.app = make_app(
+            load_settings(database_url=url, x_api_key=KEY, **given), clock=self.clock, transport=self.line
+        )
 
     async def sync(self, ids: Sequence[int], floor: int) -> None:
         await self.app.enqueue([posts_sync([UserId(each) for each in ids], PostId(floor), asked_by="a test")])
@@ -288,7 +291,7 @@ def test_the_command_leaves_a_sync_to_the_workers(url: str, world: World) -> Non
         async with opened(url, world) as s:
             await tell(s.app, user(11, "Ann"))
 
-    asyncio.run(fill())
+    LOOP.run(fill())
     made = told(run(commands, url, "posts-of", "7,@ann", "8", "--since", "2026-03-01", "--json"))
     assert (made["users"], made["jobs"]["created"]) == (["7", "8", "11"], 1)
     again = run(commands, url, "posts-of", "8", "7", "11", "--since", "2026-03-01")

@@ -1,6 +1,5 @@
 """Payloads that could not be read: kept, counted, and read again when somebody can."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -14,6 +13,7 @@ from mistnet.harvest import WRITERS
 from mistnet.store.quarantine import KeptPayload, Quarantine, Reading
 from mistnet.store.writes import Writers
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import TurnedClock
 
 AUTHOR = {"id": "11", "userName": "ann", "name": "Ann"}
@@ -117,7 +117,7 @@ def test_the_doctor_finds_unread_payloads_and_reads_them(url: str) -> None:
     def finding() -> Any:
         return next(each for each in told(run(doctor, url, "--json"))["findings"] if each["name"] == "quarantine")
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     assert (finding()["level"], finding()["found"]) == ("warn", "2 payloads could not be read and are kept")
     assert "1 payload in quarantine" in run(coverage, url, "ann").stdout
     shown = run(doctor, url, "--reparse")

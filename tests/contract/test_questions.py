@@ -11,6 +11,7 @@ from mistnet.domain.errors import DatabaseError, DatabaseNotMigrated
 from mistnet.store.database import Database
 from mistnet.store.statements import statement
 from mistnet.store.tables import paused_kinds
+from tests.databases import open_database
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 PAUSED = select(paused_kinds.c.kind, paused_kinds.c.paused_at).where(paused_kinds.c.paused_at <= bindparam("before"))
@@ -18,7 +19,7 @@ PAUSED = select(paused_kinds.c.kind, paused_kinds.c.paused_at).where(paused_kind
 
 @asynccontextmanager
 async def opened_with_content(url: str) -> AsyncIterator[Database]:
-    opened = Database(url)
+    opened = open_database(url)
     async with opened.write() as connection:
         await connection.execute(paused_kinds.insert(), {"kind": "walk", "reason": "a 'reason'", "paused_at": AT})
     try:

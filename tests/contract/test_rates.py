@@ -20,6 +20,7 @@ from mistnet.store.tables import currency_rates
 from mistnet.store.valuations import CurrentValuation, Valuations
 from tests.contract.test_points import asked, opened, plan_of, point, write
 from tests.harvests import run
+from tests.loops import LOOP
 from tests.support import START
 
 DAY = START.date()
@@ -270,7 +271,7 @@ def test_telling_a_rate_values_what_it_touches(url: str) -> None:
         async with opened(url) as database:
             await write(database, asked(point(1, "100"), point(2, "200", currency="EUR")))
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     told = call(url, "set", "EUR", "USD", "1.5", "--on", DAY.isoformat())
     assert told == {"told": 1, "items_valued": 1, "items_changed": 1}
     again = call(url, "set", "EUR", "USD", "1.5", "--on", DAY.isoformat())

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.app import App
 from mistnet.desk.tracking import next_step, track_handles, track_ids
 from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
 from mistnet.domain.errors import UnknownKind
@@ -23,7 +22,7 @@ from mistnet.jobs import args
 from mistnet.settings import load_settings
 from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
 from mistnet.store.writes import Writers
-from tests.databases import analyze
+from tests.databases import analyze, make_app
 from tests.support import START, TurnedClock, new
 
 ANN, BEA = UserId(12), UserId(123)
@@ -54,7 +53,7 @@ class Desk:
 
     def __init__(self, url: str) -> None:
         self.clock = TurnedClock()
-        self.app = App(load_settings(database_url=url), clock=self.clock)
+        self.app = make_app(load_settings(database_url=url), clock=self.clock)
         self.roster = Roster(self.app.database, self.app.job_writer)
 
     async def suggest(self, *handles: str, **about: Any) -> Sequence[Suggested]:

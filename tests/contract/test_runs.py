@@ -23,6 +23,7 @@ from mistnet.store.accounts import StoreLook
 from mistnet.store.roster import Roster
 from mistnet.store.runs import new_run_id
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
+from tests.loops import LOOP
 from tests.support import TurnedClock
 
 ANN = UserId(11)
@@ -429,7 +430,7 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
             fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=40, new=40, limit=60)
             await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
     (listed,) = told(run(coverage, url, "--json"))["accounts"]
     alone = told(run(coverage, url, "@ann", "--json"))["account"]
     for each in (listed, alone):

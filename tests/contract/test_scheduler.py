@@ -10,7 +10,6 @@ import pytest
 from loguru import logger
 from sqlalchemy import text, update
 
-from mistnet.app import App
 from mistnet.domain.errors import DatabaseBusy
 from mistnet.engine.duties import Duty
 from mistnet.engine.slots import Interval
@@ -25,6 +24,7 @@ from mistnet.store.tables import accounts
 from mistnet.ticking import BudgetTicks
 from tests.contract.test_paces import post
 from tests.contract.test_ticks import ANN, BEA, Office, opened
+from tests.databases import make_app
 from tests.support import START, TurnedClock
 
 SECOND = {"default": {"every_seconds": 1}}
@@ -48,7 +48,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
 @asynccontextmanager
 async def scheduling(url: str, *duties: Duty, **given: Any) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
     settings = load_settings(database_url=url, **{"groups": SECOND, "leader_lease_seconds": 2, **given})
-    app = App(settings)
+    app = make_app(settings)
     scheduler = Scheduler(settings, app.database, app.job_writer, duties=duties)
     running = asyncio.create_task(scheduler.run())
     try:

@@ -24,7 +24,8 @@ from mistnet.store.database import Database
 from mistnet.store.search import PostSearch, _between, _questions, _with_authors
 from mistnet.store.social import write_posts, write_users
 from mistnet.store.tables import posts
-from tests.databases import analyze
+from tests.databases import analyze, open_database
+from tests.loops import LOOP
 from tests.support import START
 
 ANN, BEA = UserId(1), UserId(2)
@@ -46,7 +47,7 @@ def post(post_id: int, words: str, **about: Any) -> Post:
 
 @asynccontextmanager
 async def stored(url: str, *given: Post) -> AsyncIterator[Database]:
-    database = Database(url)
+    database = open_database(url)
     try:
         people = [user(ANN, "Ann"), user(BEA, "bea"), user(ANN, "ann_threads", Platform.THREADS)]
         async with database.write() as connection:
@@ -63,7 +64,7 @@ def fill(url: str, *given_posts: Post) -> None:
         async with stored(url, *given_posts):
             pass
 
-    asyncio.run(write())
+    LOOP.run(write())
 
 
 async def found(database: Database, query: str, **about: Any) -> list[int]:
@@ -187,7 +188,7 @@ async def test_a_post_that_changed_is_found_by_its_new_words_only(url: str) -> N
 
 def test_no_text_whatever_makes_a_database_fail(url: str) -> None:
     fill(url, post(1, "a b 東京"))
-    database = Database(url)
+    database = open_database(url)
     with asyncio.Runner() as runner:
 
         @settings(max_examples=400, deadline=None, database=None)
@@ -222,7 +223,7 @@ def test_the_databases_find_what_a_plain_reading_of_the_query_finds(url: str) ->
 
     with asyncio.Runner() as runner:
         runner.run(fill())
-        database = Database(url)
+        database = open_database(url)
 
         @settings(max_examples=200, deadline=None, database=None)
         @given(

@@ -16,6 +16,8 @@ from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
+pytestmark = pytest.mark.fresh_database
+
 EDGES = 50_000
 OWN = 2_000
 FIRST = 1_000

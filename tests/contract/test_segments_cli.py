@@ -15,6 +15,7 @@ from mistnet.cli.output import Output
 from mistnet.cli.shared import Invocation
 from mistnet.domain.follows import Side
 from tests.harvests import run
+from tests.loops import LOOP
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
@@ -45,7 +46,7 @@ def prepared(url: str) -> None:
             await shop.store.remove_inputs("some", ids(1))
             await shop.materialize("some")
 
-    asyncio.run(prepare())
+    LOOP.run(prepare())
 
 
 @pytest.mark.parametrize(

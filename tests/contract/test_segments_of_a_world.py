@@ -1,12 +1,12 @@
 """Segments from nothing: a name, an empty database and a simulated X; what comes of it is the truth of that world."""
 
-from mistnet.app import App
 from mistnet.domain.segments import SegmentName
 from mistnet.segments.rules import read_rule
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
+from tests.databases import make_app
 from tests.harvests import rows
 from tests.segmented import Workshop
 from tests.support import TurnedClock
@@ -20,7 +20,7 @@ async def test_friends_of_somebody_nobody_has_heard_of_are_found_with_one_sync_o
     truth, clock = Truth(world), TurnedClock(WORLD_START_AT)
     handle = max(truth.accounts(WORLD_START_AT), key=lambda each: len(friends(truth, each)))
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    app = App(settings, clock=clock, transport=WorldTransport(service_of(world)))
+    app = make_app(settings, clock=clock, transport=WorldTransport(service_of(world)))
     shop = Workshop(app, clock)
     rules = {
         "fans": {"kind": "followers", "subject": f"@{handle}"},

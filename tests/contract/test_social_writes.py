@@ -29,7 +29,7 @@ from mistnet.store.accounts import StoreLook
 from mistnet.store.database import Database
 from mistnet.store.writes import Writers
 from mistnet.upstream.x.decode import gather_posts
-from tests.databases import Templates
+from tests.databases import Templates, open_database
 from tests.support import START, TurnedClock
 from tests.unit.test_x_decode import POST, anything, raw
 
@@ -72,7 +72,7 @@ class Shelf:
 @asynccontextmanager
 async def shelf(url: str) -> AsyncIterator[Shelf]:
     clock = TurnedClock()
-    database = Database(url, clock=clock)
+    database = open_database(url, clock=clock)
     try:
         yield Shelf(database, clock)
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from mistnet.store.answers import StoreAnswers
 from mistnet.store.items import Items
 from tests.apis import open_api
 from tests.harvests import open_harvest, rows, run, told
+from tests.loops import LOOP
 from tests.support import START, TurnedClock
 
 EBAY = SourceName("ebay")
@@ -37,7 +37,7 @@ def prepared(url: str, prepare: Callable[[App], Awaitable[None]], *, now: dateti
         async with open_harvest(url, clock=TurnedClock(now), **settings) as app:
             await prepare(app)
 
-    asyncio.run(opened())
+    LOOP.run(opened())
 
 
 async def set_state(app: App, source: SourceName = EBAY, **values: Any) -> None:

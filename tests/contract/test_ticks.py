@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from mistnet.app import App
 from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
 from mistnet.domain.jobs import Write
 from mistnet.domain.leading import Term
@@ -20,6 +19,7 @@ from mistnet.store.leaders import StoreLeaders
 from mistnet.store.schedule import Members, NewTick, Refusal, StoreSchedule, Tick
 from mistnet.store.writes import Writers
 from mistnet.ticking import catch_up
+from tests.databases import make_app
 from tests.support import START, TurnedClock
 
 ANN, BEA, CY, DEE = UserId(1), UserId(2), UserId(3), UserId(4)
@@ -32,7 +32,7 @@ class Office:
 
     def __init__(self, url: str) -> None:
         self.clock = TurnedClock()
-        self.app = App(load_settings(database_url=url), clock=self.clock)
+        self.app = make_app(load_settings(database_url=url), clock=self.clock)
         self.store = StoreSchedule(self.app.database, self.app.job_writer)
         self.leaders = StoreLeaders(self.app.database)
 

@@ -27,6 +27,7 @@ from mistnet.settings import Settings
 from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
 from mistnet.tracing import Tracing, tracing_to
+from tests.databases import make_app
 from tests.support import Number, new
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 
@@ -73,7 +74,7 @@ KINDS = [
 
 async def test_a_job_is_a_span_with_its_outcome_and_without_secrets(url: str) -> None:
     exporter = InMemorySpanExporter()
-    app = App(settings_for(url, max_attempts=1), plugins=[Plugin(kinds=KINDS)])
+    app = make_app(settings_for(url, max_attempts=1), plugins=[Plugin(kinds=KINDS)])
     try:
         await app.enqueue([new("quick", key=f"k{n}", n=n) for n in range(3)])
         async with traced(app, exporter):
@@ -99,7 +100,7 @@ async def test_a_job_is_a_span_with_its_outcome_and_without_secrets(url: str) ->
 
 async def test_a_batch_links_its_members(url: str) -> None:
     exporter = InMemorySpanExporter()
-    app = App(settings_for(url), plugins=[Plugin(kinds=KINDS)])
+    app = make_app(settings_for(url), plugins=[Plugin(kinds=KINDS)])
     try:
         await app.enqueue([new("many", key=f"k{n}", n=n) for n in range(5)])
         async with traced(app, exporter):
@@ -116,7 +117,7 @@ async def test_a_batch_links_its_members(url: str) -> None:
 
 async def test_calls_upstream_stand_below_the_job_that_made_them(sqlite_url: str) -> None:
     exporter, world = InMemorySpanExporter(), World(5, SMALLEST)
-    app = App(settings_for(sqlite_url, x_api_key="sim-key"), transport=WorldTransport(service_of(world)))
+    app = make_app(settings_for(sqlite_url, x_api_key="sim-key"), transport=WorldTransport(service_of(world)))
     try:
         await app.enqueue([args.suggestion(Oracle(world).handles[0])])
         async with traced(app, exporter):
@@ -159,7 +160,7 @@ async def test_spans_reach_a_collector_over_http(sqlite_url: str) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     port = runner.addresses[0][1]
-    app = App(settings_for(sqlite_url, otel_endpoint=f"http://127.0.0.1:{port}"), plugins=[Plugin(kinds=KINDS)])
+    app = make_app(settings_for(sqlite_url, otel_endpoint=f"http://127.0.0.1:{port}"), plugins=[Plugin(kinds=KINDS)])
     try:
         await app.enqueue([new("quick", key="over the wire")])
         async with app.worker(until_idle=True) as worker:
@@ -179,7 +180,7 @@ async def test_a_collector_that_is_away_does_not_hold_the_work_up(
     sqlite_url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logger.remove()  # streams that earlier tests have closed
-    app = App(settings_for(sqlite_url, otel_endpoint="http://127.0.0.1:9"), plugins=[Plugin(kinds=KINDS)])
+    app = make_app(settings_for(sqlite_url, otel_endpoint="http://127.0.0.1:9"), plugins=[Plugin(kinds=KINDS)])
     try:
         await app.enqueue([new("quick", key="a")])
         async with app.worker(until_idle=True) as worker:
@@ -197,7 +198,7 @@ def test_nothing_of_opentelemetry_is_loaded_unless_it_is_asked_for() -> None:
 
 
 async def test_without_an_endpoint_the_worker_is_untraced(sqlite_url: str) -> None:
-    app = App(settings_for(sqlite_url))
+    app = make_app(settings_for(sqlite_url))
     try:
         tools = app.tools(LocalBell())
         assert tools.trace is untraced

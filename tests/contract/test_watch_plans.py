@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from mistnet.domain.items import ItemId
@@ -14,6 +15,8 @@ from tests.contract.test_page_plans import explained, noted
 from tests.contract.test_shop_plans import series
 from tests.priced import COIN, PricedTown, open_priced
 from tests.shops import post
+
+pytestmark = pytest.mark.fresh_database
 
 MANY = 20_000
 AT = "'2026-02-01 00:00:00.000000'"

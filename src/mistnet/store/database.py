@@ -70,23 +70,51 @@ _AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-class Database:
-    """One database, reached through a pool. `read` is autocommit, `write` is one transaction."""
+class Pools:
+    """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None, connect_args: Mapping[str, Any] | None = None) -> None:
-        parsed = parse_url(url)
+    def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
+        given = make_url(url)
+        self.url = parse_url(url)
+        self.libsql = Server(address_of(given)) if given.drivername in SCHEMES else None
+        self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
+        self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql)
+        self.questions: dict[SelectBase, Question] = {}
+
+    async def close(self) -> None:
+        await self.queue.dispose()
+        await self.reading.dispose()
+        if self.libsql is not None:
+            await self.libsql.close()
+
+
+class Database:
+    """One database, reached through a pool. `read` is autocommit, `write` is one transaction.
+
+    Given `pools` are shared: their owner closes them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        connect_args: Mapping[str, Any] | None = None,
+        pools: Pools | None = None,
+    ) -> None:
         self.shown_url = shown(make_url(url))
-        self.dialect: Final[str] = parsed.get_backend_name()
-        self.url = parsed
-        self._libsql = Server(address_of(make_url(url))) if make_url(url).drivername in SCHEMES else None
+        used = pools or Pools(url, connect_args=connect_args)
+        self._own_pools = used if pools is None else None
+        self.url = used.url
+        self.dialect: Final[str] = used.url.get_backend_name()
+        self._libsql = used.libsql
         self.product: Final[str] = "libsql" if self._libsql else self.dialect
-        self.engine = _engine(parsed, STEADY_PLANS, connect_args or {}, self._libsql)
+        self.engine = used.queue
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
-        reading = _engine(parsed, _FREE_PLANS, connect_args or {}, self._libsql)
-        self._reading = reading.execution_options(**_AUTOCOMMIT[self.dialect])
+        self._reading = used.reading.execution_options(**_AUTOCOMMIT[self.dialect])
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
-        self._quick = QuickReader(str(parsed.database)) if self.product == "sqlite" else None
-        self._questions: dict[SelectBase, Question] = {}
+        self._quick = QuickReader(str(used.url.database)) if self.product == "sqlite" else None
+        self._questions = used.questions
         self._server_clock = ServerClock() if self.product in _TIME_THERE and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
 
@@ -164,10 +192,8 @@ class Database:
     async def close(self) -> None:
         if self._quick is not None:
             self._quick.close()
-        await self.engine.dispose()
-        await self._reading.dispose()
-        if self._libsql is not None:
-            await self._libsql.close()
+        if self._own_pools is not None:
+            await self._own_pools.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
