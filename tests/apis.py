@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 from pydantic import SecretStr
 
 from mistnet.api.auth import Scope
-from mistnet.api.service import make_service
+from mistnet.api.service import bind, make_routes
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.settings import Settings
@@ -24,6 +24,10 @@ from tests.harvests import open_harvest
 from tests.support import TurnedClock
 
 PUBLIC = "0.0.0.0"  # what it is told that it listens on; it listens on this machine alone
+
+
+_services: list[FastAPI] = []
+"""Routes that a test has used and that are free again: to analyse them takes longer than most tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +97,14 @@ class Api:
 async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> AsyncIterator[Api]:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, **settings) as app:
-        service = make_service(app, host=host)
+        service = _services.pop() if _services else make_routes()
+        bind(service, app, host=host)
         listener = listen("127.0.0.1", 0)
         jar = aiohttp.DummyCookieJar()
         async with serving(service, listener), aiohttp.ClientSession(cookie_jar=jar) as session:
             yield Api(app=app, service=service, url=url_of(listener), session=session, clock=clock, headers={})
         listener.close()
+        _services.append(service)
 
 
 def app_on(url: str, **settings: Any) -> App:

@@ -142,7 +142,7 @@ ErrorPage = Callable[[Request, int, str], Response]
 """Makes the page that tells a person of a fault; kept as `service.state.error_page`."""
 
 
-def add_error_answers(service: FastAPI, secrets: Sequence[str]) -> None:
+def add_error_answers(service: FastAPI) -> None:
     service.state.error_page = None
 
     async def bad_input(_request: Request, error: Exception) -> Response:
@@ -157,7 +157,7 @@ def add_error_answers(service: FastAPI, secrets: Sequence[str]) -> None:
 
     async def foreseen(request: Request, error: Exception) -> Response:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
-        message = redact(str(error), secrets)
+        message = redact(str(error), request.app.state.mistnet.secrets)
         if status >= 500:
             logger.warning("{path} could not be answered: {problem}", path=request.url.path, problem=message)
         if isinstance(error, errors.DatabaseError):

@@ -14,6 +14,7 @@ from mistnet.api.auth import Doorman
 from mistnet.api.errors import add_error_answers
 from mistnet.api.local import is_loopback
 from mistnet.api.pages import add_pages
+from mistnet.api.pages.dashboard import Dashboard
 from mistnet.api.routes import (
     accounts,
     conversations,
@@ -77,6 +78,13 @@ ROUTERS = (
 
 def make_service(app: App, *, host: str = "127.0.0.1") -> FastAPI:
     """The API and the dashboard on an open app, that listens on this host."""
+    service = make_routes()
+    bind(service, app, host=host)
+    return service
+
+
+def make_routes() -> FastAPI:
+    """All routes, not yet bound to an app. FastAPI takes most of a second to analyse them when they are first used."""
     service = FastAPI(
         title="mistnet",
         version=__version__,
@@ -86,16 +94,21 @@ def make_service(app: App, *, host: str = "127.0.0.1") -> FastAPI:
         redirect_slashes=False,
         lifespan=_life,
     )
-    service.state.mistnet = app
-    service.state.doorman = Doorman(app, local=is_loopback(host))
-    service.state.gauges = QueueGauges(app)
-    service.state.closing = asyncio.Event()
     service.add_middleware(Shield)
-    add_error_answers(service, app.secrets)
+    add_error_answers(service)
     for router in ROUTERS:
         service.include_router(router)
     add_pages(service)
     return service
+
+
+def bind(service: FastAPI, app: App, *, host: str) -> None:
+    """Let the routes answer for this app from now on."""
+    service.state.mistnet = app
+    service.state.doorman = Doorman(app, local=is_loopback(host))
+    service.state.gauges = QueueGauges(app)
+    service.state.closing = asyncio.Event()
+    service.state.dashboard = Dashboard(app)
 
 
 @asynccontextmanager

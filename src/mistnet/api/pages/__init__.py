@@ -28,7 +28,7 @@ from mistnet.api.pages import (
     segments,
     sources,
 )
-from mistnet.api.pages.dashboard import Dashboard, note_what_was_seen
+from mistnet.api.pages.dashboard import note_what_was_seen
 from mistnet.api.pages.render import STATIC, page
 
 _PAGES: Final = (
@@ -47,7 +47,6 @@ _TITLES: Final = {
 
 def add_pages(service: FastAPI) -> None:
     """Adds the dashboard's pages and its assets."""
-    service.state.dashboard = Dashboard(service.state.mistnet)
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for each in _PAGES:
