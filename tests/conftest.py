@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,46 +14,60 @@ import pytest
 
 from tests.databases import Templates, drop_database
 from tests.loops import LOOP
-from tests.services import rabbitmq
+from tests.order import needs_services, order_of
+from tests.services import rabbitmq, shared_postgres
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
-from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
+from tests.services.postgres import quick_folder
 from tests.services.sqld import SqldMissing, SqldServer
 
 POSTGRES_DSN = "MISTNET_TEST_POSTGRES_DSN"
-POSTGRES_UNAVAILABLE = "MISTNET_TEST_POSTGRES_UNAVAILABLE"
-CLUSTER = pytest.StashKey[PostgresCluster]()
+SERVERS = (shared_postgres.SHARED, rabbitmq.SHARED)
+ROOT = Path(__file__).resolve().parents[1]
+PREPARING = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-services", action="store_true", help="Only tests that need no server and no browser.")
+    parser.addoption("--prepare-services", action="store_true", help="Start servers beside the first tests.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One server for all: the workers that come later inherit its address."""
+    """The first process of a run owns the servers; the others learn of them through the environment."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would ours
-    if not hasattr(config, "workerinput"):
-        rabbitmq.announce()
     only_asking = config.option.help or config.option.version or config.option.collectonly
-    if hasattr(config, "workerinput") or only_asking or os.environ.get(POSTGRES_DSN):
+    if hasattr(config, "workerinput") or only_asking or config.option.no_services:
         return
-    cluster = PostgresCluster(fast=True, parent=quick_folder())
-    try:
-        cluster.start()
-    except PostgresStartError as error:
-        os.environ[POSTGRES_UNAVAILABLE] = str(error)
-        return
-    os.environ[POSTGRES_DSN] = cluster.dsn()
-    config.stash[CLUSTER] = cluster
+    for server in SERVERS:
+        server.announce()
+    if config.option.prepare_services:
+        config.stash[PREPARING] = subprocess.Popen([sys.executable, "-m", "tests.services.prepare"], cwd=ROOT)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        rabbitmq.retire()
-    if cluster := config.stash.get(CLUSTER, None):
-        del os.environ[POSTGRES_DSN]
-        cluster.stop()
+    if hasattr(config, "workerinput"):
+        return
+    if preparing := config.stash.get(PREPARING, None):
+        preparing.terminate()
+        preparing.wait()
+    for server in SERVERS:
+        server.retire()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=order_of)
+    if config.option.no_services:
+        wanted = [item for item in items if not needs_services(item)]
+        config.hook.pytest_deselected(items=[item for item in items if needs_services(item)])
+        items[:] = wanted
 
 
 @pytest.fixture(scope="session")
 def postgres_dsn() -> str:
-    dsn = os.environ.get(POSTGRES_DSN)
-    return dsn or unavailable("postgresql", os.environ.get(POSTGRES_UNAVAILABLE, "no server was started"))
+    """The PostgreSQL server of this run. The first test that needs it waits until it has started."""
+    if named := os.environ.get(POSTGRES_DSN):
+        return named
+    server = shared_postgres.SHARED.address()
+    return server.dsn or unavailable("postgresql", server.problem or "no server was started")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -128,7 +144,7 @@ def libsql_url(fresh_libsql_url: str) -> str:
 @pytest.fixture(scope="session")
 def rabbit() -> rabbitmq.SharedNode:
     """The RabbitMQ of this run, started by the first test that wants one."""
-    node = rabbitmq.shared_node()
+    node = rabbitmq.SHARED.address()
     if node.problem:
         unavailable("rabbitmq", node.problem)
     return node

@@ -1,16 +1,14 @@
 """A real Chromium for the dashboard's tests: the machine's own, or Debian's package, installed where it may be."""
 
-import fcntl
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 
 from playwright.async_api import Browser, async_playwright
+
+from tests.services import debian
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -23,7 +21,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-INSTALL_SECONDS = 600
 
 
 class BrowserMissing(Exception):
@@ -37,35 +34,15 @@ def find_chromium() -> str:
         if shutil.which(named):
             return named
         raise BrowserMissing(f"MISTNET_TEST_CHROMIUM names {named}, which cannot be run")
-    if found := _on_path():
-        return found
-    with (Path(tempfile.gettempdir()) / "mistnet-chromium.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and apt-get in one at a time
-        return _on_path() or _installed()
+    try:
+        debian.ensure("chromium", is_there=_on_path)
+    except debian.CannotInstall as error:
+        raise BrowserMissing(f"{error}, or name one in MISTNET_TEST_CHROMIUM") from error
+    return _on_path() or ""
 
 
 def _on_path() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
-
-
-def _installed() -> str:
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise BrowserMissing("install Debian's chromium, or name one in MISTNET_TEST_CHROMIUM")
-    for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", "chromium"]):
-        done = subprocess.run(
-            command,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            raise BrowserMissing(f"`{' '.join(command)}` failed:\n{done.stderr[-1000:]}")
-    found = _on_path()
-    if found is None:
-        raise BrowserMissing("apt-get installed chromium, and it is not there")
-    return found
 
 
 @asynccontextmanager

@@ -1,11 +1,9 @@
 """A private RabbitMQ for tests and benchmarks: own folder, own ports, own cookie, loopback only.
 
-It takes seconds to start, so one is started when a test first needs it, by a process of its own that ends with the
-test run, and shared by all processes of the run.
+It takes seconds to start, so all processes of a test run share one.
 """
 
 import base64
-import fcntl
 import json
 import os
 import random
@@ -14,26 +12,24 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import threading
 import urllib.request
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
 
-import msgspec
-
+from tests.services import debian
 from tests.services.certificates import Certificates, make_certificates
 from tests.services.postgres import PORTS, _end_with_parent
+from tests.services.shared import Address, SharedServer, keep
 
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 START_SECONDS = 90
 STOP_SECONDS = 40
-INSTALL_SECONDS = 600
 USER, PASSWORD = "guest", "guest"
 
 
@@ -43,26 +39,11 @@ class RabbitMissing(Exception):
 
 def find_server() -> Path:
     """The scripts of Debian's package, installed where that is allowed."""
-    if (PROGRAMS / "rabbitmq-server").exists():
-        return PROGRAMS
-    with (Path(tempfile.gettempdir()) / "mistnet-rabbitmq.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and apt-get in one at a time
-        return PROGRAMS if (PROGRAMS / "rabbitmq-server").exists() else _installed()
-
-
-def _installed() -> Path:
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise RabbitMissing("install Debian's rabbitmq-server")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # installed, not started
-    for command in (
-        ["apt-get", "update", "-q"],
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "rabbitmq-server"],
-    ):
-        done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-        if done.returncode:
-            raise RabbitMissing(f"`{' '.join(command)}` failed:\n{done.stderr[-1000:]}")
-    if not (PROGRAMS / "rabbitmq-server").exists():
-        raise RabbitMissing("apt-get installed rabbitmq-server, and it is not there")
+    server = PROGRAMS / "rabbitmq-server"
+    try:
+        debian.ensure(server.name, is_there=server.exists, options=["--no-install-recommends"])
+    except debian.CannotInstall as error:
+        raise RabbitMissing(str(error)) from error
     return PROGRAMS
 
 
@@ -134,10 +115,7 @@ class RabbitNode:
 
     def vhost(self) -> str:
         """The URL of a new virtual host: queues of one test are not there for another."""
-        name = f"test-{secrets.token_hex(4)}"
-        self.ask("PUT", f"/api/vhosts/{name}")
-        self.ask("PUT", f"/api/permissions/{name}/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
-        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+        return new_vhost(self.ask, self.port)
 
     def drop(self, url: str) -> None:
         self.ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
@@ -220,26 +198,24 @@ def ask(address: str, method: str, path: str, body: object | None = None) -> Any
     return json.loads(said) if said else None
 
 
-STATE = "MISTNET_TEST_RABBITMQ_STATE"
-"""Names the file where the processes of one run learn of the node that serves them all."""
+def new_vhost(ask_node: Callable[..., Any], port: int) -> str:
+    name = f"test-{secrets.token_hex(4)}"
+    ask_node("PUT", f"/api/vhosts/{name}")
+    ask_node("PUT", f"/api/permissions/{name}/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
+    return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{port}/{name}"
 
 
-class SharedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The node of this run, as its keeper wrote it down. `problem`: there is none, and why."""
+class SharedNode(Address, frozen=True, kw_only=True):
+    """The node of this run."""
 
-    keeper: int = 0
     port: int = 0
     tls_port: int = 0
     admin_port: int = 0
     tls: str = ""
-    problem: str | None = None
 
     def vhost(self) -> str:
         """The URL of a new virtual host: queues of one test are not there for another."""
-        name = f"test-{secrets.token_hex(4)}"
-        self.ask("PUT", f"/api/vhosts/{name}")
-        self.ask("PUT", f"/api/permissions/{name}/{USER}", {"configure": ".*", "write": ".*", "read": ".*"})
-        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+        return new_vhost(self.ask, self.port)
 
     def drop(self, url: str) -> None:
         self.ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
@@ -248,69 +224,14 @@ class SharedNode(msgspec.Struct, frozen=True, kw_only=True):
         return ask(f"http://127.0.0.1:{self.admin_port}", method, path, body)
 
 
-def announce() -> None:
-    """Called once per run, by the process that outlives all others of it."""
-    os.environ[STATE] = str(Path(tempfile.gettempdir()) / f"mistnet-mq-{os.getpid()}-{secrets.token_hex(3)}.json")
+SHARED = SharedServer("tests.services.rabbitmq", SharedNode)
 
 
-def retire() -> None:
-    """Ends the node of this run, if anybody needed one."""
-    path = Path(os.environ.pop(STATE, "."))
-    if path.name:
-        path.with_suffix(".lock").unlink(missing_ok=True)
-    if path.is_file():
-        node = msgspec.json.decode(path.read_bytes(), type=SharedNode)
-        path.unlink()
-        if node.keeper:
-            with suppress(ProcessLookupError):
-                os.kill(node.keeper, signal.SIGTERM)
-
-
-def shared_node() -> SharedNode:
-    """The node of this run; whoever asks first has it started."""
-    path = Path(os.environ[STATE])
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.is_file():
-            owner = path.name.split("-")[2]
-            os.posix_spawn(  # it outlives us if another process of the run started us
-                sys.executable,
-                [sys.executable, "-m", "tests.services.rabbitmq", str(path), owner],
-                {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-                file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
-                setsid=True,
-            )
-            deadline = monotonic() + START_SECONDS + INSTALL_SECONDS
-            while not path.is_file() and monotonic() < deadline:
-                sleep(0.1)
-        return msgspec.json.decode(path.read_bytes(), type=SharedNode)
-
-
-def keep(path: Path, owner: int) -> None:
-    """The keeper's life: start a node, write down where it is, end it when the run is over."""
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    try:
-        with RabbitNode() as node:
-            told = SharedNode(
-                keeper=os.getpid(),
-                port=node.port,
-                tls_port=node.tls_port,
-                admin_port=node.admin_port,
-                tls=str(node.folder / "tls"),
-            )
-            _write_down(path, told)
-            while not over.wait(1.0) and Path(f"/proc/{owner}").exists():
-                pass
-        path.unlink(missing_ok=True)
-    except (RabbitMissing, OSError, subprocess.SubprocessError) as error:
-        _write_down(path, SharedNode(problem=str(error)))
-
-
-def _write_down(path: Path, node: SharedNode) -> None:
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(msgspec.json.encode(node))
-    draft.rename(path)
+@contextmanager
+def _node() -> Iterator[SharedNode]:
+    with RabbitNode() as node:
+        tls = str(node.folder / "tls")
+        yield SharedNode(port=node.port, tls_port=node.tls_port, admin_port=node.admin_port, tls=tls)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -340,4 +261,4 @@ def _free_ports(count: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), int(sys.argv[2]))
+    keep(_node, (RabbitMissing, OSError, subprocess.SubprocessError))
