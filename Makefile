@@ -4,7 +4,7 @@ LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-ver
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test quick check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,8 +15,11 @@ setup: ## make the Python environment, or find it up to date
 demo: setup ## watch a simulated world being collected
 	@$(BIN)/mistnet demo $(ARGS)
 
-test: check ## everything a release needs (ARGS=... goes to pytest)
+test: setup ## everything a release needs: checks and all tests (ARGS=... goes to pytest)
 	@$(BIN)/python scripts/run_tests.py $(ARGS)
+
+quick: setup ## for the daily loop: checks, unit tests, contract tests on SQLite
+	@$(BIN)/python scripts/run_tests.py --quick $(ARGS)
 
 check: setup ## style, types and the import contract
 	@failed=; \

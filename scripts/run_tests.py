@@ -1,17 +1,38 @@
-"""Run the tests on all cores and print where the time went."""
+"""Run style, type and import checks and the tests on all cores, then print where the time went.
+
+Style comes first: it takes seconds and fails most often. Types and imports are checked beside the tests.
+"""
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+STYLE = (["ruff", "check"], ["ruff", "format", "--check"])
+BESIDE = (["lint-imports"], ["mypy"])
+QUICK = ["tests/unit", "tests/contract", "--no-services"]
+SPREAD = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+"""Whole files in the order of collection: what a file prepares is prepared once, and cheap tests come first."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.timing", "-n", "auto", "--dist", "worksteal", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
+    began = time.monotonic()
+    quick = "--quick" in arguments
+    chosen = [argument for argument in arguments if argument != "--quick"]
+    for command in STYLE:
+        if code := _run(command):
+            return code
+    checks = {" ".join(command): _start(command) for command in BESIDE}
+    code = _run(["pytest", "-p", "tests.timing", *SPREAD, *(QUICK if quick else ["--prepare-services"]), *chosen])
+    failed = [name for name, check in checks.items() if _report(name, check)]
+    print(f"{time.monotonic() - began:.0f} s in all", flush=True)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return code or int(bool(failed))
 
 
 def environment() -> dict[str, str]:
@@ -19,6 +40,28 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _run(command: Sequence[str]) -> int:
+    print(" ".join(command), flush=True)
+    return subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, env=environment(), check=False).returncode
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [BIN / command[0], *command[1:]],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _report(name: str, check: subprocess.Popen[str]) -> int:
+    said, _ = check.communicate()
+    print(f"{name}: {said.strip().splitlines()[-1] if not check.returncode else said}", flush=True)
+    return check.returncode
 
 
 if __name__ == "__main__":

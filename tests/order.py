@@ -1,4 +1,4 @@
-"""The order of tests: cheap ones that fail often first, long ones in the middle, so that all processes end together."""
+"""The order of tests, cheap ones that fail often first, and which of them need servers."""
 
 import pytest
 
@@ -9,9 +9,9 @@ SERVICES = {"postgres_dsn", "sqld", "rabbit", "browser"}
 DATABASES = ("sqlite", "postgresql", "libsql")
 
 
-def order_of(item: pytest.Item) -> tuple[int, int]:
+def order_of(item: pytest.Item) -> int:
     folder = item.path.parent.name
-    return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS), 0
+    return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
 def needs_services(item: pytest.Item) -> bool:
