@@ -57,7 +57,7 @@ async def list_links(
         typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
     ] = None,
 ) -> None:
-    """Show links that were found in posts, the newest first. Each link_rules.canonical URL is one link."""
+    """Show links that were found in posts, the newest first. Each canonical URL is one link."""
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
         found = await LinkPages(app.database).list(wanted)
