@@ -40,7 +40,7 @@ LINES_AND_ALLOWED: Mapping[str, tuple[Sequence[str], set[str]]] = {
     "the version": (["--version"], set()),
     "the list of commands": (["--help"], {"typer", "rich"}),
     "the list of a group": (["jobs --help", "segments inputs --help"], {"typer", "rich", "pydantic"}),
-    "names of links": (["links canonical /dev/null"], {*FOUNDATION, "w3lib"}),
+    "names of links": (["links extract /dev/null", "links canonical /dev/null"], {*FOUNDATION, "w3lib"}),
     "price texts": (["prices parse /dev/null"], {*FOUNDATION, "price_parser"}),
     "the schema": (["db check"], {*FOUNDATION, *SQLITE}),
     "all that reads": (
