@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from loguru import logger
 
-from mistnet.cli.hydrate import commands
 from mistnet.domain.ingests import Ingest
 from mistnet.domain.social import PostId, UserId
 from mistnet.jobs.posts_sync import AUTHORS_PER_QUESTION, posts_sync
@@ -18,11 +17,14 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.upstream.transport import Answer, Request, Transport
+from tests.command_groups import commands_of
 from tests.databases import make_app
 from tests.harvests import change, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
+
+commands = commands_of("hydrate")
 
 NOBODY = UserId(99)
 STRANGER = 12_345

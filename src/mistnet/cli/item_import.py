@@ -10,14 +10,13 @@ from typing import IO, Annotated, Any, Final
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mistnet.app import App, open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.input_files import lines_of
 from mistnet.cli.item_files import Checker, FileFormat, format_of, rows_of
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.items import items_of, sources_of
 from mistnet.domain.items import Wish
 from mistnet.store.items import Outcome
@@ -106,6 +105,15 @@ def _bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)

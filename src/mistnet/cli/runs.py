@@ -8,8 +8,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, at, document, last_line
@@ -26,15 +24,12 @@ from mistnet.domain.runs import (
     read_handles,
 )
 
-commands = typer.Typer(help="Collect the newest posts of some accounts at once, with a report.")
-
 DONE_WITH_GAPS: Final = 3
 _LOOK_SECONDS: Final = 0.5
 _SEEN_LATELY: Final = timedelta(minutes=2)
 _COLUMNS: Final = ("account", "status", "total", "new", "skipped", "failed", "why")
 
 
-@commands.command("start")
 @shared_options
 async def start(
     invocation: Invocation,
@@ -66,7 +61,6 @@ async def start(
     return DONE_WITH_GAPS if any(each.status is RunStatus.FAILED for each in run.accounts) else 0
 
 
-@commands.command("list")
 @shared_options
 async def list_runs(
     invocation: Invocation,
@@ -90,7 +84,6 @@ async def list_runs(
     invocation.out.show(document(runs=[fields(run) for run in found], next_before=more), grid, *hint)
 
 
-@commands.command("show")
 @shared_options
 async def show(
     invocation: Invocation,
@@ -105,7 +98,6 @@ async def show(
     invocation.out.show(document(run=fields(run)), *blocks(run))
 
 
-@commands.command("cancel")
 @shared_options
 async def cancel(
     invocation: Invocation,
@@ -173,6 +165,15 @@ async def _hints(app: App) -> list[str]:
 
 async def _finished(app: App, run: Run) -> Run:
     """Looks again and again until the run is over; on a terminal, shows how far it is."""
+    from rich.console import Console  # noqa: PLC0415 (only those who wait for a run wait for it, too)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("accounts", total=len(run.accounts))
