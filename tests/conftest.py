@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.databases import Templates, drop_database
+from tests.examples import load_search_profile
 from tests.services import rabbitmq
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
@@ -21,6 +22,7 @@ CLUSTER = pytest.StashKey[PostgresCluster]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server for all: the workers that come later inherit its address."""
+    load_search_profile()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would ours
     if not hasattr(config, "workerinput"):
         rabbitmq.announce()

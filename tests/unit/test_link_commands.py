@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from typer.testing import CliRunner
+
+from mistnet.cli.main import app
 
 SLOW_PARTS = ("sqlalchemy", "fastapi", "mistnet.app", "mistnet.store")
 
 
 def run(*arguments: str, given: bytes = b"") -> tuple[int, list[Any], str]:
-    command = [sys.executable, "-m", "mistnet", "links", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
+    done = CliRunner().invoke(app, ["links", *arguments], input=given)
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def lines(*documents: object) -> bytes:
@@ -95,11 +96,11 @@ def test_an_answer_comes_before_the_next_line_is_asked() -> None:
         assert talking.wait(timeout=30) == 0
 
 
-@pytest.mark.parametrize("command", ["extract", "canonical"])
-def test_neither_database_nor_application_is_loaded(command: str) -> None:
+def test_neither_database_nor_application_is_loaded() -> None:
     program = (
-        f"import sys; from mistnet.cli.entry import run; code = run(['links', '{command}', '/dev/null']); "
-        f"print(code, [each for each in {SLOW_PARTS!r} if each in sys.modules])"
+        "import sys; from mistnet.cli.entry import run; "
+        "codes = [run(['links', each, '/dev/null']) for each in ('extract', 'canonical')]; "
+        f"print(codes, [each for each in {SLOW_PARTS!r} if each in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0 []"
+    assert done.stdout.strip() == "[0, 0] []"

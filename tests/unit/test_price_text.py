@@ -13,6 +13,7 @@ from price_parser import Price
 from mistnet.domain.products import PriceKind
 from mistnet.pricing import NoPrice, ParsedPrice, parse_price
 from tests.corpora import cases
+from tests.examples import count_examples
 
 
 def read(text: str, hint: str | None = None, site: str | None = None) -> tuple[str, str, str | None]:
@@ -219,7 +220,7 @@ def test_no_price_says_why() -> None:
     assert parse_price("Price on request") == NoPrice(reason="the price is told on request only")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count_examples(100))
 @given(
     st.text(max_size=200), st.sampled_from([None, "TWD", "$", "nonsense"]), st.sampled_from([None, "shopee.tw", "[::"])
 )
@@ -231,7 +232,7 @@ def test_no_text_breaks_the_reader(text: str, hint: str | None, site: str | None
         assert found.currency is None or (len(found.currency) == 3 and found.currency.isupper())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count_examples(100))
 @given(st.decimals(min_value=1, max_value=10**9, places=2), st.sampled_from(["NT$", "US $", "RM ", "S$", "HK$"]))
 def test_what_is_written_plainly_is_read_back(amount: Decimal, mark: str) -> None:
     found = parse_price(f"{mark}{amount:,.2f}")
