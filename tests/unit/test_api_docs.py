@@ -30,7 +30,7 @@ def listed() -> dict[str, str]:
 def test_every_described_route_is_on_the_page_with_its_scope() -> None:
     assert set(listed()) == {f"{method} {path}" for method, path in described_routes()}
     scopes = {f"{method} {path.replace(':int', '')}": scope for (method, path), scope in SCOPES.items()}
-    real = {route: scopes[route].word if scopes[route] else PUSHED.get(route[5:], "none") for route in listed()}
+    real = {route: scope.word if scope else PUSHED.get(route[5:], "none") for route, scope in scopes.items()}
     wrong = [
         f"{route}: the page says {said}, not {real[route]}" for route, said in listed().items() if said != real[route]
     ]

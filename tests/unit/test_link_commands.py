@@ -93,7 +93,7 @@ def test_an_answer_comes_before_the_next_line_is_asked() -> None:
             talking.stdin.flush()
             assert json.loads(talking.stdout.readline())["ids"]["item_id"] == str(number)
         talking.stdin.close()
-        assert talking.wait(timeout=30) == 0
+        assert talking.wait(timeout=60) == 0
 
 
 def test_neither_database_nor_application_is_loaded() -> None:
