@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.databases import Templates, drop_database
+from tests.examples import load_search_profile
 from tests.loops import LOOP
 from tests.order import needs_services, order_of
 from tests.services import rabbitmq, shared_postgres
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The first process of a run owns the servers; the others learn of them through the environment."""
+    load_search_profile()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would ours
     only_asking = config.option.help or config.option.version or config.option.collectonly
     if hasattr(config, "workerinput") or only_asking or config.option.no_services:

@@ -1,6 +1,7 @@
 """The dashboard on a database with a world to collect from, and somebody who looks at it with a real browser."""
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -23,7 +24,7 @@ from tests.worlds import KEY, SMALLEST, WorldTransport, service_of
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 HERE = "127.0.0.1"
 PHONE, DESK = (375, 780), (1280, 860)
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 HURRIED: dict[str, Any] = {
     "x_rate_per_minute": 1_000_000,
     "second_look_seconds": 0.2,
@@ -91,6 +92,9 @@ class Visit:
         return await self.page.inner_text("body")
 
     async def shot(self, name: str) -> None:
+        """Only on demand: a picture of a whole page costs more than all checks of it."""
+        if not os.environ.get("MISTNET_TEST_SCREENSHOTS"):
+            return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
@@ -136,7 +140,7 @@ async def visiting(
 
 
 @asynccontextmanager
-async def a_browser() -> AsyncIterator[Browser]:
+async def launched_browser() -> AsyncIterator[Browser]:
     try:
         find_chromium()
     except BrowserMissing as error:

@@ -4,11 +4,11 @@ import re
 from typing import Literal
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from mistnet.app import App
 from mistnet.domain.items import ItemId
-from tests.browser.dashboards import DESK, PATIENCE_MS, PHONE, a_browser, dashboard, visiting
+from tests.browser.dashboards import DESK, PHONE, dashboard, visiting
 from tests.browser.valued import WEEKS, value
 from tests.followed import point, tell_prices
 from tests.harvests import rows
@@ -16,9 +16,8 @@ from tests.harvests import rows
 CENT = "1909-S VDB Lincoln cent"
 
 
-async def test_a_thing_is_followed_asked_for_paused_and_removed(url: str) -> None:
+async def test_a_thing_is_followed_asked_for_paused_and_removed(browser: Browser, url: str) -> None:
     async with (
-        a_browser() as browser,
         dashboard(url) as site,
         visiting(browser, site, expected=(400,)) as visit,
     ):
@@ -55,9 +54,9 @@ async def test_a_thing_is_followed_asked_for_paused_and_removed(url: str) -> Non
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 async def test_an_item_is_drawn_with_its_range_and_its_points_by_kind_and_left_out_ones_say_why(
-    sqlite_url: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    browser: Browser, sqlite_url: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
+    async with dashboard(sqlite_url) as site:
         item = await value(site.app, title=CENT)
         async with visiting(browser, site, size=size, scheme=scheme) as visit:
             page = visit.page
@@ -90,7 +89,7 @@ async def test_an_item_is_drawn_with_its_range_and_its_points_by_kind_and_left_o
             await visit.go(f"/items/{item}")
             before = await page.locator(".price").inner_text()
             await _dearer(site.app, item)
-            await expect(page.locator(".price")).not_to_have_text(before, timeout=PATIENCE_MS)
+            await expect(page.locator(".price")).not_to_have_text(before)
 
 
 async def _dearer(app: App, item: ItemId) -> None:

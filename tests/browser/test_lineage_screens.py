@@ -4,10 +4,10 @@ import re
 from typing import Literal
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
-from tests.browser.dashboards import DESK, PHONE, a_browser, dashboard, visiting
-from tests.browser.promoted import ANN, CAT, PRICES, promote
+from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
+from tests.browser.promoted import ANN, CAT, PRICES, Promoted, promote
 
 
 async def overflows(page: Page) -> bool:
@@ -16,103 +16,105 @@ async def overflows(page: Page) -> bool:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (DESK, "dark"), (PHONE, "light"), (PHONE, "dark")])
 async def test_posts_are_marks_on_the_prices_and_stand_below_with_before_and_after(
-    sqlite_url: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    browser: Browser, promoted_site: tuple[Site, Promoted], size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     name = f"{'desk' if size is DESK else 'phone'}-{scheme}"
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await promote(site.app)
-        async with visiting(browser, site, size=size, scheme=scheme) as visit:
-            page = visit.page
-            await visit.go(f"/products/{there.kettle}")
-            marks = page.locator(".marks a")
-            await expect(marks).to_have_count(7)  # three posts of two days are one mark
-            await expect(page.locator("svg.offers circle")).to_have_count(len(PRICES))
-            await expect(page.locator(".mark.repost")).to_have_count(1)
-            await expect(page.locator(".mark.quote")).to_have_count(1)
-            await expect(
-                page.get_by_text("3 posts from").or_(page.get_by_label(re.compile("^3 posts from")))
-            ).to_have_count(1)
-            posts = page.locator("#posts-title ~ article")
-            await expect(posts).to_have_count(9)
-            await expect(posts.filter(has_text="No price was known")).to_have_count(1)
-            await expect(posts.filter(has_text="gone")).to_have_count(1)
-            await expect(posts.filter(has_text="on Threads")).to_have_count(1)
-            assert not await overflows(page)
-            await visit.shot(f"lineage-product-{name}")
-            await marks.nth(1).scroll_into_view_if_needed()
-            await marks.nth(1).focus()
+    site, there = promoted_site
+    async with visiting(browser, site, size=size, scheme=scheme) as visit:
+        page = visit.page
+        await visit.go(f"/products/{there.kettle}")
+        marks = page.locator(".marks a")
+        await expect(marks).to_have_count(7)  # three posts of two days are one mark
+        await expect(page.locator("svg.offers circle")).to_have_count(len(PRICES))
+        await expect(page.locator(".mark.repost")).to_have_count(1)
+        await expect(page.locator(".mark.quote")).to_have_count(1)
+        await expect(
+            page.get_by_text("3 posts from").or_(page.get_by_label(re.compile("^3 posts from")))
+        ).to_have_count(1)
+        posts = page.locator("#posts-title ~ article")
+        await expect(posts).to_have_count(9)
+        await expect(posts.filter(has_text="No price was known")).to_have_count(1)
+        await expect(posts.filter(has_text="gone")).to_have_count(1)
+        await expect(posts.filter(has_text="on Threads")).to_have_count(1)
+        assert not await overflows(page)
+        await visit.shot(f"lineage-product-{name}")
+        await marks.nth(1).scroll_into_view_if_needed()
+        await marks.nth(1).focus()
+        await page.keyboard.press("Tab")
+        note = page.locator(".note:visible")
+        await expect(note).to_have_count(1)
+        box = await note.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= size[0]
+        await visit.shot(f"lineage-note-{name}")
+        await page.keyboard.press("Escape")
+        await expect(note).to_have_count(0)
+        await visit.go(f"/accounts/{ANN}")
+        await expect(page.locator("#linked-title")).to_be_visible()
+        await expect(page.locator("svg.spark")).to_have_count(3)
+        assert not await overflows(page)
+        await visit.shot(f"lineage-account-{name}")
+
+
+async def test_a_mark_shows_its_post_and_leads_to_the_conversation(
+    browser: Browser, promoted_site: tuple[Site, Promoted]
+) -> None:
+    site, there = promoted_site
+    async with visiting(browser, site) as visit:
+        page = visit.page
+        await visit.go(f"/products/{there.kettle}")
+        last = page.locator(".marks a").last
+        await last.hover()
+        await expect(page.locator(".note:visible")).to_contain_text("@ann_finds")
+        await expect(page.locator(".note:visible")).to_contain_text("before")
+        await last.click()
+        await expect(page).to_have_url(re.compile(rf"/conversations/{there.single}#p{there.single}$"))
+        await visit.go(f"/products/{there.kettle}")
+        await page.get_by_label(re.compile("^3 posts from")).click()
+        await expect(page).to_have_url(re.compile(r"#posts-title$"))
+
+
+async def test_by_keyboard_alone_a_mark_is_reached_told_and_followed(
+    browser: Browser, promoted_site: tuple[Site, Promoted]
+) -> None:
+    site, there = promoted_site
+    async with visiting(browser, site) as visit:
+        page = visit.page
+        await visit.go(f"/products/{there.kettle}")
+        for _ in range(60):
             await page.keyboard.press("Tab")
-            note = page.locator(".note:visible")
-            await expect(note).to_have_count(1)
-            box = await note.bounding_box()
-            assert box is not None
-            assert box["x"] >= 0
-            assert box["x"] + box["width"] <= size[0]
-            await visit.shot(f"lineage-note-{name}")
-            await page.keyboard.press("Escape")
-            await expect(note).to_have_count(0)
-            await visit.go(f"/accounts/{ANN}")
-            await expect(page.locator("#linked-title")).to_be_visible()
-            await expect(page.locator("svg.spark")).to_have_count(3)
-            assert not await overflows(page)
-            await visit.shot(f"lineage-account-{name}")
+            if await page.evaluate("document.activeElement.classList.contains('mark')"):
+                break
+        await expect(page.locator(".note:visible")).to_have_count(1)
+        told = await page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert "@ann_finds" in told
+        assert "no price known before" in told
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile(rf"/conversations/{there.first}#p{there.first}$"))
 
 
-async def test_a_mark_shows_its_post_and_leads_to_the_conversation(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await promote(site.app)
-        async with visiting(browser, site) as visit:
-            page = visit.page
-            await visit.go(f"/products/{there.kettle}")
-            last = page.locator(".marks a").last
-            await last.hover()
-            await expect(page.locator(".note:visible")).to_contain_text("@ann_finds")
-            await expect(page.locator(".note:visible")).to_contain_text("before")
-            await last.click()
-            await expect(page).to_have_url(re.compile(rf"/conversations/{there.single}#p{there.single}$"))
-            await visit.go(f"/products/{there.kettle}")
-            await page.get_by_label(re.compile("^3 posts from")).click()
-            await expect(page).to_have_url(re.compile(r"#posts-title$"))
+async def test_on_a_phone_the_first_tap_tells_and_the_second_follows(
+    browser: Browser, promoted_site: tuple[Site, Promoted]
+) -> None:
+    site, there = promoted_site
+    context = await browser.new_context(viewport={"width": 375, "height": 780}, has_touch=True, is_mobile=True)
+    try:
+        page = await context.new_page()
+        await page.goto(f"{site.url}/products/{there.kettle}")
+        last = page.locator(".marks a").last
+        await last.scroll_into_view_if_needed()
+        await last.tap()
+        await expect(page.locator(".marks li.shown .note")).to_be_visible()
+        await expect(page).to_have_url(re.compile(rf"/products/{there.kettle}$"))
+        await last.tap()
+        await expect(page).to_have_url(re.compile(rf"/conversations/{there.single}"))
+    finally:
+        await context.close()
 
 
-async def test_by_keyboard_alone_a_mark_is_reached_told_and_followed(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await promote(site.app)
-        async with visiting(browser, site) as visit:
-            page = visit.page
-            await visit.go(f"/products/{there.kettle}")
-            for _ in range(60):
-                await page.keyboard.press("Tab")
-                if await page.evaluate("document.activeElement.classList.contains('mark')"):
-                    break
-            await expect(page.locator(".note:visible")).to_have_count(1)
-            told = await page.evaluate("document.activeElement.getAttribute('aria-label')")
-            assert "@ann_finds" in told
-            assert "no price known before" in told
-            await page.keyboard.press("Enter")
-            await expect(page).to_have_url(re.compile(rf"/conversations/{there.first}#p{there.first}$"))
-
-
-async def test_on_a_phone_the_first_tap_tells_and_the_second_follows(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await promote(site.app)
-        context = await browser.new_context(viewport={"width": 375, "height": 780}, has_touch=True, is_mobile=True)
-        try:
-            page = await context.new_page()
-            await page.goto(f"{site.url}/products/{there.kettle}")
-            last = page.locator(".marks a").last
-            await last.scroll_into_view_if_needed()
-            await last.tap()
-            await expect(page.locator(".marks li.shown .note")).to_be_visible()
-            await expect(page).to_have_url(re.compile(rf"/products/{there.kettle}$"))
-            await last.tap()
-            await expect(page).to_have_url(re.compile(rf"/conversations/{there.single}"))
-        finally:
-            await context.close()
-
-
-async def test_an_accounts_products_have_a_page_of_their_own_on_either_platform(url: str) -> None:
-    async with a_browser() as browser, dashboard(url) as site:
+async def test_an_accounts_products_have_a_page_of_their_own_on_either_platform(browser: Browser, url: str) -> None:
+    async with dashboard(url) as site:
         there = await promote(site.app)
         async with visiting(browser, site) as visit:
             page = visit.page

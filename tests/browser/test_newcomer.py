@@ -2,20 +2,19 @@
 
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from mistnet.sim.world import World
-from tests.browser.dashboards import PATIENCE_MS, a_browser, dashboard, visiting
+from tests.browser.dashboards import Site, dashboard, visiting
 from tests.worlds import SMALLEST, Oracle
 
 WORLD = World(7, SMALLEST)
 
 
-async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversation(url: str) -> None:
+async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversation(browser: Browser, url: str) -> None:
     oracle = Oracle(WORLD)
     handle = next(each for each in oracle.handles if oracle.truth.missing_ancestors([each], oracle.at))
     async with (
-        a_browser() as browser,
         dashboard(url, world=WORLD, working=True) as site,
         visiting(browser, site) as visit,
     ):
@@ -31,8 +30,8 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         assert "did=" not in page.url
 
         row = page.locator("tbody tr", has_text=f"@{handle}")
-        await expect(row.locator(".doing")).to_have_text(re.compile("complete since"), timeout=PATIENCE_MS)
-        await expect(row.locator("td.n").first).to_have_text(re.compile(r"[1-9]"), timeout=PATIENCE_MS)
+        await expect(row.locator(".doing")).to_have_text(re.compile("complete since"))
+        await expect(row.locator("td.n").first).to_have_text(re.compile(r"[1-9]"))
         await row.get_by_role("link").click()
 
         await expect(page.get_by_role("heading", level=1)).to_contain_text(f"@{handle}")
@@ -49,12 +48,8 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         assert await page.locator(".tree > li").count() > 1
 
 
-async def test_a_handle_that_cannot_be_one_is_told_beside_its_field(sqlite_url: str) -> None:
-    async with (
-        a_browser() as browser,
-        dashboard(sqlite_url) as site,
-        visiting(browser, site, expected=(400,)) as visit,
-    ):
+async def test_a_handle_that_cannot_be_one_is_told_beside_its_field(browser: Browser, empty_site: Site) -> None:
+    async with visiting(browser, empty_site, expected=(400,)) as visit:
         await visit.go("/accounts")
         field = visit.page.get_by_label("Add an account")
         await field.fill("not a handle!")
@@ -63,8 +58,8 @@ async def test_a_handle_that_cannot_be_one_is_told_beside_its_field(sqlite_url: 
         await expect(visit.page.get_by_label("Add an account")).to_have_value("not a handle!")
 
 
-async def test_everything_can_be_reached_by_keyboard(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site, visiting(browser, site) as visit:
+async def test_everything_can_be_reached_by_keyboard(browser: Browser, empty_site: Site) -> None:
+    async with visiting(browser, empty_site) as visit:
         await visit.go("/")
         await visit.page.keyboard.press("Tab")
         assert await visit.page.evaluate("document.activeElement.textContent") == "Skip to the content"

@@ -2,14 +2,14 @@
 
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from mistnet.domain.visitors import Scope
 from mistnet.jobs import args
 from mistnet.store.tokens import Tokens
 from tests.apis import PUBLIC
-from tests.browser.dashboards import HERE, PATIENCE_MS, Visit, a_browser, dashboard, visiting
-from tests.browser.furnished import ANN, furnish
+from tests.browser.dashboards import HERE, Visit, dashboard, visiting
+from tests.browser.furnished import ANN, Furnished
 from tests.harvests import change, end_badly, rows
 
 HIDE = """hidden => {
@@ -18,8 +18,8 @@ HIDE = """hidden => {
 }"""
 
 
-async def test_a_dead_job_is_retried_from_the_overview(url: str) -> None:
-    async with a_browser() as browser, dashboard(url) as site:
+async def test_a_dead_job_is_retried_from_the_overview(browser: Browser, url: str) -> None:
+    async with dashboard(url) as site:
         await end_badly(site.app, args.backfill(ANN))
         async with visiting(browser, site) as visit:
             await visit.go("/")
@@ -31,8 +31,8 @@ async def test_a_dead_job_is_retried_from_the_overview(url: str) -> None:
         assert await rows(site.app, "SELECT state, attempts FROM jobs") == [("pending", 0)]
 
 
-async def test_jobs_are_filtered_inspected_requeued_and_cancelled(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
+async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site:
         await end_badly(site.app, args.backfill(ANN), args.relook(ANN))
         async with visiting(browser, site) as visit:
             page = visit.page
@@ -52,8 +52,8 @@ async def test_jobs_are_filtered_inspected_requeued_and_cancelled(sqlite_url: st
         assert await rows(site.app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
 
 
-async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url, host=PUBLIC) as site:
+async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url, host=PUBLIC) as site:
         now = site.app.database.clock.now()
         _, token = await Tokens(site.app.database).make("a reader", Scope.READ, now=now)
         async with visiting(browser, site, expected=(401, 403)) as visit:
@@ -76,9 +76,8 @@ async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(sqlit
             await expect(page.get_by_label("Token")).to_be_visible()
 
 
-async def test_a_source_is_paused_limited_and_resumed(sqlite_url: str) -> None:
+async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_url: str) -> None:
     async with (
-        a_browser() as browser,
         dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(400,)) as visit,
     ):
@@ -98,9 +97,8 @@ async def test_a_source_is_paused_limited_and_resumed(sqlite_url: str) -> None:
         assert await rows(site.app, "SELECT paused_at, day_cap FROM sources") == [(None, 200_000)]
 
 
-async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(sqlite_url: str) -> None:
+async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(browser: Browser, sqlite_url: str) -> None:
     async with (
-        a_browser() as browser,
         dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(400, 409)) as visit,
     ):
@@ -120,45 +118,46 @@ async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(sqlite_url
         await expect(page.get_by_role("alert")).to_contain_text("number of posts")
 
 
-async def test_a_page_renews_itself_keeps_what_is_typed_and_rests_while_nobody_sees_it(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
-        async with visiting(browser, site) as visit:
-            page = visit.page
-            await visit.go("/")
-            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
-            top = await page.locator("#queue-title").bounding_box()
-            canvas = page.locator("#posts-chart canvas")
-            await canvas.evaluate("each => each.dataset.same = 'yes'")
-            await change(site.app, "UPDATE jobs SET state = 'failed' WHERE id = :id", id=there.dead)
-            await expect(page.locator(".needs")).to_contain_text("1 backfill job is failed", timeout=PATIENCE_MS)
-            assert await canvas.get_attribute("data-same") == "yes"  # the chart was not drawn anew
-            assert await page.locator("#queue-title").bounding_box() == top  # and nothing has moved
+async def test_a_page_renews_itself_keeps_what_is_typed_and_rests_while_nobody_sees_it(
+    browser: Browser, furnished_url: str, there: Furnished
+) -> None:
+    async with dashboard(furnished_url) as site, visiting(browser, site) as visit:
+        page = visit.page
+        await visit.go("/")
+        await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+        top = await page.locator("#queue-title").bounding_box()
+        canvas = page.locator("#posts-chart canvas")
+        await canvas.evaluate("each => each.dataset.same = 'yes'")
+        await change(site.app, "UPDATE jobs SET state = 'failed' WHERE id = :id", id=there.dead)
+        await expect(page.locator(".needs")).to_contain_text("1 backfill job is failed")
+        assert await canvas.get_attribute("data-same") == "yes"  # the chart was not drawn anew
+        assert await page.locator("#queue-title").bounding_box() == top  # and nothing has moved
 
-            await visit.go("/jobs/" + str(there.dead))
-            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
-            await page.evaluate(HIDE, arg=True)
-            streams = _streams(visit)
-            await change(site.app, "UPDATE jobs SET state = 'dead' WHERE id = :id", id=there.dead)
-            await page.evaluate(HIDE, arg=False)
-            await expect(page.get_by_role("heading", level=1)).to_contain_text("dead", timeout=PATIENCE_MS)
-            assert _streams(visit) == streams + 1
+        await visit.go("/jobs/" + str(there.dead))
+        await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+        await page.evaluate(HIDE, arg=True)
+        streams = _streams(visit)
+        await change(site.app, "UPDATE jobs SET state = 'dead' WHERE id = :id", id=there.dead)
+        await page.evaluate(HIDE, arg=False)
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("dead")
+        assert _streams(visit) == streams + 1
 
 
 def _streams(visit: Visit) -> int:
     return sum("/live?seen=" in url for url in visit.asked)
 
 
-async def test_a_page_finds_its_way_back_to_a_dashboard_that_was_started_anew(sqlite_url: str) -> None:
-    async with a_browser() as browser:
-        async with dashboard(sqlite_url) as site:
-            port = int(site.url.rpartition(":")[2])
-            context = await browser.new_context()
-            page = await context.new_page()
-            await page.goto(site.url)
-            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
-        await expect(page.locator("#pulse[data-state=off]")).to_be_visible(timeout=PATIENCE_MS)
-        async with dashboard(sqlite_url, port=port) as again:
-            assert again.url == f"http://{HERE}:{port}"
-            await expect(page.locator("#pulse[data-state=on]")).to_be_visible(timeout=PATIENCE_MS)
-        await context.close()
+async def test_a_page_finds_its_way_back_to_a_dashboard_that_was_started_anew(
+    browser: Browser, sqlite_url: str
+) -> None:
+    async with dashboard(sqlite_url) as site:
+        port = int(site.url.rpartition(":")[2])
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(site.url)
+        await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+    await expect(page.locator("#pulse[data-state=off]")).to_be_visible()
+    async with dashboard(sqlite_url, port=port) as again:
+        assert again.url == f"http://{HERE}:{port}"
+        await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+    await context.close()

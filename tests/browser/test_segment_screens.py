@@ -4,11 +4,11 @@ import re
 from typing import Literal
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from mistnet.sim.world import World
-from tests.browser.dashboards import DESK, PATIENCE_MS, PHONE, a_browser, dashboard, visiting
-from tests.browser.furnished import ANN, CROWD, furnish
+from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
+from tests.browser.furnished import ANN, CROWD, Furnished
 from tests.graphs import turn
 from tests.harvests import rows
 from tests.worlds import SMALLEST, Oracle
@@ -16,10 +16,9 @@ from tests.worlds import SMALLEST, Oracle
 WORLD = World(7, SMALLEST)
 
 
-async def test_somebody_defines_a_segment_and_sees_its_members_come_in(url: str) -> None:
+async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: Browser, url: str) -> None:
     handle = Oracle(WORLD).handles[0]
     async with (
-        a_browser() as browser,
         dashboard(url, world=WORLD, working=True) as site,
         visiting(browser, site) as visit,
     ):
@@ -36,19 +35,15 @@ async def test_somebody_defines_a_segment_and_sees_its_members_come_in(url: str)
         assert "did=" not in page.url
         await expect(page.get_by_text(f"users whom @{handle} follows; materialized every day")).to_be_visible()
         members = page.locator(".tile", has=page.get_by_role("heading", name="Members"))
-        await expect(members.locator(".big")).to_have_text(re.compile(r"^[1-9]"), timeout=PATIENCE_MS)
-        await expect(page.locator("svg.graph circle").first).to_be_visible(timeout=PATIENCE_MS)
+        await expect(members.locator(".big")).to_have_text(re.compile(r"^[1-9]"))
+        await expect(page.locator("svg.graph circle").first).to_be_visible()
         shown = int((await members.locator(".big").inner_text()).replace(",", ""))
         assert await rows(site.app, "SELECT count(*) FROM segment_members") == [(shown,)]
         assert await page.locator("#members-title + table tbody tr").count() == min(shown, 50)
 
 
-async def test_a_slip_in_the_form_is_told_and_what_was_typed_stays(sqlite_url: str) -> None:
-    async with (
-        a_browser() as browser,
-        dashboard(sqlite_url) as site,
-        visiting(browser, site, expected=(400,)) as visit,
-    ):
+async def test_a_slip_in_the_form_is_told_and_what_was_typed_stays(browser: Browser, empty_site: Site) -> None:
+    async with visiting(browser, empty_site, expected=(400,)) as visit:
         page = visit.page
         await visit.go("/segments")
         await page.get_by_label("Name").fill("Not A Name")
@@ -62,51 +57,50 @@ async def test_a_slip_in_the_form_is_told_and_what_was_typed_stays(sqlite_url: s
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 async def test_the_plot_and_the_picture_fit_the_screen_and_show_in_light_and_dark(
-    sqlite_url: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    browser: Browser, furnished_site: Site, there: Furnished, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
-        async with visiting(browser, site, size=size, scheme=scheme) as visit:
-            page = visit.page
-            for edges in ("follows", "replies"):
-                await visit.go(f"/segments/{there.segment}?edges={edges}")
-                await expect(page.locator("svg.graph circle")).to_have_count(CROWD + 1)
-                await expect(page.locator("#members-plot canvas")).to_be_visible()
-                box = await page.locator("svg.graph").bounding_box()
-                assert box is not None
-                assert 200 < box["width"] <= size[0]
-                await visit.shot(f"segment-{edges}-{size[0]}-{scheme}")
-                assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
-            small = page.locator("svg.graph text.named-1").first
-            await (expect(small).to_be_hidden() if size == PHONE else expect(small).to_be_visible())
-            colours = await page.evaluate(
-                """() => [document.querySelector("svg.graph circle"), document.querySelector(".card")]
-                    .map((each) => getComputedStyle(each)).map((style) => [style.fill, style.backgroundColor])"""
-            )
-            assert colours[0][0] != colours[1][1]
-            await visit.go(f"/accounts/{ANN}")
-            await expect(page.locator("#follows-plot canvas")).to_be_visible()
-            await visit.shot(f"account-follows-{size[0]}-{scheme}")
+    async with visiting(browser, furnished_site, size=size, scheme=scheme) as visit:
+        page = visit.page
+        for edges in ("follows", "replies"):
+            await visit.go(f"/segments/{there.segment}?edges={edges}")
+            await expect(page.locator("svg.graph circle")).to_have_count(CROWD + 1)
+            await expect(page.locator("#members-plot canvas")).to_be_visible()
+            box = await page.locator("svg.graph").bounding_box()
+            assert box is not None
+            assert 200 < box["width"] <= size[0]
+            await visit.shot(f"segment-{edges}-{size[0]}-{scheme}")
+            assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        small = page.locator("svg.graph text.named-1").first
+        await (expect(small).to_be_hidden() if size == PHONE else expect(small).to_be_visible())
+        colours = await page.evaluate(
+            """() => [document.querySelector("svg.graph circle"), document.querySelector(".card")]
+                .map((each) => getComputedStyle(each)).map((style) => [style.fill, style.backgroundColor])"""
+        )
+        assert colours[0][0] != colours[1][1]
+        await visit.go(f"/accounts/{ANN}")
+        await expect(page.locator("#follows-plot canvas")).to_be_visible()
+        await visit.shot(f"account-follows-{size[0]}-{scheme}")
 
 
-async def test_an_open_page_shows_who_came_while_somebody_looks(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
-        async with visiting(browser, site) as visit:
-            page = visit.page
-            await visit.go(f"/segments/{there.segment}")
-            await expect(page.locator(".went.gone")).to_have_count(1)
-            await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
-            now = site.app.database.clock.now()
-            await turn(site.app.database, there.segment, entered=[], left=[910], members=CROWD, at=now)
-            await expect(page.locator(".went.gone")).to_have_count(2, timeout=PATIENCE_MS)
-            plotted = page.locator("#members-points")
-            await expect(plotted).to_have_attribute("data-chart", re.compile(r"\[60,60,61,60\]"))
+async def test_an_open_page_shows_who_came_while_somebody_looks(
+    browser: Browser, furnished_url: str, there: Furnished
+) -> None:
+    async with dashboard(furnished_url) as site, visiting(browser, site) as visit:
+        page = visit.page
+        await visit.go(f"/segments/{there.segment}")
+        await expect(page.locator(".went.gone")).to_have_count(1)
+        await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
+        now = site.app.database.clock.now()
+        await turn(site.app.database, there.segment, entered=[], left=[910], members=CROWD, at=now)
+        await expect(page.locator(".went.gone")).to_have_count(2)
+        plotted = page.locator("#members-points")
+        await expect(plotted).to_have_attribute("data-chart", re.compile(r"\[60,60,61,60\]"))
 
 
-async def test_a_segment_is_materialized_disabled_and_enabled_by_its_buttons(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
+async def test_a_segment_is_materialized_disabled_and_enabled_by_its_buttons(
+    browser: Browser, furnished_url: str, there: Furnished
+) -> None:
+    async with dashboard(furnished_url) as site:
         async with visiting(browser, site) as visit:
             page = visit.page
             await visit.go(f"/segments/{there.segment}")

@@ -4,19 +4,18 @@ import re
 from typing import Literal
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from mistnet.domain.jobs import JobId
-from tests.browser.dashboards import DESK, PATIENCE_MS, PHONE, a_browser, dashboard, visiting
-from tests.browser.furnished import HOSTILE, furnish
+from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
+from tests.browser.furnished import HOSTILE, Furnished, furnish
 from tests.browser.stocked import OFFERS
 from tests.harvests import change, rows
 from tests.shelves import offer
 
 
-async def test_feeds_are_added_read_and_removed_and_slips_are_told(url: str) -> None:
+async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Browser, url: str) -> None:
     async with (
-        a_browser() as browser,
         dashboard(url) as site,
         visiting(browser, site, expected=(400,)) as visit,
     ):
@@ -45,71 +44,67 @@ async def test_feeds_are_added_read_and_removed_and_slips_are_told(url: str) -> 
         await expect(page.get_by_text("It will be read now")).to_be_visible()
 
 
-async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_costs(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
-        async with visiting(browser, site) as visit:
-            page = visit.page
-            await visit.go("/links")
-            await expect(page.locator("tbody tr")).to_have_count(4)
-            await page.get_by_label("Lane").select_option("shopee")
-            await page.get_by_label("State").select_option("blocked")
-            await page.get_by_role("button", name="Filter").click()
-            await expect(page.locator("tbody tr")).to_have_count(1)
-            await visit.go("/links")
-            await page.get_by_label("Part of a URL").fill(
-                "https://shopee.tw/any-slug-i.1.9007199254740993?utm_source=x"
-            )
-            await page.get_by_role("button", name="Filter").click()
-            await page.locator("tbody th a").click()
-            await expect(page.get_by_text("The shop keeps us out.")).to_be_visible()
-            assert HOSTILE in await visit.text()
-            posts = page.locator("article.post")
-            await expect(posts).to_have_count(18)
-            await expect(posts.filter(has_text="on Threads")).to_have_count(1)
-            await expect(page.locator("#crawls-title + table tbody tr")).to_have_count(5)
-            await page.locator("article").get_by_role("link", name="by way of another link").first.click()
-            await expect(page.get_by_text("Leads to")).to_be_visible()
-            await page.get_by_role("link", name="the product").click()
-            await expect(page).to_have_url(re.compile(rf"/products/{there.shops.product}$"))
+async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_costs(
+    browser: Browser, furnished_site: Site, there: Furnished
+) -> None:
+    async with visiting(browser, furnished_site) as visit:
+        page = visit.page
+        await visit.go("/links")
+        await expect(page.locator("tbody tr")).to_have_count(4)
+        await page.get_by_label("Lane").select_option("shopee")
+        await page.get_by_label("State").select_option("blocked")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await visit.go("/links")
+        await page.get_by_label("Part of a URL").fill("https://shopee.tw/any-slug-i.1.9007199254740993?utm_source=x")
+        await page.get_by_role("button", name="Filter").click()
+        await page.locator("tbody th a").click()
+        await expect(page.get_by_text("The shop keeps us out.")).to_be_visible()
+        assert HOSTILE in await visit.text()
+        posts = page.locator("article.post")
+        await expect(posts).to_have_count(18)
+        await expect(posts.filter(has_text="on Threads")).to_have_count(1)
+        await expect(page.locator("#crawls-title + table tbody tr")).to_have_count(5)
+        await page.locator("article").get_by_role("link", name="by way of another link").first.click()
+        await expect(page.get_by_text("Leads to")).to_be_visible()
+        await page.get_by_role("link", name="the product").click()
+        await expect(page).to_have_url(re.compile(rf"/products/{there.shops.product}$"))
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
-    sqlite_url: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    browser: Browser, furnished_url: str, there: Furnished, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
-        async with visiting(browser, site, size=size, scheme=scheme) as visit:
-            page = visit.page
-            await visit.go(f"/products/{there.shops.product}")
-            drawing = page.locator("svg.offers")
-            await expect(drawing.locator("circle")).to_have_count(OFFERS - 2)
-            await expect(drawing.locator(".doubt")).to_have_count(2)
-            await expect(drawing).to_have_attribute("aria-label", re.compile(r"28 offers from .* TWD; 2 doubted"))
-            box = await drawing.bounding_box()
-            assert box is not None
-            assert 250 < box["width"] <= size[0]
-            colours = await page.evaluate(
-                """() => [".offers .line", ".offers .doubt path"].map((each) =>
+    async with dashboard(furnished_url) as site, visiting(browser, site, size=size, scheme=scheme) as visit:
+        page = visit.page
+        await visit.go(f"/products/{there.shops.product}")
+        drawing = page.locator("svg.offers")
+        await expect(drawing.locator("circle")).to_have_count(OFFERS - 2)
+        await expect(drawing.locator(".doubt")).to_have_count(2)
+        await expect(drawing).to_have_attribute("aria-label", re.compile(r"28 offers from .* TWD; 2 doubted"))
+        box = await drawing.bounding_box()
+        assert box is not None
+        assert 250 < box["width"] <= size[0]
+        colours = await page.evaluate(
+            """() => [".offers .line", ".offers .doubt path"].map((each) =>
                     getComputedStyle(document.querySelector(each)).stroke)"""
-            )
-            paper = await page.locator(".card").first.evaluate("each => getComputedStyle(each).backgroundColor")
-            assert len({*colours, paper}) == 3
-            await page.locator("details summary").first.click()
-            await expect(page.get_by_text("shopee:item.price", exact=True).first).to_be_visible()
-            await offer(site.app.database, there.shops.product, "42", at=site.app.database.clock.now())
-            await expect(drawing.locator("circle")).to_have_count(OFFERS - 1, timeout=PATIENCE_MS)
-            await expect(page.locator(".price")).to_have_text("42 TWD")
-            assert await page.locator("details").nth(1).get_attribute("open") is not None  # as it was left
-            await visit.go(f"/products/{there.shops.gone}")
-            await expect(page.get_by_text("It is gone since")).to_be_visible()
-            await visit.go(f"/products/{there.shops.plain}")
-            await expect(page.get_by_text("No page of it was read yet.")).to_be_visible()
+        )
+        paper = await page.locator(".card").first.evaluate("each => getComputedStyle(each).backgroundColor")
+        assert len({*colours, paper}) == 3
+        await page.locator("details summary").first.click()
+        await expect(page.get_by_text("shopee:item.price", exact=True).first).to_be_visible()
+        await offer(site.app.database, there.shops.product, "42", at=site.app.database.clock.now())
+        await expect(drawing.locator("circle")).to_have_count(OFFERS - 1)
+        await expect(page.locator(".price")).to_have_text("42 TWD")
+        assert await page.locator("details").nth(1).get_attribute("open") is not None  # as it was left
+        await visit.go(f"/products/{there.shops.gone}")
+        await expect(page.get_by_text("It is gone since")).to_be_visible()
+        await visit.go(f"/products/{there.shops.plain}")
+        await expect(page.get_by_text("No page of it was read yet.")).to_be_visible()
 
 
-async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(url: str) -> None:
-    async with a_browser() as browser, dashboard(url) as site:
+async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser: Browser, url: str) -> None:
+    async with dashboard(url) as site:
         there = await furnish(site.app)
         async with visiting(browser, site) as visit:
             page = visit.page
@@ -130,9 +125,10 @@ async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(url: st
         assert ("ebay", "failed") in left
 
 
-async def test_an_open_page_of_lanes_shows_what_dies_while_somebody_looks(sqlite_url: str) -> None:
-    async with a_browser() as browser, dashboard(sqlite_url) as site:
-        there = await furnish(site.app)
+async def test_an_open_page_of_lanes_shows_what_dies_while_somebody_looks(
+    browser: Browser, furnished_url: str, there: Furnished
+) -> None:
+    async with dashboard(furnished_url) as site:
         (change_,) = await site.app.operations.retry([JobId(there.shops.letter)], now=site.app.database.clock.now())
         assert change_.changed
         async with visiting(browser, site) as visit:
@@ -140,4 +136,4 @@ async def test_an_open_page_of_lanes_shows_what_dies_while_somebody_looks(sqlite
             await expect(visit.page.locator("#pulse[data-state=on]")).to_be_visible()
             await expect(visit.page.locator(".jobs tbody tr")).to_have_count(1)
             await change(site.app, "UPDATE jobs SET state = 'dead' WHERE id = :id", id=there.shops.letter)
-            await expect(visit.page.locator(".jobs tbody tr")).to_have_count(2, timeout=PATIENCE_MS)
+            await expect(visit.page.locator(".jobs tbody tr")).to_have_count(2)

@@ -16,6 +16,7 @@ from mistnet.domain.sources import CallRecord, Errand, KeyLabel, KeyState, Sourc
 from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.engine.passage import Passage
+from tests.examples import count_examples
 from tests.support import TurnedClock
 
 T = TypeVar("T")
@@ -208,4 +209,4 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreaker = BreakerMachine.TestCase
-TestBreaker.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestBreaker.settings = settings(max_examples=count_examples(60), stateful_step_count=60)

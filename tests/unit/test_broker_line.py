@@ -42,5 +42,5 @@ async def test_a_cancellation_the_client_lost_is_heeded(calling: Callable[[], Ab
     asking = asyncio.create_task(ask_forever())
     await asyncio.sleep(0)
     asking.cancel()
-    await asyncio.wait([asking], timeout=5)
+    await asyncio.wait([asking], timeout=60)
     assert asking.cancelled()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mistnet.engine.bucket import Slots, crowd, take_slots, tokens
+from tests.examples import count_examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PROCESSES = 3
@@ -63,7 +64,7 @@ class BucketMachine(RuleBasedStateMachine):
 
 
 TestBucket = BucketMachine.TestCase
-TestBucket.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBucket.settings = settings(max_examples=count_examples(50), stateful_step_count=40)
 
 
 @given(rate=st.floats(0.01, 1_000_000), count=st.integers(1, 100_000), burst=st.integers(1, 20))

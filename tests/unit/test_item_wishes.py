@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.desk.wishes import PLAIN_FIELDS, field_called, fields_of, told, wish_of
@@ -128,7 +128,6 @@ def test_a_wish_handed_in_as_it_is_stored_is_the_same_wish() -> None:
     assert wish_of(fields_of(one), sources=SOURCES) == one
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from([*PLAIN_FIELDS, "year", "color"]), st.text() | st.integers() | st.none()))
 def test_whatever_is_written_is_either_a_wish_within_bounds_or_told_in_words(given_: dict[str, Any]) -> None:
     found: Wish | None = None

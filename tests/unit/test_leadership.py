@@ -12,6 +12,7 @@ import pytest
 from mistnet.domain.errors import DatabaseUnreachable
 from mistnet.domain.leading import Leader, Term
 from mistnet.engine.leader import Leadership
+from tests.examples import count_examples
 from tests.simulation.virtual import run_virtually
 from tests.support import START
 
@@ -223,7 +224,7 @@ def test_what_breaks_the_acts_breaks_the_process() -> None:
     run_virtually(story())
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(count_examples(4)))
 def test_through_any_outage_there_are_never_two(seed: int) -> None:
     """Calls hang, fail, and are late, at random, for hours; processes stop and come back."""
 

@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from mistnet.cli.main import app
+
 
 def run(*arguments: str, given: bytes = b"") -> tuple[int, list[Any], str]:
-    command = [sys.executable, "-m", "mistnet", "links", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
+    done = CliRunner().invoke(app, ["links", *arguments], input=given)
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def lines(*documents: object) -> bytes:
@@ -88,4 +91,4 @@ def test_an_answer_comes_before_the_next_line_is_asked() -> None:
             talking.stdin.flush()
             assert json.loads(talking.stdout.readline())["ids"]["item_id"] == str(number)
         talking.stdin.close()
-        assert talking.wait(timeout=30) == 0
+        assert talking.wait(timeout=60) == 0

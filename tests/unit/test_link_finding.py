@@ -31,8 +31,17 @@ def test_a_slug_may_be_in_any_script_and_ends_with_its_two_ids(text: str, expect
 
 
 @pytest.mark.parametrize(
-    "behind",
+    "url",
     [
+        "https://s.shopee.tw/4Vac_x-Y",
+        "https://item.taobao.com/item.htm?id=1&spm=a.b",
+        "www.ebay.com/itm/123456789012?var=1",
+        "https://m.tb.cn/h.5abcDEF?tk=AbC",
+        "https://shop.example.com/a",
+    ],
+)
+def test_what_stands_right_behind_a_url_is_left_alone(url: str) -> None:
+    behind = [
         "這個好用",
         "，很好",
         "。",
@@ -50,20 +59,9 @@ def test_a_slug_may_be_in_any_script_and_ends_with_its_two_ids(text: str, expect
         ">",
         "**",
         "|蝦皮",
-    ],
-)
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://s.shopee.tw/4Vac_x-Y",
-        "https://item.taobao.com/item.htm?id=1&spm=a.b",
-        "www.ebay.com/itm/123456789012?var=1",
-        "https://m.tb.cn/h.5abcDEF?tk=AbC",
-        "https://shop.example.com/a",
-    ],
-)
-def test_what_stands_right_behind_a_url_is_left_alone(url: str, behind: str) -> None:
-    assert urls(f"買 {url}{behind}") == [url]
+    ]
+    found = {each: urls(f"買 {url}{each}") for each in behind}
+    assert found == {each: [url] for each in behind}
 
 
 def test_a_hashtag_behind_a_shops_link_is_no_part_of_it() -> None:

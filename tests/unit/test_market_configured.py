@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.domain.errors import (
@@ -177,7 +177,6 @@ JSON = st.recursive(
 NAMES = ("name", "price", "link", "sku", "money", "type", "sold", "bids")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4), st.sampled_from([1, 100, 999_999]))
 def test_whatever_a_listing_holds_it_is_read_or_kept_and_can_be_remembered(odd: dict[str, Any], units: int) -> None:
     listing = {"name": "coin", "price": 300, "money": "USD", **odd}

@@ -141,7 +141,6 @@ PRICES = ("price", "currentBidPrice", "lastSoldPrice")
 ODD = st.dictionaries(st.sampled_from([*FIELDS, *PRICES]), JSON | MONEY, max_size=3)
 
 
-@hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(ODD)
 def test_whatever_a_summary_holds_it_is_read_or_kept(odd: dict[str, Any]) -> None:
     raw = summary(**odd)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.domain.errors import SourceDown
@@ -84,7 +84,6 @@ PARTS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PARTS, PARTS)
 def test_two_questions_have_one_key_only_if_they_are_the_same(one: dict[str, str], other: dict[str, str]) -> None:
     def key(parts: dict[str, str]) -> str:
@@ -97,7 +96,6 @@ def test_two_questions_have_one_key_only_if_they_are_the_same(one: dict[str, str
     assert (key(one) == key(other)) == same
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PARTS, st.text(max_size=5))
 def test_what_is_asked_depends_on_the_key_alone(parts: dict[str, str], grade: str) -> None:
     attributes = {name: value for name, value in parts.items() if name != "title"}

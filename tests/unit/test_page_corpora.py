@@ -3,6 +3,7 @@
 import gzip
 import json
 from decimal import Decimal
+from functools import cache
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -16,8 +17,14 @@ from tests.corpora import Judged, cases, corpus, judged_pages, scored
 PRICE = "$$PRICE$$"
 
 
+@cache
+def saved_pages() -> list[Judged]:
+    """Read once per process: it takes seconds for all pages."""
+    return list(judged_pages())
+
+
 def test_saved_product_pages_are_read_as_well_as_by_the_best() -> None:
-    pages = list(judged_pages())
+    pages = saved_pages()
     scores = {field: scored(pages, field) for field in ("price", "availability", "sku")}
     for field, score in scores.items():
         halves = [scored([page for page in pages if _half(page) == half], field) for half in (0, 1)]
@@ -46,7 +53,7 @@ def test_what_people_see_tells_the_price_of_most_pages_by_itself() -> None:
 
 
 def test_every_value_of_a_saved_page_has_its_evidence() -> None:
-    for page in judged_pages():
+    for page in saved_pages():
         told = {each.field for each in page.facts.evidence}
         assert [name for name in _values(page.facts) if name not in told] == [], page.name
 

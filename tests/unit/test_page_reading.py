@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mistnet.domain.products import Availability, PageFacts, PageVerdict, PriceKind
 from mistnet.pricing import read_page
+from tests.examples import count_examples
 
 URL = "https://www.kettles.example/p/blue-kettle-48213"
 
@@ -221,7 +222,7 @@ def test_an_auction_is_a_bid() -> None:
     assert facts.sku == "123456789012"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=count_examples(50))
 @given(
     st.binary(max_size=600), st.sampled_from([URL, "https://shopee.tw/x", "https://item.taobao.com/item.htm?id=1", "x"])
 )
@@ -271,7 +272,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=count_examples(100))
 @given(st.lists(FRAGMENTS, max_size=25))
 def test_no_mixture_of_markup_breaks_the_reader(parts: list[str]) -> None:
     facts = page("".join(parts))

@@ -12,11 +12,12 @@ from mistnet.api.pages.pictures import HEIGHT, WIDTH, draw
 from mistnet.domain.social import UserId
 from mistnet.store.graph_export import Edges
 from mistnet.store.graph_samples import MOST_NODES, Dot, Line, Sample
+from tests.examples import count_examples
 
 PAIRS = some.lists(some.tuples(some.integers(0, 24), some.integers(0, 24)).filter(lambda pair: pair[0] != pair[1]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=count_examples(50))
 @given(PAIRS)
 def test_every_dot_has_a_place_and_the_same_one_each_time(pairs: list[tuple[int, int]]) -> None:
     spots = layout(25, pairs)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mistnet.domain.rhythm import HOURS, Pace, Purse, Watched, due, pace, steady, worth
 from mistnet.domain.social import UserId
+from tests.examples import count_examples
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 LOOK = 15.0
@@ -46,14 +47,14 @@ def test_delay_is_the_waiting_of_all_unseen_posts(rates: list[float], since: flo
     assert steady(rates).delay(begin, begin + timedelta(hours=hours)) == pytest.approx(by_hand, rel=0.02, abs=0.02)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=count_examples(40))
 @given(paces=accounts, budget=st.floats(1, 3000))
 def test_a_day_never_costs_more_than_its_budget(paces: list[list[float]], budget: float) -> None:
     looks = a_day([steady(each) for each in paces], budget, minutes=5)
     assert LOOK * looks.total() <= budget
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=count_examples(30))
 @given(paces=accounts, looks_each=st.floats(5, 60))
 def test_the_budget_is_used_up(paces: list[list[float]], looks_each: float) -> None:
     budget = LOOK * looks_each * len(paces)
@@ -61,7 +62,7 @@ def test_the_budget_is_used_up(paces: list[list[float]], looks_each: float) -> N
     assert LOOK * looks.total() >= 0.9 * budget - LOOK * len(paces)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=count_examples(30))
 @given(base=days, more=st.lists(st.floats(0, 20), min_size=HOURS, max_size=HOURS), budget=st.floats(100, 3000))
 def test_a_busier_account_is_looked_at_at_least_as_often(base: list[float], more: list[float], budget: float) -> None:
     busier = steady([rate + extra for rate, extra in zip(base, more, strict=True)])
@@ -69,7 +70,7 @@ def test_a_busier_account_is_looked_at_at_least_as_often(base: list[float], more
     assert looks[0] >= looks[1]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=count_examples(20))
 @given(paces=accounts, budget=st.floats(100, 2000), factor=st.sampled_from([0.25, 0.5, 2.0, 16.0]))
 def test_neither_the_unit_of_money_nor_the_unit_of_posts_matters(
     paces: list[list[float]], budget: float, factor: float

@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from scripts import setup
-from tests.services.availability import missing_services
+from tests.services.availability import missing_services, unavailable
 from tests.services.postgres import (
     PORTS,
     PostgresCluster,
@@ -42,6 +43,29 @@ def test_one(postgres_dsn): pass
 def test_two(postgres_dsn): pass
 """
 
+LAZY = """
+import pytest
+
+def test_it(): pytest.skip('too lazy')
+def test_other(): pass
+"""
+
+LAZY_MODULE = """
+import pytest
+
+pytest.skip('too lazy as a whole', allow_module_level=True)
+"""
+
+ALLOWED = """
+import pytest
+
+def test_corpora(): pytest.skip('corpora: none here')
+def test_soak(): pytest.skip('soak: takes an hour')
+def test_other(): pass
+"""
+
+ALONE_AND_WITH_WORKERS = pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "workers"])
+
 
 async def _ask(dsn: str, question: str) -> object:
     connection = await asyncpg.connect(dsn)
@@ -59,29 +83,36 @@ def _family(pid: int) -> list[int]:
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
-def test_a_cluster_answers_and_leaves_neither_process_nor_folder() -> None:
+async def _durability(dsn: str) -> set[object]:
+    return {await _ask(dsn, f"SHOW {setting}") for setting in ("fsync", "synchronous_commit", "full_page_writes")}
+
+
+@pytest.fixture(scope="module")
+def fast_cluster() -> Iterator[PostgresCluster]:
+    with PostgresCluster(fast=True) as cluster:
+        yield cluster
+
+
+def test_a_cluster_answers_durably_and_leaves_neither_process_nor_folder() -> None:
     with PostgresCluster() as cluster:
         assert _answer(cluster, "SELECT 1") == 1
+        assert asyncio.run(_durability(cluster.dsn())) == {"on"}
         family, folder = _family(cluster.pid), cluster.folder
         assert len(family) > 1
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
     assert not folder.exists()
 
 
-def test_a_cluster_runs_without_privileges_on_loopback_alone() -> None:
-    with PostgresCluster(fast=True) as cluster:
-        assert Path(f"/proc/{cluster.pid}").stat().st_uid != 0
-        assert cluster.port in PORTS
-        assert cluster.port < 32768
-        assert _answer(cluster, "SHOW listen_addresses") == "127.0.0.1"
-        assert _answer(cluster, "SHOW unix_socket_directories") == str(cluster.folder)
+def test_a_cluster_runs_without_privileges_on_loopback_alone(fast_cluster: PostgresCluster) -> None:
+    assert Path(f"/proc/{fast_cluster.pid}").stat().st_uid != 0
+    assert fast_cluster.port in PORTS
+    assert fast_cluster.port < 32768
+    assert _answer(fast_cluster, "SHOW listen_addresses") == "127.0.0.1"
+    assert _answer(fast_cluster, "SHOW unix_socket_directories") == str(fast_cluster.folder)
 
 
-@pytest.mark.parametrize(("fast", "durable"), [(False, "on"), (True, "off")])
-def test_only_a_fast_cluster_trades_durability_for_speed(fast: bool, durable: str) -> None:
-    with PostgresCluster(fast=fast) as cluster:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            assert _answer(cluster, f"SHOW {setting}") == durable
+def test_a_fast_cluster_trades_durability_for_speed(fast_cluster: PostgresCluster) -> None:
+    assert asyncio.run(_durability(fast_cluster.dsn())) == {"off"}
 
 
 def test_the_binaries_of_the_wheel_serve_too() -> None:
@@ -152,58 +183,57 @@ def test_the_shared_server_answers(postgres_dsn: str) -> None:
     assert asyncio.run(_ask(postgres_dsn, "SELECT 1")) == 1
 
 
-def _pytest(folder: Path, tests: str, *options: str, ci: str = "") -> subprocess.CompletedProcess[str]:
+def _pytest(folder: Path, *options: str, ci: str = "", **files: str) -> subprocess.CompletedProcess[str]:
     """Run these tests under our conftest, on a machine that has no PostgreSQL."""
-    (folder / "test_it.py").write_text(tests)
+    for name, tests in files.items():
+        (folder / f"test_{name}.py").write_text(tests)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("MISTNET_", "PYTEST_"))}
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "-p", "no:cacheprovider"]
     return subprocess.run(
-        [*command, "-p", "tests.conftest", *options, str(folder / "test_it.py")],
+        [*command, "-p", "xdist", "-p", "tests.conftest", *options, str(folder)],
         cwd=ROOT,
-        env={**kept, "CI": ci, "MISTNET_TEST_PG_BIN": str(folder)},
+        env={**kept, "CI": ci, "MISTNET_TEST_PG_BIN": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+@ALONE_AND_WITH_WORKERS
 def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = _pytest(tmp_path, NEEDY, *options)
+    done = _pytest(tmp_path, *options, needy=NEEDY, lazy=LAZY)
     assert done.returncode == pytest.ExitCode.OK
     assert "NOT TESTED on this machine: postgresql (2 tests): MISTNET_TEST_PG_BIN=" in done.stdout
+    assert "1 passed, 3 skipped" in done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_missing_service_fails_its_tests_in_ci(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = _pytest(tmp_path, NEEDY, *options, ci="true")
+def test_a_missing_service_fails_its_tests_in_ci(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, "-n", "1", ci="true", needy=NEEDY)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 errors" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("skip", "ci", "status"),
-    [
-        ("pytest.skip('too lazy')", "1", pytest.ExitCode.TESTS_FAILED),
-        ("pytest.skip('too lazy')", "false", pytest.ExitCode.OK),
-        ("pytest.skip('corpora: none here')", "1", pytest.ExitCode.OK),
-        ("pytest.skip('soak: takes an hour')", "1", pytest.ExitCode.OK),
-    ],
-)
-def test_an_unexplained_skip_fails_the_run_in_ci_alone(
-    tmp_path: Path, skip: str, ci: str, status: pytest.ExitCode
-) -> None:
-    done = _pytest(tmp_path, f"import pytest\ndef test_it(): {skip}\ndef test_other(): pass\n", ci=ci)
-    assert done.returncode == status
+@pytest.mark.parametrize(("ci", "outcome"), [("true", "Failed"), ("false", "Skipped"), ("", "Skipped")])
+def test_what_is_unavailable_fails_a_test_in_ci_alone(monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str) -> None:
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(BaseException, match="not available here: redis: no port") as raised:
+        unavailable("redis", "no port")
+    assert type(raised.value).__name__ == outcome
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_module_skipped_as_a_whole_fails_the_run_in_ci_too(tmp_path: Path, options: tuple[str, ...]) -> None:
-    skipped = "import pytest\npytest.skip('too lazy', allow_module_level=True)\n"
-    (tmp_path / "test_other.py").write_text("def test_it(): pass\n")
-    done = _pytest(tmp_path, skipped, *options, str(tmp_path / "test_other.py"), ci="1")
+@ALONE_AND_WITH_WORKERS
+def test_unexplained_skips_of_tests_and_modules_fail_the_run_in_ci(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = _pytest(tmp_path, *options, ci="1", lazy=LAZY, module=LAZY_MODULE)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "1 skipped: too lazy" in done.stdout
+    assert "1 skipped: too lazy\n" in done.stdout
+    assert "1 skipped: too lazy as a whole\n" in done.stdout
+    assert "1 passed, 2 skipped" in done.stdout
+
+
+def test_skips_that_say_why_pass_the_run_in_ci(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, ci="1", allowed=ALLOWED)
+    assert done.returncode == pytest.ExitCode.OK
+    assert "1 passed, 2 skipped" in done.stdout
 
 
 def test_services_are_counted_by_what_they_lack() -> None:

@@ -25,7 +25,7 @@ from mistnet.sim.world import World
 KEY = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=10**6)
 
 
-def fetch(url: str, body: object = None, key: str = "sim-key", timeout: float = 10) -> tuple[int, Any]:
+def fetch(url: str, body: object = None, key: str = "sim-key", timeout: float = 60) -> tuple[int, Any]:
     sent = None if body is None else json.dumps(body).encode()
     request = Request(url, data=sent, headers={"X-API-Key": key})
     try:
@@ -131,4 +131,4 @@ def test_the_command_serves_until_it_is_told_to_stop() -> None:
             assert fetch(f"{url}/_sim/accounts")[1]["handles"]
         finally:
             running.terminate()
-        assert running.wait(timeout=10) is not None
+        assert running.wait(timeout=60) is not None

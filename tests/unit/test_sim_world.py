@@ -44,7 +44,7 @@ def test_the_same_seed_makes_the_same_bytes_and_another_seed_others() -> None:
 
 def test_what_was_asked_before_changes_nothing() -> None:
     hasty, steady = World(7, "tiny"), World(7, "tiny")
-    for day in range(12):
+    for day in (0, 4, 11):
         bytes_of(steady, START_MS + day * DAY_MS)
     bytes_of(steady, START_MS + 30 * DAY_MS)
     at_ms = START_MS + 11 * DAY_MS + 12_345

@@ -22,15 +22,16 @@ async def test_what_follows_a_cancelled_call_waits_for_it() -> None:
 
     def commit() -> None:
         entered.set()
-        release.wait(10)
+        release.wait(60)
 
     connection = quick(":memory:")
     async with connection:
         cancelled = asyncio.create_task(connection._execute(commit))
-        await asyncio.to_thread(entered.wait, 10)
+        await asyncio.to_thread(entered.wait, 60)
         cancelled.cancel()
         following = asyncio.create_task(connection._execute(threading.get_ident))
-        await asyncio.sleep(0.05)
+        while len(connection._handed) < 2 and not following.done():
+            await asyncio.sleep(0)
         assert not following.done()
         release.set()
         assert await following != threading.get_ident()

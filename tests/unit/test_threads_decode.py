@@ -17,6 +17,7 @@ from mistnet.domain.social import Detail, Post
 from mistnet.upstream.threads.decode import UNREADABLE, Illegible, gather_posts, moment, read_profile
 from mistnet.upstream.threads.problems import named, problem_of, read_envelope
 from mistnet.upstream.threads.scrubbing import scrubbed
+from tests.examples import count_examples
 
 POST: dict[str, Any] = {
     "id": "17889615691921648",
@@ -171,7 +172,7 @@ def test_a_scrubbed_page_is_still_a_page() -> None:
     assert json.loads(clean)["paging"]["cursors"]["after"] == "abc"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=count_examples(100))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -188,7 +189,7 @@ def test_whatever_comes_is_read_or_set_aside(payload: object) -> None:
     assert 17889615691921648 in own
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count_examples(100))
 @given(st.sampled_from(sorted(POST)), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers()))
 def test_one_bad_field_spoils_one_post_alone(field: str, value: object) -> None:
     gathered, own, _ = gather_posts([raw({**POST, field: value}), raw({**POST, "id": "99"})], "test")

@@ -18,6 +18,7 @@ from mistnet.domain.sources import SourceName
 from mistnet.pricing.exchange import DatedRate, Rates, in_units
 from mistnet.pricing.ranking import rank, strongest
 from mistnet.pricing.valuation import SHOWN, valued
+from tests.examples import count_examples
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DOCS = (Path(__file__).parents[2] / "docs" / "valuations.md").read_text(encoding="utf-8")
@@ -255,7 +256,7 @@ RANKED = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=count_examples(100))
 @given(st.lists(RANKED, min_size=1, max_size=12), st.randoms())
 def test_the_strongest_telling_wins_whatever_the_order(told: list[StoredPoint], chance: random.Random) -> None:
     winner = strongest(told)

@@ -161,10 +161,16 @@ def test_the_list_of_hostile_urls_is_long_enough() -> None:
     assert len(set(HOSTILE_URLS)) >= 100
 
 
-@pytest.mark.parametrize("url", HOSTILE_URLS)
-def test_a_hostile_url_is_refused_before_anything_is_looked_up(url: str) -> None:
-    with pytest.raises(UnsafeAddress):
+def is_refused(url: str) -> bool:
+    try:
         door_of(url)
+    except UnsafeAddress:
+        return True
+    return False
+
+
+def test_every_hostile_url_is_refused_before_anything_is_looked_up() -> None:
+    assert [url for url in HOSTILE_URLS if not is_refused(url)] == []
 
 
 @pytest.mark.parametrize(("url", "normal"), PUBLIC_URLS.items())
@@ -245,15 +251,20 @@ async def fetched(network: Network, url: str) -> WebAnswer:
 
 
 def opened(**about: object) -> Network:
-    given: dict[str, object] = {"user_agent": "mistnet/test", "largest": 100_000, "total_seconds": 5.0, **about}
+    given: dict[str, object] = {"user_agent": "mistnet/test", "largest": 100_000, "total_seconds": 60.0, **about}
     return Network(**given)  # type: ignore[arg-type]  # a test's own mix of settings
 
 
-@pytest.mark.parametrize("address", HIDDEN_BEHIND_NAMES)
-async def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
-    async with opened(resolver=Names(address)) as network:
-        with pytest.raises(UnsafeAddress, match="resolves to"):
-            await fetched(network, "http://innocent.example.com/")
+async def test_a_name_that_resolves_to_a_private_address_is_refused() -> None:
+    outcomes = {}
+    for address in HIDDEN_BEHIND_NAMES:
+        async with opened(resolver=Names(address)) as network:
+            try:
+                outcomes[address] = f"fetched: {await fetched(network, 'http://innocent.example.com/')}"
+            except UnsafeAddress as refused:
+                outcomes[address] = str(refused)
+    assert len(outcomes) > 20
+    assert {address: outcome for address, outcome in outcomes.items() if "resolves to" not in outcome} == {}
 
 
 async def test_one_private_address_among_public_ones_spoils_a_name() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mistnet.domain.social import Detail, Post, User
 from mistnet.links import links_of
 from mistnet.upstream.x.decode import Illegible, gather_posts, gather_users, moment, read_user
+from tests.examples import count_examples
 
 AUTHOR = {
     "type": "user",
@@ -144,7 +145,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=count_examples(100))
 @given(
     st.dictionaries(st.sampled_from([*POST, "entities", "extendedEntities", "inReplyToUserId"]), anything, max_size=4)
 )
