@@ -23,7 +23,7 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
 from tests.worlds import KEY, Oracle, WorldTransport, service_of
 
@@ -81,7 +81,7 @@ def harvest(url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos 
 
 
 async def _harvest(url: str, seed: int, size: Size | str, faults: str, chaos: Chaos | None) -> Harvested:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     world = World(seed, size)
     service, oracle = service_of(world, faults=faults), Oracle(world)
@@ -126,7 +126,7 @@ def catch_up_later(url: str, seed: int, *, days: int, faults: str, limit: int | 
 
 
 async def _catch_up_later(url: str, seed: int, days: int, faults: str, limit: int | None) -> Later:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     world, at = World(seed, "tiny"), [WORLD_START_AT]
     service = service_of(world, faults=faults, now=lambda: at[0])

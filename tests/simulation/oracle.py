@@ -10,7 +10,7 @@ from sqlalchemy import text
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.upkeep import StoreUpkeep
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import (
     KILLERS,
     LAST_ATTEMPT,
@@ -60,7 +60,7 @@ def simulate(url: str, seed: int) -> Result:
 
 
 async def _simulate(url: str, seed: int) -> Result:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     chaos = Chaos(seed)
     fleet = Fleet(url, chaos)

@@ -26,7 +26,7 @@ from mistnet.store.database import Database
 from mistnet.store.items import Items
 from tests.markets import ASKED, EbayTransport, ShopsTransport, market_settings, odd_in_truth, untrue, wish_for
 from tests.shops import LANES
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
 
 ALL_SOURCES = (*ASKED, *LANES)
@@ -108,7 +108,7 @@ async def _look(
     *,
     twice: bool,
 ) -> Looked:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     clock = VirtualClock()
     database = Database(url, clock=clock, connect_args={"async_creator_fn": creator})
     market = MarketService(clock.now, seed=seed, faults=faults)

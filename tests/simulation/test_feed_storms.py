@@ -23,7 +23,7 @@ from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.feeds import FeedOracle, ThreadsTransport, threads_of
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
@@ -79,7 +79,7 @@ def read_feeds(url: str, seed: int, *, faults: str, chaos: Chaos | None = None, 
 
 
 async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, days: Sequence[float]) -> Read:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     at = [WORLD_START_AT]
     service = threads_of(seed, size=SIZE, faults=faults, now=lambda: at[0])

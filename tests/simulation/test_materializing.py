@@ -18,7 +18,7 @@ from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.simulation.collecting import HarvestFleet, settings_for
 from tests.simulation.conftest import chunks
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import Chaos, VirtualClock
 from tests.worlds import SMALLEST, WorldTransport, service_of
 
@@ -42,7 +42,7 @@ def segment(url: str, seed: int, *, faults: str, storm: bool) -> Segmented:
 
 
 async def _segment(url: str, seed: int, faults: str, *, storm: bool) -> Segmented:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     world = World(seed, SMALLEST)
     truth = Truth(world)

@@ -20,7 +20,7 @@ from mistnet.sim.world import World
 from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import inline_sqlite, run_virtually, simulated_asyncpg
 from tests.simulation.world import Chaos, VirtualClock
 from tests.worlds import NOBODY, Oracle, WorldTransport, service_of
 
@@ -63,7 +63,7 @@ def run_twice(url: str, seed: int, *, faults: str, chaos: Chaos | None = None, t
 
 
 async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, tracked: bool) -> Held:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
+    creator = inline_sqlite([]) if url.startswith("sqlite") else simulated_asyncpg([])
     database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
     world = World(seed, "tiny")
     service = Choosy.of(service_of(world, faults=faults))
