@@ -11,8 +11,8 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-ASK_AGAIN_SECONDS = 0.002
-"""How often the server is asked about a statement that has no answer yet. It decides nothing, it only saves questions."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.064
+"""Seconds between questions about a statement that has no answer yet. They decide nothing, they only save questions."""
 
 _CANCEL_REQUEST = 80877102
 _AUTHENTICATION_STEPS = {3, 5, 10, 11}  # the server waits for a message of ours before it goes on
@@ -85,12 +85,15 @@ class Exchange:
             connection.abort()
 
     def _wait_for_rest(self) -> None:
+        pause = FIRST_PAUSE
         while True:
             running = [each for each in self._sent if not each.is_answered]
             if not running and not self._leaving:
                 return
-            if not wait_for_data(running) and self._is_at_rest(running):
-                return
+            if not wait_for_data(running, pause):
+                if self._is_at_rest(running):
+                    return
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     def _is_at_rest(self, running: Sequence[ServerConnection]) -> bool:
         """A statement rests if all that block it do. Members of a deadlock never do: the server ends one of them."""
@@ -112,11 +115,11 @@ class Exchange:
         return {int(pid): by for pid, by in found.items()}
 
 
-def wait_for_data(connections: Sequence[ServerConnection]) -> bool:
-    """Read what has come; false if nothing has, for a moment."""
+def wait_for_data(connections: Sequence[ServerConnection], pause: float = LONGEST_PAUSE) -> bool:
+    """Read what has come; false if nothing has in this time."""
     by_socket = {each.socket: each for each in connections}
     unsent = [each.socket for each in connections if each.has_unsent]
-    readable, writable, _ = select.select([*by_socket], unsent, [], ASK_AGAIN_SECONDS)
+    readable, writable, _ = select.select([*by_socket], unsent, [], pause)
     for ready in writable:
         by_socket[ready].send()
     for ready in readable:

@@ -8,11 +8,13 @@ import selectors
 import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
+from sqlalchemy import Engine
+from sqlalchemy.engine import Dialect
 
 from tests.simulation.server import Exchange, connect_to
 
@@ -138,3 +140,28 @@ def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Corouti
         return connection
 
     return connect
+
+
+def share_compiled(engine: Engine) -> None:
+    """Engines of many short lives compile each statement once: they differ in nothing that SQL depends on."""
+    dialect = engine.dialect
+    if "__hash__" not in vars(type(dialect)):
+        dialect.__class__ = _alike(type(dialect))
+    engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
+
+
+_COMPILED: dict[type, dict[Any, Any]] = {}
+
+
+@lru_cache
+def _alike(dialect: type[Dialect]) -> type[Dialect]:
+    """Statements are cached by dialect, and two of these are the same."""
+
+    def equals(self: Dialect, other: object) -> bool:
+        return type(self) is type(other)
+
+    def hashed(self: Dialect) -> int:
+        return hash(type(self))
+
+    own = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
+    return type(dialect.__name__, (dialect,), own)

@@ -25,7 +25,7 @@ from mistnet.store.enqueue import JobWriter
 from mistnet.store.queue import JobQueue
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
-from tests.simulation.virtual import inline_sqlite, simulated_asyncpg
+from tests.simulation.virtual import inline_sqlite, share_compiled, simulated_asyncpg
 from tests.support import START, Effect, Number, new, write_effects
 
 POLICY = Policy(
@@ -52,6 +52,16 @@ class Crashed(BaseException):
 class VirtualClock:
     def now(self) -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def open_database(url: str, connections: list[Callable[[], None]] | None = None) -> Database:
+    """A database in virtual time; each connection that is opened adds the way to break it off."""
+    opened = [] if connections is None else connections
+    creator = inline_sqlite(opened) if url.startswith("sqlite") else simulated_asyncpg(opened)
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    for engine in (database.engine, database._autocommit, database._reading):
+        share_compiled(engine.sync_engine)
+    return database
 
 
 @dataclass
@@ -126,8 +136,7 @@ class Machine:
 
     def database(self) -> Database:
         sqlite = self.url.startswith("sqlite")
-        creator = inline_sqlite(self.connections) if sqlite else simulated_asyncpg(self.connections)
-        database = Database(self.url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+        database = open_database(self.url, self.connections)
         if not sqlite:
             # A claim in a transaction of its own can be interrupted between its statement and its commit.
             database.statement = database.write  # type: ignore[method-assign]
