@@ -35,11 +35,12 @@ class Exchange:
         self._waiting: list[ServerConnection] = []
         self._sent: list[ServerConnection] = []
         self._leaving: set[int] = set()
+        self._has_news = False
         self.monitor: Any = None  # a connection of the driver's that no worker uses
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._leaving)
+        return bool(self._waiting) or self._has_news
 
     @property
     def blocked(self) -> int:
@@ -65,6 +66,7 @@ class Exchange:
         self._sent = [each for each in self._sent if each is not connection]
         if connection.pid and not connection.has_ended:
             self._leaving.add(connection.pid)
+            self._has_news = True
 
     def take_turn(self) -> None:
         """Send one request, wait until the server is at rest, and deliver its answers in the order of the requests."""
@@ -75,6 +77,7 @@ class Exchange:
                 self._sent.append(connection)
             connection.send()
         self._wait_for_rest()
+        self._has_news = False  # gone, or blocked like any other
         answered = [each for each in self._sent if each.is_answered]
         self._sent = [each for each in self._sent if not each.is_answered]
         for connection in answered:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.errors import DatabaseBusy
+from mistnet.domain.errors import DatabaseBusy, DatabaseError
 from tests.databases import Templates
 from tests.simulation.oracle import simulate
 from tests.simulation.virtual import run_virtually
@@ -105,6 +105,31 @@ def test_the_locks_of_a_connection_that_breaks_off_are_free_at_the_same_instant(
         return loop.time()
 
     assert run_virtually(main()) == 0
+
+
+def test_a_statement_that_outlives_its_connection_waits_like_any_other(url: str) -> None:
+    async def main() -> float:
+        connections: list[Callable[[], None]] = []
+        dying, database, loop = open_database(url, connections), open_database(url), asyncio.get_running_loop()
+        async with database.write() as connection:
+            await connection.execute(text(WRITE), {"id": 1})
+
+        async def wait_in_vain() -> None:
+            async with dying.write() as connection:
+                await connection.execute(text(LOCK), {"id": 1})
+
+        async with database.write() as connection:
+            await connection.execute(text(LOCK), {"id": 1})
+            waiting = asyncio.create_task(wait_in_vain())
+            await asyncio.sleep(5)
+            for break_off in connections:
+                break_off()
+            with pytest.raises(DatabaseError):
+                await waiting
+            await asyncio.sleep(5)
+        return loop.time()
+
+    assert run_virtually(main()) == 10
 
 
 def test_a_deadlock_is_resolved_by_the_server_before_time_passes(url: str) -> None:
