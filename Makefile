@@ -4,7 +4,7 @@ LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-ver
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test soak check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ demo: setup ## watch a simulated world being collected
 
 test: check ## everything a release needs (ARGS=... goes to pytest)
 	@$(BIN)/python scripts/run_tests.py $(ARGS)
+
+soak: setup ## the long searches, for a night (ARGS='--minutes 30')
+	@$(BIN)/python scripts/soak.py $(ARGS)
 
 check: setup ## style, types and the import contract
 	@failed=; \

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.064
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.08
 """Seconds between questions about a statement that has no answer yet. They decide nothing, they only save questions."""
 
 _CANCEL_REQUEST = 80877102
@@ -93,7 +93,8 @@ class Exchange:
             running = [each for each in self._sent if not each.is_answered]
             if not running and not self._leaving:
                 return
-            if not wait_for_data(running, pause):
+            nothing_new = pause == FIRST_PAUSE and all(each.is_blocked for each in running)
+            if not wait_for_data(running, 0 if nothing_new else pause):
                 if self._is_at_rest(running):
                     return
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -110,6 +111,8 @@ class Exchange:
         while found := {pid for pid in moving if blocked_by.get(pid) and resting.issuperset(blocked_by[pid])}:
             resting |= found
             moving -= found
+        for each in running:
+            each.is_blocked = each.pid in resting
         return not moving
 
     def _ask(self, pids: Collection[int]) -> Mapping[int, list[int]]:
@@ -138,7 +141,7 @@ class ServerConnection(asyncio.Transport):
         sock.setblocking(False)
         self.socket = sock
         self.pid: int | None = None
-        self.has_ended = self.is_cancelled = False
+        self.has_ended = self.is_cancelled = self.is_blocked = False
         self._exchange = exchange
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
@@ -223,6 +226,7 @@ class ServerConnection(asyncio.Transport):
                 self._our_step = int.from_bytes(value) in _AUTHENTICATION_STEPS
 
     def deliver(self) -> None:
+        self.is_blocked = False
         data, self._read_to = bytes(self._incoming), 0
         self._incoming.clear()
         if data:
