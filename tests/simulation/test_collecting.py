@@ -1,15 +1,18 @@
 """Whole worlds collected in virtual time: without faults, with all of them, and while machines crash and freeze."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
+from mistnet.domain.social import Gathered, Reference
 from mistnet.jobs import sweeps
 from mistnet.jobs.args import BackfillArgs
 from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
+from mistnet.upstream.x import decode
 from tests.databases import Templates
 from tests.simulation.collecting import Harvested, catch_up_later, harvest
 from tests.simulation.conftest import chunks, named, replay
@@ -89,8 +92,9 @@ def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:
     assert (later.missing, later.too_low, later.jobs) == ({}, [], [])
 
 
-def first_faults(memory: Templates, worlds: int, faults: str) -> list[str]:
-    for seed in range(worlds):
+def first_faults(memory: Templates, seeds: Iterable[int], faults: str) -> list[str]:
+    """What the oracle finds in the first of these worlds that shows anything; the first is known to."""
+    for seed in seeds:
         if found := harvest(memory.sqlite(), seed, size="tiny", faults=faults).faults:
             return found
     return []
@@ -104,7 +108,7 @@ def test_without_the_second_look_the_oracle_sees_it(memory: Templates, monkeypat
         return await backfill(self, msgspec.structs.replace(job, args=believing))
 
     monkeypatch.setattr(sweeps.Sweeper, "backfill", hasty)
-    assert any("missing" in fault for fault in first_faults(memory, 10, "all"))
+    assert any("missing" in fault for fault in first_faults(memory, range(10), "all"))
 
 
 def test_walks_that_go_one_level_only_are_seen(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +119,21 @@ def test_walks_that_go_one_level_only_are_seen(memory: Templates, monkeypatch: p
         return Done(outcome.writes) if isinstance(outcome, Continue) else outcome
 
     monkeypatch.setattr(Threads, "_step", one_level)
-    assert any("ancestors" in fault for fault in first_faults(memory, 5, "none"))
+    assert any("ancestors" in fault for fault in first_faults(memory, range(5), "none"))
 
 
 def test_without_the_second_pass_retweets_are_missed(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps.Sweeper, "_reposts", lambda _self, _account: [])
-    assert any("posts are missing" in fault for fault in first_faults(memory, 1, "none"))
+    assert any("posts are missing" in fault for fault in first_faults(memory, range(1), "none"))
+
+
+def test_without_the_authors_of_referenced_posts_the_oracle_sees_it(
+    memory: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = decode._original
+
+    def nameless(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
+        return original(payload, Gathered(posts={}, users={}, unreadable=[]))
+
+    monkeypatch.setattr(decode, "_original", nameless)
+    assert any("authors of quoted" in fault for fault in first_faults(memory, range(3), "none"))
