@@ -183,19 +183,23 @@ class Soak:
 
     def report(self) -> int:
         """Print what was run and what failed; 1 if anything did."""
-        show = lambda line: self._console.print(line, markup=False, highlight=False, soft_wrap=True)  # noqa: E731
         failed = []
         for search in self._searches:
             finished = [chunk for chunk in chunks_of([search]) if chunk.name in self._results]
             bad = [chunk for chunk in finished if not self._results[chunk.name].passed]
             run = sum(chunk.size for chunk in finished)
-            show(f"{search.name}: {run} of {search.total} {search.unit}, {len(bad)} of {len(finished)} chunks failed")
+            self._show(
+                f"{search.name}: {run} of {search.total} {search.unit}, {len(bad)} of {len(finished)} chunks failed"
+            )
             failed += bad
         for chunk in failed:
-            show(f"failed: {chunk.name}")
+            self._show(f"failed: {chunk.name}")
             for replay in self._results[chunk.name].replays:
-                show(f"  {replay}")
+                self._show(f"  {replay}")
         return 1 if failed else 0
+
+    def _show(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def chunks_of(searches: Sequence[Search]) -> Iterator[Chunk]:

@@ -202,27 +202,27 @@ class ServerConnection(asyncio.Transport):
         if not data:
             self._end()
         self._incoming += data
-        while len(self._incoming) >= self._read_to + 5:
-            size = 1 + int.from_bytes(self._incoming[self._read_to + 1 : self._read_to + 5])
-            if len(self._incoming) < self._read_to + size:
+        while len(self._incoming) >= (body := self._read_to + 5):
+            end = self._read_to + 1 + int.from_bytes(self._incoming[self._read_to + 1 : body])
+            if len(self._incoming) < end:
                 return
-            self._notice(self._incoming[self._read_to : self._read_to + 1], self._incoming[self._read_to + 5 :][:4])
-            self._read_to += size
+            self._notice(chr(self._incoming[self._read_to]), self._incoming[body : body + 4])
+            self._read_to = end
 
     def _end(self) -> None:
         self.has_ended = True
         self._outgoing.clear()
 
-    def _notice(self, kind: bytes, value: bytes) -> None:
-        match bytes(kind):
-            case b"Z":
+    def _notice(self, kind: str, value: bytearray) -> None:
+        match kind:
+            case "Z":
                 self._ready_due -= 1
                 self._description_due = self.is_cancelled = False
-            case b"T" | b"n" | b"E":
+            case "T" | "n" | "E":
                 self._description_due = False
-            case b"K":
+            case "K":
                 self.pid = int.from_bytes(value)
-            case b"R":
+            case "R":
                 self._our_step = int.from_bytes(value) in _AUTHENTICATION_STEPS
 
     def deliver(self) -> None:

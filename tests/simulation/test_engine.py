@@ -63,13 +63,15 @@ def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     statements.command.cache_clear()
 
 
-def first_fault(make_url: Callable[[], str], seeds: int, *, named: str = "") -> list[str]:
-    for seed in range(seeds):
+def first_fault(make_url: Callable[[], str], *, known: int, named: str = "") -> list[str]:
+    """What the oracle sees of a mutant: with a seed that is known to show it, else with any other."""
+    for seed in (known, *range(40)):
         try:
             faults = simulate(make_url(), seed).faults
         except WriteRefused:
             continue  # the database's own rules saw this mutant; the oracle is to see it, too
         if any(named in each for each in faults):
+            print(f"seed {seed} shows it")
             return faults
     return []
 
@@ -78,7 +80,7 @@ def test_without_the_fence_the_oracle_sees_it(memory: Templates, mutants: pytest
     given = "json_extract(h.value, '$[1]')"
     trusting = [(f" AND j.fence = {given}", ""), ("SELECT j.id, j.fence", f"SELECT j.id, {given} AS fence")]
     mutate(mutants, {"still_held": trusting, "put_back": [(" AND fence = :fence", "")]})
-    faults = first_fault(memory.sqlite, 40)
+    faults = first_fault(memory.sqlite, known=0)
     assert faults
 
 
@@ -91,7 +93,7 @@ def test_without_the_fence_the_oracle_sees_it_on_postgresql(
         ("RETURNING jobs.id, jobs.fence", "RETURNING jobs.id, next.fence"),
     ]
     mutate(mutants, {"finish": finish, "put_back": put_back})
-    faults = first_fault(lambda: memory.postgresql(postgres_dsn), 40)
+    faults = first_fault(lambda: memory.postgresql(postgres_dsn), known=0)
     assert faults
 
 
@@ -99,7 +101,7 @@ def test_without_skip_locked_the_oracle_sees_a_stolen_lease(
     memory: Templates, postgres_dsn: str, mutants: pytest.MonkeyPatch
 ) -> None:
     mutate(mutants, {"claim": [("FOR UPDATE SKIP LOCKED", "")]})
-    assert first_fault(lambda: memory.postgresql(postgres_dsn), 40, named="STOLEN")
+    assert first_fault(lambda: memory.postgresql(postgres_dsn), known=0, named="STOLEN")
 
 
 @pytest.mark.parametrize("statement", ["claim_expired", "reclaim"])
@@ -107,5 +109,5 @@ def test_without_the_attempt_count_the_oracle_sees_it(
     memory: Templates, mutants: pytest.MonkeyPatch, statement: str
 ) -> None:
     mutate(mutants, {statement: [("attempts = attempts + 1,", "attempts = attempts,")]})
-    faults = first_fault(memory.sqlite, 40)
+    faults = first_fault(memory.sqlite, known=0)
     assert faults
