@@ -4,7 +4,7 @@ LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-ver
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format bench lock clean
+.PHONY: help setup demo test quick soak check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ test: setup ## everything a release needs: checks and all tests (ARGS=... goes t
 
 quick: setup ## for the daily loop: checks, unit tests, contract tests on SQLite
 	@$(BIN)/python scripts/run_tests.py --quick $(ARGS)
+
+soak: setup ## the long searches, for a night (ARGS='--minutes 30')
+	@$(BIN)/python scripts/soak.py $(ARGS)
 
 check: setup ## style, types and the import contract
 	@failed=; \

@@ -23,8 +23,8 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 from tests.worlds import KEY, Oracle, WorldTransport, service_of
 
 SETTINGS: dict[str, Any] = {
@@ -81,8 +81,7 @@ def harvest(url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos 
 
 
 async def _harvest(url: str, seed: int, size: Size | str, faults: str, chaos: Chaos | None) -> Harvested:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world = World(seed, size)
     service, oracle = service_of(world, faults=faults), Oracle(world)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
@@ -126,8 +125,7 @@ def catch_up_later(url: str, seed: int, *, days: int, faults: str, limit: int | 
 
 
 async def _catch_up_later(url: str, seed: int, days: int, faults: str, limit: int | None) -> Later:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world, at = World(seed, "tiny"), [WORLD_START_AT]
     service = service_of(world, faults=faults, now=lambda: at[0])
     app = App(settings_for(url), database=database, transport=WorldTransport(service))

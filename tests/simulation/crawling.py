@@ -29,8 +29,8 @@ from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from tests.shops import LANES, WRITER, Crowd, ShopTransport, post
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock, open_database
 from tests.worlds import KEY, SMALLEST, Oracle, WorldTransport, service_of
 
 ALL_LANES = ("x", *LANES)
@@ -117,8 +117,7 @@ def visit_shops(url: str, seed: int, *, faults: bool, chaos: Chaos | None = None
 async def _visit_shops(
     url: str, seed: int, faults: Mapping[ShopFault, float], chaos: Chaos | None, *, world: bool
 ) -> Visited:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     clock, service = VirtualClock(), service_of(World(seed, SMALLEST))
     shops = ShopService(clock.now, seed=seed, faults=faults)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)

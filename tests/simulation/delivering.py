@@ -29,8 +29,8 @@ from mistnet.store.enqueue import JobWriter
 from mistnet.store.events import FanOut, StoreOutbox, write_delivered, write_events
 from mistnet.store.queue import JobQueue
 from mistnet.store.writes import Writer, Writers
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import Chaos, Fleet, Machine, VirtualClock, _with_attempts, worker_on
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import Chaos, Fleet, Machine, _with_attempts, open_database, worker_on
 from tests.support import Number, new
 
 EVENTS = 24
@@ -121,8 +121,7 @@ def deliver_all(url: str, seed: int, *, make_fan_out: MakeFanOut = plain_fan_out
 
 
 async def _deliver_all(url: str, seed: int, make_fan_out: MakeFanOut) -> Told:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     fleet = DeliveryFleet(url, Chaos(seed, crash=0.02), make_fan_out=make_fan_out)
     machine = Machine("oracle", url, fleet.chaos, [])
     kinds = _kinds(database, MortalPostman(machine, fleet.arrivals), machine)

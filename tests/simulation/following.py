@@ -28,8 +28,8 @@ from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from mistnet.store.tables import follow_events, follows, ingest_events, jobs, users
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, VirtualClock, open_database
 from tests.support import START
 from tests.worlds import KEY, WorldTransport
 
@@ -85,8 +85,7 @@ def follow(
 
 
 async def _follow(url: str, seed: int, size: Size, rates: Mapping[Fault, float], *, storm: bool) -> Followed:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world, time = World(seed, size, restless=True), WorldTime()
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**12)
     service = XService(world, time.now, keys=[key])

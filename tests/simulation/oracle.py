@@ -10,16 +10,16 @@ from sqlalchemy import text
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.upkeep import StoreUpkeep
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
+from tests.simulation.virtual import run_virtually
 from tests.simulation.world import (
     KILLERS,
     LAST_ATTEMPT,
     Chaos,
     Fleet,
-    VirtualClock,
     expected_notes,
     first_jobs,
     kinds_of,
+    open_database,
 )
 
 GUARDS = {
@@ -60,8 +60,7 @@ def simulate(url: str, seed: int) -> Result:
 
 
 async def _simulate(url: str, seed: int) -> Result:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     chaos = Chaos(seed)
     fleet = Fleet(url, chaos)
     faults: list[str] = []
@@ -115,8 +114,3 @@ _MISCOUNTED = """
     GROUP BY j.id, j.kind, j.key, j.attempts
     HAVING j.attempts <> count(e.job_id)
 """
-
-
-def replay_hint(url: str, seed: int) -> str:
-    backend = "sqlite" if url.startswith("sqlite") else "postgresql"
-    return f"replay with: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation -k {backend}'"

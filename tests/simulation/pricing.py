@@ -26,8 +26,8 @@ from mistnet.store.database import Database
 from mistnet.store.items import Items
 from tests.markets import ASKED, EbayTransport, ShopsTransport, market_settings, odd_in_truth, untrue, wish_for
 from tests.shops import LANES
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock, open_database
 
 ALL_SOURCES = (*ASKED, *LANES)
 GOODS = 5
@@ -108,9 +108,8 @@ async def _look(
     *,
     twice: bool,
 ) -> Looked:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
     clock = VirtualClock()
-    database = Database(url, clock=clock, connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     market = MarketService(clock.now, seed=seed, faults=faults)
     settings = Settings.model_validate(market_settings(url, folder, **SETTINGS))
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)

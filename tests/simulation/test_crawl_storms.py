@@ -1,30 +1,19 @@
 """Posts to products in virtual time: with faulty shops, crashes and freezes, compared with what is true."""
 
-import os
-
 import pytest
 
 from tests.databases import Templates
-from tests.simulation.conftest import chunks
+from tests.simulation.conftest import chunks, is_fixed, named, replay
 from tests.simulation.crawling import Visited, visit_shops
 from tests.simulation.world import Chaos
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 20
-POSTGRESQL_SHARE = 10
-CHUNK = 5
-
-
-def named(seeds: range) -> str:
-    return f"{seeds.start}-{seeds.stop - 1}"
-
 
 def checked(result: Visited, seed: int) -> Visited:
     if result.wrong:
         print(*result.trace[-40:], sep="\n")
-    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_crawl_storms.py'"
-    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {hint}"
+    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {replay(seed)}"
     return result
 
 
@@ -38,7 +27,7 @@ def test_every_link_of_a_collected_world_is_visited_once(
     assert result.met == []
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 3, 5), ids=named)
 def test_faulty_shops_and_dying_machines_lose_nothing_and_visit_nothing_twice_at_once(
     memory: Templates, seeds: range
 ) -> None:
@@ -48,18 +37,19 @@ def test_faulty_shops_and_dying_machines_lose_nothing_and_visit_nothing_twice_at
         result = checked(visit_shops(memory.sqlite(), seed, faults=True, chaos=chaos, world=seed % 5 == 0), seed)
         assert result.met == [], "no two in one shop at once while leases are kept"
         crashes, faults = crashes + result.crashes, faults + result.faults
-    assert crashes
-    assert faults
+    if is_fixed(seeds):
+        assert crashes
+        assert faults
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 3, 5), ids=named)
 def test_a_frozen_machine_that_comes_back_writes_nothing(memory: Templates, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.005, freeze=0.02)
         checked(visit_shops(memory.sqlite(), seed, faults=True, chaos=chaos, world=False), seed)
 
 
-@pytest.mark.parametrize("seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(0, 1, 1), ids=named)
 def test_the_same_holds_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.01, freeze=0.01)

@@ -1,6 +1,5 @@
 """The engine under a seeded storm: crashes at any statement, commit or await, freezes beyond the lease."""
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,35 +7,27 @@ import pytest
 from mistnet.domain.errors import WriteRefused
 from mistnet.store import statements
 from tests.databases import Templates
-from tests.simulation.conftest import chunks
-from tests.simulation.oracle import Result, replay_hint, simulate
+from tests.simulation.conftest import chunks, named, replay
+from tests.simulation.oracle import Result, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
-
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "300"))
-CHUNK = 10
-POSTGRESQL_CHUNK = 5
-POSTGRESQL_SHARE = 10
-"""One seed in so many also runs on PostgreSQL, where each costs real round trips."""
 
 
 def survive(url: str, seed: int) -> Result:
     result = simulate(url, seed)
     if result.faults:
-        print(f"seed {seed}: {replay_hint(url, seed)}", *result.trace[-40:], sep="\n")
-    assert result.faults == [], f"seed {seed} failed; {replay_hint(url, seed)}"
+        print(*result.trace[-40:], sep="\n")
+    assert result.faults == [], f"seed {seed} failed; {replay(seed)}"
     return result
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+@pytest.mark.parametrize("seeds", chunks(30, 30, 10), ids=named)
 def test_nothing_is_lost_or_done_twice_on_sqlite(memory: Templates, seeds: range) -> None:
     crashes = sum(survive(memory.sqlite(), seed).crashes for seed in seeds)
     assert crashes >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
 
 
-@pytest.mark.parametrize(
-    "seeds", chunks(SEEDS // POSTGRESQL_SHARE, POSTGRESQL_CHUNK), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}"
-)
+@pytest.mark.parametrize("seeds", chunks(2, 2, 2), ids=named)
 def test_nothing_is_lost_or_done_twice_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     crashes = sum(survive(memory.postgresql(postgres_dsn), seed).crashes for seed in seeds)
     assert crashes >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
@@ -72,13 +63,15 @@ def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     statements.command.cache_clear()
 
 
-def first_fault(make_url: Callable[[], str], seeds: int, *, named: str = "") -> list[str]:
-    for seed in range(seeds):
+def first_fault(make_url: Callable[[], str], *, known: int, named: str = "") -> list[str]:
+    """What the oracle sees of a mutant: with a seed that is known to show it, else with any other."""
+    for seed in (known, *range(40)):
         try:
             faults = simulate(make_url(), seed).faults
         except WriteRefused:
             continue  # the database's own rules saw this mutant; the oracle is to see it, too
         if any(named in each for each in faults):
+            print(f"seed {seed} shows it")
             return faults
     return []
 
@@ -87,7 +80,7 @@ def test_without_the_fence_the_oracle_sees_it(memory: Templates, mutants: pytest
     given = "json_extract(h.value, '$[1]')"
     trusting = [(f" AND j.fence = {given}", ""), ("SELECT j.id, j.fence", f"SELECT j.id, {given} AS fence")]
     mutate(mutants, {"still_held": trusting, "put_back": [(" AND fence = :fence", "")]})
-    faults = first_fault(memory.sqlite, 40)
+    faults = first_fault(memory.sqlite, known=0)
     assert faults
 
 
@@ -100,7 +93,7 @@ def test_without_the_fence_the_oracle_sees_it_on_postgresql(
         ("RETURNING jobs.id, jobs.fence", "RETURNING jobs.id, next.fence"),
     ]
     mutate(mutants, {"finish": finish, "put_back": put_back})
-    faults = first_fault(lambda: memory.postgresql(postgres_dsn), 40)
+    faults = first_fault(lambda: memory.postgresql(postgres_dsn), known=0)
     assert faults
 
 
@@ -108,7 +101,7 @@ def test_without_skip_locked_the_oracle_sees_a_stolen_lease(
     memory: Templates, postgres_dsn: str, mutants: pytest.MonkeyPatch
 ) -> None:
     mutate(mutants, {"claim": [("FOR UPDATE SKIP LOCKED", "")]})
-    assert first_fault(lambda: memory.postgresql(postgres_dsn), 40, named="STOLEN")
+    assert first_fault(lambda: memory.postgresql(postgres_dsn), known=0, named="STOLEN")
 
 
 @pytest.mark.parametrize("statement", ["claim_expired", "reclaim"])
@@ -116,5 +109,5 @@ def test_without_the_attempt_count_the_oracle_sees_it(
     memory: Templates, mutants: pytest.MonkeyPatch, statement: str
 ) -> None:
     mutate(mutants, {statement: [("attempts = attempts + 1,", "attempts = attempts,")]})
-    faults = first_fault(memory.sqlite, 40)
+    faults = first_fault(memory.sqlite, known=0)
     assert faults

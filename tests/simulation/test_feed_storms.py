@@ -23,8 +23,8 @@ from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.feeds import FeedOracle, ThreadsTransport, threads_of
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
@@ -79,8 +79,7 @@ def read_feeds(url: str, seed: int, *, faults: str, chaos: Chaos | None = None, 
 
 
 async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, days: Sequence[float]) -> Read:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     at = [WORLD_START_AT]
     service = threads_of(seed, size=SIZE, faults=faults, now=lambda: at[0])
     if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell

@@ -14,17 +14,14 @@ from mistnet.segments.rules import read_rule
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.conftest import chunks
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import Chaos, VirtualClock
+from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import Chaos, open_database
 from tests.worlds import SMALLEST, WorldTransport, service_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
-
-SEEDS = 12
 
 
 @dataclass
@@ -42,8 +39,7 @@ def segment(url: str, seed: int, *, faults: str, storm: bool) -> Segmented:
 
 
 async def _segment(url: str, seed: int, faults: str, *, storm: bool) -> Segmented:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world = World(seed, SMALLEST)
     truth = Truth(world)
     one, other = truth.accounts(WORLD_START_AT)[:2]
@@ -137,17 +133,18 @@ async def _compare(app: App, expected: dict[str, set[int]], result: Segmented) -
             result.wrong += [f"{name}: {told!r}"] if found or "could not be synced" not in told else []
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, 4), ids=str)
+@pytest.mark.parametrize("seeds", chunks(2, 2, 4), ids=named)
 @pytest.mark.parametrize("faults", ["none", "all"])
 def test_a_segment_is_what_is_known_or_nothing_with_a_reason(memory: Templates, seeds: range, faults: str) -> None:
     crashes = done = 0
     for seed in seeds:
         result = segment(memory.sqlite(), seed, faults=faults, storm=True)
-        assert result.wrong == [], f"seed {seed}"
-        assert faults != "none" or result.failed == 0, f"seed {seed}"
+        assert result.wrong == [], replay(seed)
+        assert faults != "none" or result.failed == 0, replay(seed)
         crashes, done = crashes + result.crashes, done + result.done
-    assert done, "nothing was worked out"
-    assert crashes >= len(seeds), "a storm that breaks nothing proves nothing"
+    if is_fixed(seeds):
+        assert done, "nothing was worked out"
+        assert crashes >= len(seeds), "a storm that breaks nothing proves nothing"
 
 
 def test_a_storm_on_a_server(memory: Templates, postgres_dsn: str) -> None:

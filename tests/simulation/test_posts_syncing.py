@@ -1,7 +1,6 @@
 """Posts syncs in virtual time, with all faults while machines crash: everything since a post, and nothing in vain."""
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
@@ -14,21 +13,17 @@ from mistnet.sim.world import World
 from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.conftest import chunks
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import Chaos, VirtualClock
+from tests.simulation.conftest import chunks, named, replay
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import Chaos, open_database
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 10
-CHUNK = 10
-
 
 async def synced(url: str, seed: int) -> list[str]:
     """What is not as it should be, in words."""
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world = World(seed, SMALLEST)
     service, oracle = service_of(world, faults="all"), Oracle(world)
     app = App(settings_for(url), database=database, transport=WorldTransport(service))
@@ -64,12 +59,11 @@ async def compared(database: Database, wanted: set[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+@pytest.mark.parametrize("seeds", chunks(3, 3, 3), ids=named)
 def test_a_sync_brings_everything_whatever_happens_on_the_way(
     memory: Templates, request: pytest.FixtureRequest, seeds: range, backend: str
 ) -> None:
     dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
     for seed in seeds if backend == "sqlite" else seeds[:1]:
         url = memory.postgresql(dsn) if dsn else memory.sqlite()
-        hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_posts_syncing.py -k {backend}'"
-        assert run_virtually(synced(url, seed)) == [], f"world {seed}; {hint}"
+        assert run_virtually(synced(url, seed)) == [], f"world {seed}; {replay(seed)}"

@@ -1,12 +1,10 @@
 """Price events in virtual time: with lying and failing shops, crashes and freezes, exactly what was true is told."""
 
-import os
-
 import pytest
 
 from mistnet.engine import notes
 from tests.databases import Templates
-from tests.simulation.conftest import chunks
+from tests.simulation.conftest import chunks, is_fixed, named, replay
 from tests.simulation.watching import Restless, Watched, watch_prices
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
@@ -18,37 +16,28 @@ def hours_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes, "_FLUSH_SECONDS", 20.0, raising=False)
 
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 20
-POSTGRESQL_SHARE = 10
-CHUNK = 5
-
-
-def named(seeds: range) -> str:
-    return f"{seeds.start}-{seeds.stop - 1}"
-
-
 def checked(result: Watched, seed: int) -> Watched:
     if result.wrong:
         print(*result.trace[-40:], sep="\n")
-    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_price_events.py'"
-    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {hint}"
+    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {replay(seed)}"
     return result
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 2, 2), ids=named)
 def test_every_lasting_change_is_told_once_and_nothing_else_is(memory: Templates, seeds: range) -> None:
     told = lies = crashes = faults = 0
     for seed in seeds:
         result = checked(watch_prices(memory.sqlite(), seed, chaos=Restless(seed)), seed)
         told, lies = told + result.told, lies + result.lies
         crashes, faults = crashes + result.crashes, faults + result.faults
-    assert told
-    assert lies
-    assert crashes
-    assert faults
+    if is_fixed(seeds):
+        assert told
+        assert lies
+        assert crashes
+        assert faults
 
 
-@pytest.mark.parametrize("seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(0, 1, 1), ids=named)
 def test_the_same_is_told_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:
         chaos = Restless(seed)

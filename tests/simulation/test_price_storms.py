@@ -1,33 +1,23 @@
 """Prices in virtual time: with faulty markets, crashes and freezes, compared with what is true."""
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.databases import Templates
-from tests.simulation.conftest import chunks
+from tests.simulation.conftest import chunks, is_fixed, named, replay
 from tests.simulation.pricing import Looked, look_for_prices
 from tests.simulation.world import Chaos
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SEEDS = int(os.environ.get("MISTNET_TEST_SEEDS", "200")) // 8
-POSTGRESQL_SHARE = 5
-CHUNK = 10
-
-
-def named(seeds: range) -> str:
-    return f"{seeds.start}-{seeds.stop - 1}"
-
 
 def checked(result: Looked, seed: int) -> Looked:
     if result.wrong:
         print(*result.trace[-40:], sep="\n")
-    hint = f"replay: MISTNET_TEST_SEED={seed} make test ARGS='tests/simulation/test_price_storms.py'"
-    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {hint}"
-    assert result.repeated == [], f"seed {seed}: {result.repeated[:3]}; {hint}"
+    assert result.wrong == [], f"seed {seed}: {result.wrong[:5]}; {replay(seed)}"
+    assert result.repeated == [], f"seed {seed}: {result.repeated[:3]}; {replay(seed)}"
     return result
 
 
@@ -42,7 +32,7 @@ def test_every_source_is_asked_once_for_each_item_and_what_is_remembered_costs_n
     assert alone.calls == doubled.calls, "the second of two like items is answered from memory"
 
 
-@pytest.mark.parametrize("seeds", chunks(SEEDS, CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(3, 3, 3), ids=named)
 def test_faulty_markets_and_dying_machines_lose_nothing_and_double_nothing(
     memory: Templates, tmp_path: Path, seeds: range
 ) -> None:
@@ -51,11 +41,12 @@ def test_faulty_markets_and_dying_machines_lose_nothing_and_double_nothing(
         chaos = Chaos(seed, crash=0.006, freeze=0.01 if seed % 3 == 2 else 0.0) if seed % 3 else None
         result = checked(look_for_prices(memory.sqlite(), tmp_path, seed, faults=True, chaos=chaos), seed)
         crashes, faults = crashes + result.crashes, faults + result.faults
-    assert crashes
-    assert faults
+    if is_fixed(seeds):
+        assert crashes
+        assert faults
 
 
-@pytest.mark.parametrize("seeds", chunks(max(SEEDS // POSTGRESQL_SHARE, 1), CHUNK), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
 def test_the_same_holds_on_a_server(memory: Templates, postgres_dsn: str, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.006, freeze=0.005)

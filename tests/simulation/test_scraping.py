@@ -17,11 +17,10 @@ from mistnet.sim.faults import Fault
 from mistnet.sim.people import Standing
 from mistnet.sim.service import Answer, XService
 from mistnet.sim.world import World
-from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import Chaos, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import Chaos, open_database
 from tests.worlds import NOBODY, Oracle, WorldTransport, service_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
@@ -63,8 +62,7 @@ def run_twice(url: str, seed: int, *, faults: str, chaos: Chaos | None = None, t
 
 
 async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, tracked: bool) -> Held:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
-    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     world = World(seed, "tiny")
     service = Choosy.of(service_of(world, faults=faults))
     if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell

@@ -4,72 +4,71 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import selectors
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
+from sqlalchemy import Engine
+from sqlalchemy.engine import Dialect
+
+from tests.simulation.server import Exchange, connect_to
 
 T = TypeVar("T")
 
 ORDER = os.environ.get("MISTNET_TEST_ORDER")
-BLOCKED_SECONDS = 0.1
-"""A statement a real server has not answered by then waits for a lock somebody here holds."""
+"""Statements that several workers send at the same instant are run in an order of chance, by this number."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time passes only when nothing is left to do at the present instant."""
+    """Time passes only when nothing is left to do at the present instant, here or on a database server."""
 
     def __init__(self) -> None:
         self.virtual_now = 0.0
-        self.flights: Counter[str] = Counter()
+        self.exchange = Exchange(ORDER)
         super().__init__(_Selector(self))
 
     def time(self) -> float:
         return self.virtual_now
 
-    @property
-    def in_flight(self) -> int:
-        """Statements on their way to a real server, of machines that still live."""
-        return self.flights.total()
+    async def create_connection(self, protocol_factory: Any, host: str, port: int, **_: Any) -> Any:  # type: ignore[override]
+        return await connect_to(self.exchange, protocol_factory, (host, port))
+
+    async def create_unix_connection(self, protocol_factory: Any, path: str, **_: Any) -> Any:  # type: ignore[override]
+        return await connect_to(self.exchange, protocol_factory, path)
+
+    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """At once: a thread would take an amount of real time."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 (handed on to the caller)
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        self.exchange.close()
+        super().close()
 
 
 class _Selector(selectors.SelectSelector):
+    """Moves time instead of waiting for it."""
+
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._chance = random.Random(ORDER)
-        self._blocked = 0  # so many statements wait for a lock: nobody waits for them again until one comes back
 
     def select(self, timeout: float | None = None) -> Any:
-        """With an order of chance, some of the answers that are there together come first and the others later."""
-        events = self._waited(timeout)
-        return self._chance.sample(events, self._chance.randint(1, len(events))) if events and ORDER else events
-
-    def _waited(self, timeout: float | None) -> Any:
-        if timeout is not None and timeout <= 0 and len(self.get_map()) == 1:
-            return []  # no server takes part: only the loop's own bell is listened to, and there is work to do
-        self._blocked = min(self._blocked, self._loop.in_flight)
-        events = super().select(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
-        if self._loop.in_flight > self._blocked:
-            events = super().select(BLOCKED_SECONDS if timeout is not None else 10)
-            if events:
-                return events
-            self._blocked = self._loop.in_flight
-        if timeout is None:
-            events = super().select(10 if self._loop.in_flight else 0.001)
-            if self._loop.in_flight and not events:
-                raise RuntimeError("a database server does not answer, and nobody here waits for anything")
-            return events
-        self._loop.virtual_now += timeout
+        if self._loop.exchange.has_work:
+            self._loop.exchange.take_turn()
+        elif timeout is None:
+            raise RuntimeError(f"nothing is scheduled, and {self._loop.exchange.blocked} statements wait for locks")
+        elif timeout > 0:
+            self._loop.virtual_now += timeout
         return []
 
 
@@ -127,18 +126,42 @@ def _abandon_sqlite(connection: aiosqlite.Connection) -> None:
         connection._connection = None
 
 
-def counted_asyncpg(owner: str, opened: list[Callable[[], None]]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Real connections to a real server; virtual time stands still while one is being made."""
+def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Real connections to a real server, whose statements the loop sends in turn."""
 
     async def connect(*args: Any, **about: Any) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        loop.flights[owner] += 1
-        try:
-            connection = await asyncpg.connect(*args, **{**about, "timeout": None})  # a busy server is not a dead one
-        finally:
-            loop.flights[owner] -= 1
+        about |= {"timeout": None, "ssl": False}
+        if loop.exchange.monitor is None:
+            loop.exchange.monitor = await asyncpg.connect(*args, **about)
+        connection = await asyncpg.connect(*args, **about)
         opened.append(connection.terminate)
         return connection
 
     return connect
+
+
+def share_compiled(engine: Engine) -> None:
+    """Engines of many short lives compile each statement once: they differ in nothing that SQL depends on."""
+    dialect = engine.dialect
+    if "__hash__" not in vars(type(dialect)):
+        dialect.__class__ = _alike(type(dialect))
+    engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
+
+
+_COMPILED: dict[type, dict[Any, Any]] = {}
+
+
+@lru_cache
+def _alike(dialect: type[Dialect]) -> type[Dialect]:
+    """Statements are cached by dialect, and two of these are the same."""
+
+    def equals(self: Dialect, other: object) -> bool:
+        return type(self) is type(other)
+
+    def hashed(self: Dialect) -> int:
+        return hash(type(self))
+
+    own = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
+    return type(dialect.__name__, (dialect,), own)

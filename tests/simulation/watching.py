@@ -26,8 +26,8 @@ from mistnet.store.database import Database
 from tests.priced import COIN, CUP, EBAY, Mood, Tag, TaggedShops, plain
 from tests.shops import LANES, WRITER, ShopTransport, post
 from tests.simulation.crawling import SETTINGS, CrawlFleet
-from tests.simulation.virtual import counted_asyncpg, inline_sqlite, run_virtually
-from tests.simulation.world import POLICY, Chaos, VirtualClock
+from tests.simulation.virtual import run_virtually
+from tests.simulation.world import POLICY, Chaos, VirtualClock, open_database
 from tests.support import START
 from tests.worlds import SMALLEST, WorldTransport, service_of
 
@@ -188,9 +188,8 @@ class WatchFleet(CrawlFleet):
 
 
 async def _watch_prices(url: str, seed: int, chaos: Chaos) -> Watched:
-    creator = inline_sqlite([]) if url.startswith("sqlite") else counted_asyncpg("oracle", [])
     clock = VirtualClock()
-    database = Database(url, clock=clock, connect_args={"async_creator_fn": creator})
+    database = open_database(url)
     truth, service = Truth(seed, clock, calm=True), service_of(World(seed, SMALLEST))
     shops = TaggedShops(clock.now, seed=seed, faults=UNSETTLED)
     for thing in THINGS:

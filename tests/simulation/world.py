@@ -25,7 +25,7 @@ from mistnet.store.enqueue import JobWriter
 from mistnet.store.queue import JobQueue
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.writes import Writer, Writers
-from tests.simulation.virtual import VirtualLoop, counted_asyncpg, inline_sqlite
+from tests.simulation.virtual import inline_sqlite, share_compiled, simulated_asyncpg
 from tests.support import START, Effect, Number, new, write_effects
 
 POLICY = Policy(
@@ -52,6 +52,16 @@ class Crashed(BaseException):
 class VirtualClock:
     def now(self) -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def open_database(url: str, connections: list[Callable[[], None]] | None = None) -> Database:
+    """A database in virtual time; each connection that is opened adds the way to break it off."""
+    opened = [] if connections is None else connections
+    creator = inline_sqlite(opened) if url.startswith("sqlite") else simulated_asyncpg(opened)
+    database = Database(url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+    for engine in (database.engine, database._autocommit, database._reading):
+        share_compiled(engine.sync_engine)
+    return database
 
 
 @dataclass
@@ -114,21 +124,11 @@ class Machine:
         loop = asyncio.get_running_loop()
         self.trace.append(f"{loop.time():.3f} {self.name} CRASHES at {what}")
         self.dead = True
-        self.fly(0)
         for abandon in self.connections:
             abandon()
         if self.task:
             self.task.cancel()
         raise Crashed(what)
-
-    def fly(self, more: int) -> None:
-        """While a statement is on its way to a real server, virtual time waits for it, not for the dead."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        if self.dead:
-            loop.flights.pop(self.name, None)
-        elif not self.url.startswith("sqlite"):
-            loop.flights[self.name] += more
 
     def _die_if_dead(self) -> None:
         if self.dead:
@@ -136,8 +136,7 @@ class Machine:
 
     def database(self) -> Database:
         sqlite = self.url.startswith("sqlite")
-        creator = inline_sqlite(self.connections) if sqlite else counted_asyncpg(self.name, self.connections)
-        database = Database(self.url, clock=VirtualClock(), connect_args={"async_creator_fn": creator})
+        database = open_database(self.url, self.connections)
         if not sqlite:
             # A claim in a transaction of its own can be interrupted between its statement and its commit.
             database.statement = database.write  # type: ignore[method-assign]
@@ -152,11 +151,7 @@ class Machine:
 
         async def mortal_ask(statement: Any, binds: Any) -> list[Any]:
             await self.point("before a question")
-            self.fly(1)
-            try:
-                found = await ask(statement, binds)
-            finally:
-                self.fly(-1)
+            found = await ask(statement, binds)
             await self.point("after it")
             return found
 
@@ -167,28 +162,17 @@ class Machine:
 
         def before(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             await_only(self.point(f"before {statement.split(None, 2)[:2]}"))
-            self.fly(1)
 
         def after(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-            self.fly(-1)
             await_only(self.point("after it"))
-
-        def failed(context: Any) -> None:
-            if context.statement is not None and not isinstance(context.original_exception, Crashed):
-                self.fly(-1)
 
         event.listen(engine, "before_cursor_execute", before)
         event.listen(engine, "after_cursor_execute", after)
-        event.listen(engine, "handle_error", failed)
         commit = engine.dialect.do_commit
 
         def mortal_commit(connection: Any) -> None:
             await_only(self.point("before commit"))
-            self.fly(1)
-            try:
-                commit(connection)
-            finally:
-                self.fly(-1)
+            commit(connection)
             await_only(self.point("after commit"))
 
         engine.dialect.do_commit = mortal_commit
@@ -221,7 +205,6 @@ class Fleet:
             self.chaos.calm = True
             for machine in self.machines:
                 machine.dead = True
-                machine.fly(0)
             for slot in slots:
                 slot.cancel()
             await asyncio.gather(*slots, return_exceptions=True)
