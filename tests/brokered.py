@@ -25,7 +25,7 @@ from tests.support import Effect, done, write_effects
 from tests.support import kind as any_kind
 
 LANE: Final = "toy"
-PATIENCE: Final = 20.0
+PATIENCE: Final = 50.0
 QUICK: Final[dict[str, Any]] = {
     "lease_seconds": 2.0,
     "heartbeat_seconds": 0.5,

@@ -210,7 +210,7 @@ def stepping(total: int, seen: list[int]) -> Callable[[Job[Number]], Coroutine[A
     return handler
 
 
-async def run_until(worker: Worker, condition: Callable[[], bool], *, seconds: float = 20) -> None:
+async def run_until(worker: Worker, condition: Callable[[], bool], *, seconds: float = 50) -> None:
     """Runs a worker until a condition holds, then drains it."""
     running = asyncio.create_task(worker.run())
     try:

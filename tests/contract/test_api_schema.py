@@ -34,6 +34,7 @@ from tests.harvests import end_badly, post, tell, user
 from tests.shelves import crawl, job, link, mention, offer, product
 
 KEY = "the-key-of-upstream"
+PATIENCE = 120  # a busy machine is not a server that does not answer
 EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", "3"))
 EXCLUDED: dict[str, list[Any]] = {
     "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say
@@ -172,7 +173,9 @@ def call(case: schemathesis.Case[Any], running: Running) -> None:
     headers = {"Authorization": f"Bearer {running.token}"}
     if case.path.startswith("/webhooks"):
         headers = {"X-API-Key": KEY}
-    case.call_and_validate(base_url=running.url, headers=headers, excluded_checks=EXCLUDED.get(case.path, []))
+    case.call_and_validate(
+        base_url=running.url, headers=headers, timeout=PATIENCE, excluded_checks=EXCLUDED.get(case.path, [])
+    )
 
 
 def _paged() -> Iterator[tuple[str, str]]:
@@ -194,5 +197,5 @@ def test_a_list_goes_on_from_wherever_its_cursors_can_point(
     there = {"who": "A", "name": "a", "lane": "shopee"}
     own = re.sub(r"\{(\w+)\}", lambda found: there.get(found[1], "1"), path)
     asked = Request(f"{running.url}{own}?cursor={cursor}", headers={"Authorization": f"Bearer {running.token}"})
-    with urlopen(asked, timeout=30) as answer:
+    with urlopen(asked, timeout=PATIENCE) as answer:
         assert "next" in json.load(answer)

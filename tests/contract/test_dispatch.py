@@ -68,7 +68,7 @@ async def test_a_worker_runs_what_it_is_sent_and_acknowledges_after_the_write(ur
     async with brokered(url, broker_url, kind(handler=effect)) as app:
         await add(app, *(new(key=str(n)) for n in range(30)))
         async with app.worker(via=Via.AMQP, until_idle=True) as worker:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(50):
                 await worker.run()
         assert worker.settled_count == 30
         assert len(await effects(app)) == 30
@@ -91,7 +91,7 @@ async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, 
         await purge(broker_url)
         await change(app, "UPDATE jobs SET state = 'pending'")
         async with app.worker(until_idle=True, via=Via.DB) as fallback:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 await fallback.run()
         assert await rows(app, "SELECT kind FROM jobs") == []
 
@@ -107,7 +107,7 @@ async def test_a_retry_is_published_again_when_it_falls_due(url: str, broker_url
 
     async with brokered(url, broker_url, kind(handler=second_time)) as app:
         await add(app, new(key="one"))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert tries == [1, 2, 3]
         assert len(await effects(app)) == 1
@@ -124,7 +124,7 @@ async def test_steps_and_snoozes_come_back_over_the_broker(url: str, broker_url:
 
     async with brokered(url, broker_url, kind(handler=steps)) as app:
         await add(app, new(key="one"))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert seen == [0, 1, 1, 2]
         assert await rows(app, "SELECT id FROM jobs") == []
@@ -150,7 +150,7 @@ async def test_jobs_of_a_lane_that_is_dispatched_no_more_are_taken_back(url: str
         await dispatch.round()
     await asyncio.sleep(0.2)
     async with brokered(url, broker_url, kind(handler=effect), republish_seconds=0.1, amqp_lanes=[]) as app:
-        async with app.worker(until_idle=True) as worker, asyncio.timeout(20):
+        async with app.worker(until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert len(await effects(app)) == 1
 
@@ -169,7 +169,7 @@ async def test_a_duplicate_finds_nothing_to_claim(url: str, broker_url: str) -> 
         for job_id in await ready(broker_url):
             await send(broker_url, b'{"job_id": %d}' % job_id)
             await send(broker_url, b'{"job_id": "%d", "priority": 3}' % job_id)
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert len(runs) == 5
         await until(lambda: _drained(broker_url))
@@ -202,7 +202,7 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
 ) -> None:
     async with brokered(url, broker_url, kind(handler=handler), max_attempts=2) as app:
         await add(app, new(key="one"), new(key="two"))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert await states(app) == {state: 2}
         ids = sorted(row.id for row in await rows(app, "SELECT id FROM jobs"))
@@ -214,7 +214,7 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
         assert sorted(done.requeued) == ids
         assert await dead(broker_url) == []
         assert {row.attempts for row in await rows(app, "SELECT attempts FROM jobs")} == {0}
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert await dead(broker_url) == ids, "those that die again are told again"
 
@@ -222,7 +222,7 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
 async def test_dead_letters_can_be_requeued_when_the_broker_lost_them(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, kind(handler=refusal)) as app:
         await add(app, new(key="one"))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         async with app.dispatching.broker() as broker, broker.dead_letters(Lane(LANE)) as found:
             for each in found:
@@ -235,7 +235,7 @@ async def test_dead_letters_can_be_requeued_when_the_broker_lost_them(url: str, 
 async def test_letters_of_jobs_that_live_again_are_removed_and_held_ones_stay(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, kind(handler=refusal)) as app:
         await add(app, new(key="one"), new(key="two"))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         held, alive = sorted(row.id for row in await rows(app, "SELECT id FROM jobs ORDER BY key"))
         await app.operations.retry([JobId(alive)], now=app.database.clock.now())
@@ -319,7 +319,7 @@ async def test_caps_hold_over_the_broker(url: str, broker_url: str) -> None:
 
     async with brokered(url, broker_url, kind(handler=counted, running_cap=2)) as app:
         await add(app, *(new(key=str(n)) for n in range(12)))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(60):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert len(await effects(app)) == 12
         assert most <= 2
@@ -330,7 +330,7 @@ async def test_the_broker_is_told_of_no_more_than_its_window(url: str, broker_ur
         await add(app, *(new(key=str(n)) for n in range(10)))
         await dispatch.publish()
         assert await states(app) == {"queued": 3, "pending": 7}
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert len(await effects(app)) == 10
 
@@ -391,7 +391,7 @@ async def test_queues_of_another_make_are_named(url: str, broker_url: str) -> No
 async def test_quorum_queues_carry_jobs_as_well(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, kind(handler=effect), amqp_queue_type="quorum") as app:
         await add(app, *(new(key=str(n)) for n in range(5)))
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(30):
+        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
         assert len(await effects(app)) == 5
 

@@ -136,6 +136,6 @@ async def test_a_leader_stopped_in_the_middle_of_its_transaction_cannot_block_th
         async with leaders._database.engine.connect() as connection:
             await connection.begin()
             assert await still_leads(connection, term, now=START + timedelta(seconds=29))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 assert await take(others, "bea", seconds=40)
             await connection.invalidate()

@@ -64,7 +64,7 @@ async def left(app: App) -> int:
 
 
 async def until_true(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -129,7 +129,7 @@ async def test_a_receiver_that_fails_now_and_then_gets_all_in_order_with_the_sam
             await app.watch.hand_on()
             async with app.worker(lanes=["webhook:shaky"]) as worker:
                 running = asyncio.create_task(worker.run())
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(50):
                     while await left(app):
                         await asyncio.sleep(0.02)
                 worker.drain()

@@ -157,7 +157,7 @@ async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_serve
 
 
 async def _until(stream: aiohttp.ClientResponse, awaited: str) -> bool:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while line := await stream.content.readline():
             if awaited in line.decode():
                 return True

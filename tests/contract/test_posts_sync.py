@@ -260,7 +260,7 @@ async def test_a_fault_is_kept_with_the_open_ingest_and_the_sync_goes_on(
         await s.app.enqueue([posts_sync([UserId(target.id)], PostId(middle(target)))])
         async with s.app.worker() as worker:
             working = asyncio.create_task(worker.run())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while not await rows(s.app, "SELECT 1 FROM jobs WHERE state = 'retryable'"):
                     await asyncio.sleep(0.02)
             working.cancel()

@@ -290,7 +290,7 @@ async def test_rates_told_while_a_look_is_written_count_for_it_one_way_or_the_ot
             await tell(database, *told)
             await revalue(database, await touched_by(database, told))
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(50):
             await asyncio.gather(*(look(nr) for nr in range(8)), rates(), *(look(nr) for nr in range(8, 16)))
         async with database.read() as connection:
             count = (await connection.execute(text("SELECT count(*) FROM price_points"))).scalar_one()

@@ -39,7 +39,7 @@ def lines() -> Iterator[list[str]]:
     logger.remove(sink)
 
 
-async def until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
+async def until(condition: Callable[[], Any], *, seconds: float = 50) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
@@ -82,7 +82,7 @@ async def test_one_of_three_leads_and_no_slot_is_lost_or_doubled(url: str) -> No
         for _ in range(2):
             (leader,) = [each for each in crew if each.leads]
             before = len(await slots(office))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len(await slots(office)) < before + 2:
                     await asyncio.sleep(0.05)
             crew.pop(leader).cancel()
@@ -97,7 +97,7 @@ async def test_one_of_three_leads_and_no_slot_is_lost_or_doubled(url: str) -> No
 async def test_slots_that_nobody_was_there_for_are_one_tick(url: str) -> None:
     async with opened(url) as office:
         async with scheduling(url):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while not await slots(office):
                     await asyncio.sleep(0.05)
         before = len(await slots(office))
@@ -107,7 +107,7 @@ async def test_slots_that_nobody_was_there_for_are_one_tick(url: str) -> None:
             moved = at if office.app.database.dialect == "postgresql" else f"{at:%Y-%m-%d %H:%M:%S.%f}"
             await connection.execute(back, {"at": moved})
         async with scheduling(url):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len(await slots(office)) <= before:
                     await asyncio.sleep(0.05)
         made = await slots(office)
@@ -146,7 +146,7 @@ async def test_a_duty_that_fails_is_tried_again_and_disturbs_nobody(url: str, li
     duties = [Duty(name=each.__name__, every=timedelta(milliseconds=100), run=each) for each in (busy, broken)]
     async with opened(url) as office, scheduling(url, *duties):
         await until(lambda: tries.count("busy") > 2 and tries.count("broken") > 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not await slots(office):
                 await asyncio.sleep(0.05)
     assert any(line.startswith("broken broke: RuntimeError: a bug") for line in lines)
@@ -210,7 +210,7 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
     async with opened(url) as office:
         await office.account(ANN, "ann")
         async with scheduling(url, groups=groups) as (scheduler, _):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len(await office.store.ticks("news", limit=9)) < 2:
                     await asyncio.sleep(0.05)
             await scheduler._look_after()

@@ -216,7 +216,7 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
         before = await dashboard.version()
         path = f"/segments/{there.segment}"
         assert "It is being drawn" in await shown(api, path)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not dashboard.pictures.drawn:
                 await asyncio.sleep(0.01)
         assert await dashboard.version() != before

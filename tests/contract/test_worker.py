@@ -204,7 +204,7 @@ async def test_a_worker_stops_working_on_a_job_it_has_lost(url: str) -> None:
         task = asyncio.create_task(worker.run())
         await started.wait()
         await shop.database_write("UPDATE jobs SET fence = fence + 1, worker = 'thief'")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await cancelled.wait()
         worker.drain()
         await task
@@ -232,6 +232,6 @@ async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -
     child = kind("child", live_cap=4)
     async with open_shop(url, kind("parent", parent), child, real_time=True) as shop:
         await add(shop, new("parent"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             await shop.worker(concurrency=2).run()
         assert await shop.one("SELECT count(*) FROM job_history WHERE kind = 'child'") == 30
