@@ -1,7 +1,6 @@
 """Chores and signals: retention, the clock, the bell, work left to do."""
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -89,13 +88,12 @@ async def test_the_bell_rings_when_another_process_adds_work(url: str) -> None:
         DatabaseBell(shop.database) as bell,
     ):
         await bell.wait(2)  # the listener rings once when it is ready
-        begun = time.monotonic()
         waiting = asyncio.create_task(bell.wait(600))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await other.queue.enqueue([new()], now=other.database.clock.now())
-        await waiting
-        assert time.monotonic() - begun < 5
+        async with asyncio.timeout(50):
+            await waiting
 
 
 async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str) -> None:
@@ -104,12 +102,12 @@ async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str)
         open_shop(postgresql_url, real_time=True) as other,
         DatabaseBell(shop.database, reconnect_seconds=0.05) as bell,
     ):
-        await bell.wait(5)
+        await bell.wait(50)
         await other.rows(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
         )
-        await bell.wait(5)  # rings by itself once it listens again
+        await bell.wait(50)  # rings by itself once it listens again
         await bell.wait(0.3)
         waiting = asyncio.create_task(bell.wait(600))
         await other.queue.enqueue([new()], now=other.database.clock.now())
