@@ -32,7 +32,7 @@ async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: 
         await page.get_by_label("Materialized").select_option("day")
         await page.get_by_role("button", name="Define").click()
         await expect(page.get_by_text("The segment is defined")).to_be_visible()
-        assert "did=" not in page.url
+        await expect(page).not_to_have_url(re.compile("did="))
         await expect(page.get_by_text(f"users whom @{handle} follows; materialized every day")).to_be_visible()
         members = page.locator(".tile", has=page.get_by_role("heading", name="Members"))
         count = members.locator(".big")
