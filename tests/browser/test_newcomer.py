@@ -27,7 +27,7 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         await page.get_by_label("Add an account").fill(f"https://x.com/{handle}")
         await page.get_by_role("button", name="Collect").click()
         await expect(page.get_by_text("Asked for.")).to_be_visible()
-        assert "did=" not in page.url
+        await expect(page).not_to_have_url(re.compile("did="))
 
         row = page.locator("tbody tr", has_text=f"@{handle}")
         await expect(row.locator(".doing")).to_have_text(re.compile("complete since"))
