@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,14 +97,21 @@ class Api:
 async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> AsyncIterator[Api]:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, **settings) as app:
-        service = _services.pop() if _services else make_routes()
-        bind(service, app, host=host)
         listener = listen("127.0.0.1", 0)
         jar = aiohttp.DummyCookieJar()
-        async with serving(service, listener), aiohttp.ClientSession(cookie_jar=jar) as session:
-            yield Api(app=app, service=service, url=url_of(listener), session=session, clock=clock, headers={})
+        with api_on(app, host=host) as service:
+            async with serving(service, listener), aiohttp.ClientSession(cookie_jar=jar) as session:
+                yield Api(app=app, service=service, url=url_of(listener), session=session, clock=clock, headers={})
         listener.close()
-        _services.append(service)
+
+
+@contextmanager
+def api_on(app: App, *, host: str) -> Iterator[FastAPI]:
+    """The service on an app, with routes that an earlier test of this process has had analysed."""
+    service = _services.pop() if _services else make_routes()
+    bind(service, app, host=host)
+    yield service
+    _services.append(service)
 
 
 def app_on(url: str, **settings: Any) -> App:

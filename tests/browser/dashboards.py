@@ -12,11 +12,11 @@ from typing import Any, Literal
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
 from pydantic import SecretStr
 
-from mistnet.api.service import make_service
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.settings import Settings
 from mistnet.sim.world import World
+from tests.apis import api_on
 from tests.services.availability import unavailable
 from tests.services.browser import BrowserMissing, chromium, find_chromium
 from tests.worlds import KEY, SMALLEST, WorldTransport, service_of
@@ -53,8 +53,8 @@ async def dashboard(
     app = App(given, transport=transport)
     listener = listen(HERE, port)
     try:
-        with closing(listener):
-            async with serving(make_service(app, host=host), listener), _working(app, wanted=working):
+        with closing(listener), api_on(app, host=host) as service:
+            async with serving(service, listener), _working(app, wanted=working):
                 yield Site(url_of(listener), app)
     finally:
         await app.database.close()
