@@ -21,6 +21,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 
 from tests.services import debian
 from tests.services.certificates import Certificates, make_certificates
@@ -219,6 +220,26 @@ class SharedNode(Address, frozen=True, kw_only=True):
 
     def drop(self, url: str) -> None:
         self.ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
+
+    def empty(self, url: str) -> None:
+        """Remove what tests have declared in a virtual host, and make sure that nothing is left."""
+        for path in self._declared(url):
+            self.ask("DELETE", path)
+        left = self._declared(url)
+        assert not left, f"the reset left {left} behind"
+
+    def _declared(self, url: str) -> list[str]:
+        vhost = url.rpartition("/")[2]
+        queues = [f"queues/{vhost}/{quote(each['name'], safe='')}" for each in self._names("queues", vhost)]
+        exchanges = [
+            f"exchanges/{vhost}/{quote(each['name'], safe='')}"
+            for each in self._names("exchanges", vhost)
+            if each["name"] and not each["name"].startswith("amq.")
+        ]
+        return [f"/api/{path}" for path in (*queues, *exchanges)]
+
+    def _names(self, kind: str, vhost: str) -> Any:
+        return self.ask("GET", f"/api/{kind}/{vhost}?disable_stats=true&enable_queue_totals=true")
 
     def ask(self, method: str, path: str, body: object | None = None) -> Any:
         return ask(f"http://127.0.0.1:{self.admin_port}", method, path, body)

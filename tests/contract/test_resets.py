@@ -1,0 +1,80 @@
+"""Tests share databases: each must find what the one before it left behind removed."""
+
+import pytest
+from sqlalchemy import text
+
+from tests.databases import TABLES, IncompleteReset, Templates, open_database
+from tests.loops import LOOP
+from tests.services.rabbitmq import SharedNode
+from tests.support import new, open_shop
+
+
+async def count_rows(url: str) -> int:
+    database = open_database(url)
+    async with database.read() as connection:
+        counts = [(await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() for table in TABLES]
+    await database.close()
+    return sum(counts)
+
+
+async def add_job(url: str) -> int:
+    async with open_shop(url) as shop:
+        await shop.add(new(key="one"))
+        await shop.database_write("INSERT INTO effects (job_id, note) VALUES (1, 'left behind')")
+        return int(await shop.one("SELECT id FROM jobs"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "libsql"])
+def test_a_reset_leaves_no_row_and_begins_numbers_again(kind: str, request: pytest.FixtureRequest) -> None:
+    templates: Templates = request.getfixturevalue("templates")
+    url: str = request.getfixturevalue(f"{kind}_url")
+    first = LOOP.run(add_job(url))
+    assert LOOP.run(count_rows(url)) >= 2
+    reset(templates, kind, request)
+    assert LOOP.run(count_rows(url)) == 0
+    assert LOOP.run(add_job(url)) == first
+    reset(templates, kind, request)
+
+
+def reset(templates: Templates, kind: str, request: pytest.FixtureRequest) -> None:
+    match kind:
+        case "sqlite":
+            templates.shared_sqlite()
+        case "postgresql":
+            templates.shared_postgresql(request.getfixturevalue("postgres_dsn"))
+        case _:
+            templates.shared_libsql(request.getfixturevalue("sqld"))
+
+
+async def execute(url: str, sql: str) -> None:
+    database = open_database(url)
+    async with database.write() as connection:
+        await connection.execute(text(sql))
+    await database.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_table_that_a_test_has_made_is_gone_after_the_reset(kind: str, request: pytest.FixtureRequest) -> None:
+    templates: Templates = request.getfixturevalue("templates")
+    url: str = request.getfixturevalue(f"{kind}_url")
+    LOOP.run(execute(url, "CREATE TABLE left_behind (id integer)"))
+    reset(templates, kind, request)
+    LOOP.run(execute(url, "CREATE TABLE left_behind (id integer)"))
+    reset(templates, kind, request)
+
+
+def test_a_table_that_a_reset_cannot_remove_is_reported(templates: Templates, request: pytest.FixtureRequest) -> None:
+    url: str = request.getfixturevalue("libsql_url")
+    LOOP.run(execute(url, "CREATE TABLE left_behind (id integer)"))
+    with pytest.raises(IncompleteReset, match="schema"):
+        reset(templates, "libsql", request)
+    LOOP.run(execute(url, "DROP TABLE left_behind"))
+    reset(templates, "libsql", request)
+
+
+def test_a_virtual_host_is_empty_after_its_reset(rabbit: SharedNode, broker_url: str) -> None:
+    vhost = broker_url.rpartition("/")[2]
+    rabbit.ask("PUT", f"/api/queues/{vhost}/left.behind", {})
+    rabbit.ask("PUT", f"/api/exchanges/{vhost}/left.behind", {"type": "direct"})
+    rabbit.empty(broker_url)
+    assert rabbit.ask("GET", f"/api/queues/{vhost}") == []
