@@ -156,8 +156,9 @@ def test_metrics_are_served_with_the_depth_of_the_queue(on_sqlite: CommandLine) 
     seen: list[str] = []
 
     def shown() -> bool:
-        with suppress(OSError):  # not there yet, or busy
-            seen[:] = [urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()]
+        address = f"http://127.0.0.1:{port}/metrics"
+        with suppress(OSError), urllib.request.urlopen(address, timeout=DEADLINE_SECONDS) as answer:  # not there yet
+            seen[:] = [answer.read().decode()]
         return bool(seen) and 'mistnet_queue_depth{kind="sleepy"' in seen[0]
 
     until(shown)

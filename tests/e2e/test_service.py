@@ -125,7 +125,7 @@ def test_a_second_signal_stops_at_once(small: CommandLine) -> None:
 
 def _refuses(url: str) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=DEADLINE_SECONDS):
             return False
     except OSError:
         return True
