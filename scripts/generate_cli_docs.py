@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mistnet.cli.main import app
+from mistnet.cli.main import LateCommand, app
 from mistnet.cli.shared import SHARED_OPTIONS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def page() -> str:
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    yield path, command
+    yield path, command.load() if isinstance(command, LateCommand) else command
     for name, below in getattr(command, "commands", {}).items():
         yield from commands(below, f"{path} {name}")
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -34,7 +34,6 @@ from mistnet.hydration import hydration_of
 from mistnet.jobs.args import relook
 from mistnet.outgoing import Outgoing
 from mistnet.pricewatching import watches_of
-from mistnet.schedule import Scheduler
 from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.accounts import accounts_to_look_at
@@ -55,6 +54,9 @@ from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.port import WebTransport
 from mistnet.valuing import Valuing
 from mistnet.watch import Watch
+
+if TYPE_CHECKING:
+    from mistnet.schedule import Scheduler
 
 INGEST_GIVEN_UP = timedelta(hours=1)
 """Nothing that is asked for at once takes longer: its process is gone."""
@@ -191,6 +193,8 @@ class App:
 
     def scheduler(self) -> Scheduler:
         """Looks for new posts at their times and does the duties of one process for all, while it leads."""
+        from mistnet.schedule import Scheduler  # noqa: PLC0415 (timers take long to load, and few commands schedule)
+
         return Scheduler(
             self.settings,
             self.database,

@@ -10,9 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.broker.line import Address, Line
-from mistnet.broker.mailbox import RabbitMailbox
-from mistnet.broker.publisher import RabbitBroker
+from mistnet import broker as amqp
 from mistnet.domain.errors import BrokerError, NoBroker, did_you_mean
 from mistnet.domain.jobs import JobId, Lane, WorkerName
 from mistnet.domain.leading import Term
@@ -90,21 +88,21 @@ class Dispatching:
                 raise NoBroker(f"lane {lane!r} is not dispatched over RabbitMQ, only {listed}: add it to amqp_lanes")
         return [Lane(lane) for lane in lanes] if lanes else dispatched
 
-    def line(self, name: str = "mistnet") -> Line:
+    def line(self, name: str = "mistnet") -> amqp.Line:
         url = self._settings.broker_url
         if url is None:
             raise NoBroker("MISTNET_BROKER_URL does not say where RabbitMQ is")
-        address = Address(
+        address = amqp.Address(
             url=url.get_secret_value(),
             ca_file=self._settings.broker_ca_file,
             cert_file=self._settings.broker_cert_file,
             key_file=self._settings.broker_key_file,
         )
-        return Line(address, name=name)
+        return amqp.Line(address, name=name)
 
     @asynccontextmanager
-    async def broker(self, name: str = "mistnet") -> AsyncIterator[RabbitBroker]:
-        broker = RabbitBroker(self.line(name), queue_type=self._settings.amqp_queue_type)
+    async def broker(self, name: str = "mistnet") -> AsyncIterator[amqp.RabbitBroker]:
+        broker = amqp.RabbitBroker(self.line(name), queue_type=self._settings.amqp_queue_type)
         try:
             yield broker
         finally:
@@ -124,7 +122,7 @@ class Dispatching:
                 part.cancel()
                 await asyncio.wait([part])
 
-    def _leadership(self, holder: str, broker: RabbitBroker) -> Leadership:
+    def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
         async def lead(_term: Term) -> None:
             async with DatabaseBell(self._database) as bell:
                 await self.dispatcher(broker).run(bell)
@@ -138,7 +136,7 @@ class Dispatching:
             lead=lead,
         )
 
-    def dispatcher(self, broker: RabbitBroker) -> Dispatcher:
+    def dispatcher(self, broker: amqp.RabbitBroker) -> Dispatcher:
         priorities = self._settings.lane_priorities
         targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps=self._settings.lane_caps)
         return Dispatcher(
@@ -155,7 +153,7 @@ class Dispatching:
 
     def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> Mail:
         """The feed of a worker that consumes these lanes."""
-        mailbox = RabbitMailbox(
+        mailbox = amqp.RabbitMailbox(
             self.line(f"mistnet worker {worker}"),
             lanes,
             queue_type=self._settings.amqp_queue_type,

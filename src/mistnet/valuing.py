@@ -34,13 +34,8 @@ from mistnet.store.points import PointWriter
 from mistnet.store.price_calls import call_for_prices, make_due
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
+from mistnet.upstream import market
 from mistnet.upstream.later import LateTransport
-from mistnet.upstream.market.bookmarks import KEPT
-from mistnet.upstream.market.configured import ConfiguredShop
-from mistnet.upstream.market.ebay import EbayRules, EbaySource
-from mistnet.upstream.market.ebay_asking import Credentials, EbayAsker
-from mistnet.upstream.market.remembered import Remembered
-from mistnet.upstream.market.shop_file import ShopRules, read_shops
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.later import LateNetwork
@@ -71,7 +66,7 @@ class Valuing:
         self._database = database
         self._book = StoreBook(database)
         self._answers = StoreAnswers(database)
-        self.shops = read_shops(settings.price_sources) if settings.price_sources else {}
+        self.shops = market.read_shops(settings.price_sources) if settings.price_sources else {}
         credentials = credentials_of(settings)
         self.governors: Mapping[SourceName, Governor] = {
             name: Governor(
@@ -104,10 +99,10 @@ class Valuing:
         doors = [self._http.opened, self._network.opened, *(each.opened for each in self.governors.values())]
         self._door = Door(doors if self.governors else [])
 
-    def _ebay(self, credentials: Credentials) -> PriceSource:
+    def _ebay(self, credentials: market.Credentials) -> PriceSource:
         clock = self._database.clock
-        asker = EbayAsker(self._http, gate=self.governors[EBAY_API], clock=clock, credentials=credentials)
-        return EbaySource(asker, clock=clock, rules=ebay_rules(self._settings), pages=self._answers)
+        asker = market.EbayAsker(self._http, gate=self.governors[EBAY_API], clock=clock, credentials=credentials)
+        return market.EbaySource(asker, clock=clock, rules=ebay_rules(self._settings), pages=self._answers)
 
     def _shop(self, name: SourceName) -> PriceSource:
         rules, clock = self.shops[name], self._database.clock
@@ -119,7 +114,7 @@ class Valuing:
             clock=clock,
             rules=web_rules(self._settings, name, rules),
         )
-        return ConfiguredShop(name, rules, web=web, clock=clock, pages=self._answers)
+        return market.ConfiguredShop(name, rules, web=web, clock=clock, pages=self._answers)
 
     def _remembering(self, source: PriceSource) -> PriceSource:
         if not self._settings.price_cache:
@@ -127,7 +122,7 @@ class Valuing:
         keep = timedelta(seconds=self._settings.price_cache_seconds)
         clock = self._database.clock
         with_grade = source.name in self.shops and self.shops[source.name].asks_for_grade
-        return Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
+        return market.Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
 
     def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
         return [Writer(PriceAsked, PointWriter(watches_of(self._settings, job_writer)).write)]
@@ -158,7 +153,7 @@ class Valuing:
 
     async def forget(self) -> int:
         """Answers that nobody may take any more, and pages of looks that never came to an end."""
-        longest = max(timedelta(seconds=self._settings.price_cache_seconds), KEPT)
+        longest = max(timedelta(seconds=self._settings.price_cache_seconds), market.KEPT)
         before = self._database.clock.now() - longest
         return await self._answers.prune(before=before, sources=self.governors) if self.governors else 0
 
@@ -188,13 +183,13 @@ class Valuing:
         return [os.environ[name] for name in sorted(variables) if os.environ.get(name)]
 
 
-def credentials_of(settings: Settings) -> Credentials | None:
+def credentials_of(settings: Settings) -> market.Credentials | None:
     if settings.ebay_client_id is None and settings.ebay_client_secret is None:
         return None
     if settings.ebay_client_id is None or settings.ebay_client_secret is None:
         lacking = "ebay_client_secret" if settings.ebay_client_id else "ebay_client_id"
         raise SettingsError(lacking, "settings", "eBay gives out tokens for a name and its secret: set both, or none")
-    return Credentials(
+    return market.Credentials(
         client_id=settings.ebay_client_id.get_secret_value(),
         client_secret=settings.ebay_client_secret.get_secret_value(),
         marketplace=settings.ebay_marketplace,
@@ -202,11 +197,11 @@ def credentials_of(settings: Settings) -> Credentials | None:
     )
 
 
-def ebay_rules(settings: Settings) -> EbayRules:
-    return EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
+def ebay_rules(settings: Settings) -> market.EbayRules:
+    return market.EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
 
 
-def limits_of(settings: Settings, shop: ShopRules | None) -> Limits:
+def limits_of(settings: Settings, shop: market.ShopRules | None) -> Limits:
     """eBay's limits by the settings, a shop's by its file."""
     return Limits(
         rate_per_minute=shop.rate_per_minute if shop else settings.ebay_rate_per_minute,
@@ -216,7 +211,7 @@ def limits_of(settings: Settings, shop: ShopRules | None) -> Limits:
     )
 
 
-def web_rules(settings: Settings, name: SourceName, shop: ShopRules) -> WebRules:
+def web_rules(settings: Settings, name: SourceName, shop: market.ShopRules) -> WebRules:
     """As pages are visited, but for the shop's own rate and headers."""
     secrets = {header: os.environ.get(variable, "") for header, variable in shop.secret_headers.items()}
     usual = {"Accept": "application/json" if shop.format == "json" else "text/html,application/xhtml+xml"}

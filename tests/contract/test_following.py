@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from mistnet.app import App
-from mistnet.cli import follows as commands
 from mistnet.domain.follows import FollowsSeen, Side
 from mistnet.domain.ingests import IngestKind
 from mistnet.domain.jobs import Write
@@ -19,9 +18,12 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.apis import Api, open_api
 from tests.circles import ANN, Circle, open_desk
+from tests.command_groups import commands_of
 from tests.harvests import rows, run, tell, told, user
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
+
+commands = commands_of("follows")
 
 
 async def with_followers(api: Api, *ids: int) -> None:
@@ -76,22 +78,22 @@ async def test_a_sync_is_asked_for_and_shared(url: str) -> None:
 
 
 def test_the_commands_ask_and_show(url: str) -> None:
-    asked = told(run(commands.commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
+    asked = told(run(commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
     assert asked == {
         "user_id": "77",
         "handle": None,
         "mode": "full",
         "syncs": [{"side": "followers", "created": True}],
     }
-    assert "are being read already" in run(commands.commands, url, "sync", "77", "--side", "followers").stdout
-    assert told(run(commands.commands, url, "status", "--json")) == {"syncs": []}
+    assert "are being read already" in run(commands, url, "sync", "77", "--side", "followers").stdout
+    assert told(run(commands, url, "status", "--json")) == {"syncs": []}
     for command in ("list", "events"):
-        missing = run(commands.commands, url, command, "@nobody")
+        missing = run(commands, url, command, "@nobody")
         assert missing.exit_code == 2
         assert "`mistnet follows sync @nobody` asks for it" in missing.stderr
-    bad = run(commands.commands, url, "sync", "not a handle!")
+    bad = run(commands, url, "sync", "not a handle!")
     assert bad.exit_code == 2
-    unknown = run(commands.commands, url, "sync", "@somebody")
+    unknown = run(commands, url, "sync", "@somebody")
     assert unknown.exit_code == 2
     assert "MISTNET_X_API_KEY" in unknown.stderr
 
@@ -105,24 +107,24 @@ def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
             await desk.sync()
 
     asyncio.run(prepare())
-    shown: Any = told(run(commands.commands, url, "list", "@ann", "--limit", "1", "--json"))
+    shown: Any = told(run(commands, url, "list", "@ann", "--limit", "1", "--json"))
     assert (shown["live"], shown["doubted"], shown["ended"], shown["next_after"]) == (2, 0, 1, "2")
     assert [each["user_id"] for each in shown["users"]] == ["2"]
-    rest: Any = told(run(commands.commands, url, "list", "1", "--after", "2", "--json"))
+    rest: Any = told(run(commands, url, "list", "1", "--after", "2", "--json"))
     assert [each["handle"] for each in rest["users"]] == ["u4"]
-    ended: Any = told(run(commands.commands, url, "list", "ann", "--ended", "--json"))
+    ended: Any = told(run(commands, url, "list", "ann", "--ended", "--json"))
     assert [each["user_id"] for each in ended["users"]] == ["3"]
-    events: Any = told(run(commands.commands, url, "events", "ann", "--limit", "1", "--json"))
+    events: Any = told(run(commands, url, "events", "ann", "--limit", "1", "--json"))
     assert events["events"][0]["follower_id"] == "3"
     assert (events["events"][0]["kind"], events["events"][0]["cause"]) == ("unfollowed", "unfollowed")
-    plain = run(commands.commands, url, "events", "ann", "--before", str(events["next_before"])).stdout
+    plain = run(commands, url, "events", "ann", "--before", str(events["next_before"])).stdout
     assert "@u4" in plain
-    status: Any = told(run(commands.commands, url, "status", "@ann", "--json"))
+    status: Any = told(run(commands, url, "status", "@ann", "--json"))
     assert [(each["side"], each["status"], each["plausible"]) for each in status["syncs"]] == [
         ("followers", "success", True),
         ("followings", "success", True),
     ]
-    assert "followers of @ann: 2; 1 ended" in run(commands.commands, url, "list", "@ann").stdout
+    assert "followers of @ann: 2; 1 ended" in run(commands, url, "list", "@ann").stdout
 
 
 async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_can_cost(url: str) -> None:

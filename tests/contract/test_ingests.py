@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.hydrate import commands
 from mistnet.domain.errors import SourceDown
 from mistnet.domain.ingests import (
     Exchange,
@@ -25,8 +24,11 @@ from mistnet.domain.jobs import JobId
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs.posts_sync import posts_sync
 from mistnet.store.ingest_steps import CANCELLED, LOST, open_ingests
+from tests.command_groups import commands_of
 from tests.harvests import change, end_badly, open_harvest, post, rows, run, tell, told
 from tests.support import TurnedClock
+
+commands = commands_of("hydrate")
 
 X = Platform.X
 NOBODY = UserId(99)

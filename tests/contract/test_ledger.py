@@ -10,7 +10,6 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.balances import check_balances
-from mistnet.cli.sources import commands
 from mistnet.cli.spend import plot, spend, today_of
 from mistnet.desk.standings import SourceStanding, standings
 from mistnet.domain.errors import BudgetSpent, SourcePaused
@@ -23,9 +22,12 @@ from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.ledger import By, Ledger
+from tests.command_groups import commands_of
 from tests.harvests import open_harvest, rows, run, tell, told, user
 from tests.support import START
 from tests.worlds import SMALLEST, WorldTransport
+
+commands = commands_of("sources")
 
 
 def call(

@@ -11,8 +11,6 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from mistnet.cli.db import commands as db
-from mistnet.cli.hydrate import commands as hydrate
 from mistnet.domain.errors import DatabaseNotMigrated, PlaceholdersLeft
 from mistnet.domain.social import UserId
 from mistnet.sim.clock import WORLD_START_AT
@@ -22,6 +20,7 @@ from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.placeholders import REASON, Placeholders
 from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, schema_state
+from tests.command_groups import commands_of
 from tests.contract.test_schema import described
 from tests.databases import create_database, drop_database, with_database
 from tests.harvests import run, told
@@ -29,6 +28,10 @@ from tests.services.sqld import SqldServer
 from tests.simulated import world_served
 from tests.support import TurnedClock
 from tests.worlds import KEY
+
+hydrate = commands_of("hydrate")
+
+db = commands_of("db")
 
 OLD = "0003"
 GONE, GONE_BUT_NAMED = UserId(98), UserId(99)

@@ -10,7 +10,6 @@ import pytest
 from loguru import logger
 
 from mistnet.app import App
-from mistnet.cli.hydrate import commands
 from mistnet.domain.ingests import Ingest
 from mistnet.domain.social import PostId, UserId
 from mistnet.jobs.posts_sync import AUTHORS_PER_QUESTION, posts_sync
@@ -19,9 +18,12 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.upstream.transport import Answer, Request, Transport
+from tests.command_groups import commands_of
 from tests.harvests import change, rows, run, tell, told, user
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
+
+commands = commands_of("hydrate")
 
 NOBODY = UserId(99)
 STRANGER = 12_345

@@ -13,7 +13,6 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.doctor import doctor
-from mistnet.cli.sources import commands
 from mistnet.desk.standings import known_sources, standings
 from mistnet.domain.crawling import CachedAnswer
 from mistnet.domain.errors import BudgetSpent, NotNow
@@ -24,8 +23,11 @@ from mistnet.jobs import args
 from mistnet.store.answers import StoreAnswers
 from mistnet.store.items import Items
 from tests.apis import open_api
+from tests.command_groups import commands_of
 from tests.harvests import open_harvest, rows, run, told
 from tests.support import START, TurnedClock
+
+commands = commands_of("sources")
 
 EBAY = SourceName("ebay")
 PAGE = {"Accept": "text/html"}

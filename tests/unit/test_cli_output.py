@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.cli.output import Grid, last_line, plain, printable, span, to_json
+from mistnet.cli.output import Grid, last_line, plain, span, to_json
+from mistnet.cli.printable import printable
 
 
 class Thing(msgspec.Struct):

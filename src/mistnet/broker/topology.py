@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, Literal, TypeAlias
-
-from aio_pika import ExchangeType
-from aio_pika.abc import AbstractChannel
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mistnet.domain.jobs import Lane
+
+if TYPE_CHECKING:  # the names are wanted by commands that do without the AMQP client
+    from aio_pika.abc import AbstractChannel
 
 EXCHANGE: Final = "crawl.jobs"
 DEAD_EXCHANGE: Final = "crawl.dlx"
@@ -25,8 +25,8 @@ def dead_queue_of(lane: str) -> str:
 
 async def declare(channel: AbstractChannel, lanes: Collection[Lane], *, queue_type: QueueType) -> None:
     """A lane is the routing key of its jobs and of its dead letters."""
-    jobs = await channel.declare_exchange(EXCHANGE, ExchangeType.DIRECT, durable=True)
-    dead = await channel.declare_exchange(DEAD_EXCHANGE, ExchangeType.DIRECT, durable=True)
+    jobs = await channel.declare_exchange(EXCHANGE, "direct", durable=True)
+    dead = await channel.declare_exchange(DEAD_EXCHANGE, "direct", durable=True)
     for lane in lanes:
         made: dict[str, Any] = {"x-queue-type": queue_type}
         buried = await channel.declare_queue(dead_queue_of(lane), durable=True, arguments=made)

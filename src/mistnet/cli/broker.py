@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 
-import typer
-
 from mistnet.app import App, open_app
 from mistnet.broker.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
+from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, document
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.dispatching import LaneDepth
 from mistnet.domain.jobs import Lane
 
-commands = typer.Typer(help="RabbitMQ, where lanes are dispatched over it.", no_args_is_help=True)
 
-
-@commands.command("declare")
 @shared_options
 async def declare(invocation: Invocation) -> None:
     """Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing."""
@@ -25,7 +21,6 @@ async def declare(invocation: Invocation) -> None:
     invocation.out.show(shown, f"{EXCHANGE}, {DEAD_EXCHANGE} and {len(queues)} queues are there: {', '.join(queues)}")
 
 
-@commands.command("status")
 @shared_options
 async def status(invocation: Invocation) -> None:
     """Show each dispatched lane: what the database has handed over, and what RabbitMQ holds."""

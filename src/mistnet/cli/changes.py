@@ -10,10 +10,11 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.broker import requeue_dead
+from mistnet.cli.faults import complain
 from mistnet.cli.joblines import read_jobs, storable
 from mistnet.cli.jobs import LARGEST_ID, require_kind
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import JobNotAllowed, JobNotFound, UsageError
 from mistnet.domain.jobs import JobId, KindName, Lane
 from mistnet.store.operations import Change

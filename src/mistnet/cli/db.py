@@ -3,16 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import typer
-
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.settings import Settings
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate as bring_forward
 from mistnet.store.schema import require_current, schema_state
-
-commands = typer.Typer(help="Bring the database's tables up to this version, or look whether they are.")
 
 
 @asynccontextmanager
@@ -25,7 +21,6 @@ async def opened(settings: Settings) -> AsyncIterator[Database]:
         await database.close()
 
 
-@commands.command("migrate")
 @shared_options
 async def migrate(invocation: Invocation) -> None:
     """Create the tables, or bring them up to this version. Safe to run again."""
@@ -37,7 +32,6 @@ async def migrate(invocation: Invocation) -> None:
     invocation.out.show(document(found=before.found, now=before.wanted, changed=changed), said)
 
 
-@commands.command("check")
 @shared_options
 async def check(invocation: Invocation) -> int:
     """Say whether the tables are those of this version; exit code 1 if they are not."""

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from mistnet.cli.coverage_blocks import View
-from mistnet.cli.output import printable
+from mistnet.cli.printable import printable
 from mistnet.cli.status import KindStatus
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress, Standing, SweepKind, own_posts, strip

@@ -7,15 +7,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.cli.segment_rules import seconds
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import NoThreadsToken, WorkError
 from mistnet.domain.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.feeding import TokenStanding
 from mistnet.store.feeds import AddedFeed, FeedJob
-
-commands = typer.Typer(help="Accounts of Threads whose posts and own replies are read again and again.")
 
 _SEEN_LATELY: Final = timedelta(minutes=2)
 _TOLD: Final = {
@@ -31,7 +30,6 @@ SomeHandles = Annotated[
 ]
 
 
-@commands.command("add")
 @shared_options
 async def add(
     invocation: Invocation,
@@ -53,7 +51,6 @@ async def add(
     invocation.out.show(document(feeds=[_added(each) for each in done]), *lines, *hints)
 
 
-@commands.command("list")
 @shared_options
 async def list_feeds(invocation: Invocation) -> None:
     """All feeds: how they stand, when they were looked at, and what they brought."""
@@ -68,7 +65,6 @@ async def list_feeds(invocation: Invocation) -> None:
     invocation.out.show(document(feeds=[fields(each, polls.get(each.id)) for each in found]), grid)
 
 
-@commands.command("remove")
 @shared_options
 async def remove(invocation: Invocation, handles: Handles) -> None:
     """Stop reading accounts. What was collected stays."""
@@ -81,7 +77,6 @@ async def remove(invocation: Invocation, handles: Handles) -> None:
     invocation.out.show(document(feeds=[fields(each) for each in gone]), *lines)
 
 
-@commands.command("poll")
 @shared_options
 async def poll(invocation: Invocation, handles: SomeHandles = None) -> None:
     """Look at feeds now. Workers do it; one that is being looked at goes on."""
@@ -94,7 +89,6 @@ async def poll(invocation: Invocation, handles: SomeHandles = None) -> None:
     invocation.out.show(document(feeds=[fields(each) for each in asked]), *lines, *hints)
 
 
-@commands.command("token")
 @shared_options
 async def token(
     invocation: Invocation,

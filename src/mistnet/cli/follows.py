@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, at, document, last_line
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, subject_of
 from mistnet.domain.errors import WorkError
 from mistnet.domain.follows import FollowChange, FollowLine, Side, SyncMode
 from mistnet.store.follow_listing import Follows, SyncLine, Tallied
-
-commands = typer.Typer(help="Sync who follows whom, and see how it changes.")
 
 ASKED_BY: Final = "command line"
 _LARGEST_ID: Final = 2**63 - 1
@@ -36,7 +35,6 @@ Who = Annotated[str, typer.Argument(metavar="USER", help="@name, name, https://x
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
 
 
-@commands.command("sync")
 @shared_options
 async def sync(
     invocation: Invocation,
@@ -66,7 +64,6 @@ async def sync(
     return 0
 
 
-@commands.command("list")
 @shared_options
 async def list_follows(
     invocation: Invocation,
@@ -104,7 +101,6 @@ async def list_follows(
     invocation.out.show(facts, _head(subject, side, tallied), grid, *([f"more: --after {more}"] if more else []))
 
 
-@commands.command("events")
 @shared_options
 async def events(
     invocation: Invocation,
@@ -137,7 +133,6 @@ async def events(
     invocation.out.show(facts, grid, *([f"more: --before {more}"] if more else []))
 
 
-@commands.command("status")
 @shared_options
 async def status(
     invocation: Invocation,

@@ -7,22 +7,17 @@ from typing import Annotated
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli import ingests
+from mistnet.cli.faults import complain
 from mistnet.cli.output import document
 from mistnet.cli.placeholders import hydrate_placeholders
 from mistnet.cli.rows import FileOption, read_id, sort_rows
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import MistnetError, NoKey, NotReturned, WorkError
 from mistnet.domain.ingests import IngestId
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import PostId, UserId
 from mistnet.hydration import Hydrated, What
 from mistnet.jobs import args
-
-commands = typer.Typer(help="Fetch users or posts by their ids, and look at what such ingests came to.")
-commands.command("posts-of")(ingests.posts_of)
-commands.command("events")(ingests.events)
-commands.command("event")(ingests.event)
 
 INCOMPLETE = 3
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids.")]
@@ -41,7 +36,6 @@ Settle = Annotated[
 ]
 
 
-@commands.command("users")
 @shared_options
 async def users(
     invocation: Invocation,
@@ -67,7 +61,6 @@ async def users(
     return await _hydrate(invocation, "users", _ids(ids, source), force=force, background=background)
 
 
-@commands.command("posts")
 @shared_options
 async def posts(
     invocation: Invocation,

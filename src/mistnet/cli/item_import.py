@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mistnet.app import App, open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.input_files import lines_of
 from mistnet.cli.item_files import Checker, FileFormat, format_of, rows_of
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.items import items_of, sources_of
 from mistnet.domain.items import Wish
 from mistnet.store.items import Outcome

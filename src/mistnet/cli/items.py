@@ -19,8 +19,6 @@ from mistnet.store.export import Format, Target
 from mistnet.store.item_export import export_items
 from mistnet.store.items import Outcome
 
-commands = typer.Typer(help="Things whose worth is followed: coins, cards, whatever has a price.", no_args_is_help=True)
-
 _TOLD: Final = {
     Outcome.ADDED: "is followed from now on",
     Outcome.CHANGED: "is changed, and is looked at anew",
@@ -72,7 +70,6 @@ Ref = Annotated[
 ]
 
 
-@commands.command("add")
 @shared_options
 async def add(  # noqa: PLR0913 (one option for each thing an item may say)
     invocation: Invocation,
@@ -104,7 +101,6 @@ async def add(  # noqa: PLR0913 (one option for each thing an item may say)
     invocation.out.show(document(outcome=kept.outcome, item=item_fields(item)), said)
 
 
-@commands.command("set")
 @shared_options
 async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
     invocation: Invocation,
@@ -145,28 +141,24 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
     invocation.out.show(document(outcome=kept.outcome, item=item_fields(after)), f"{said}: {after.title}")
 
 
-@commands.command("pause")
 @shared_options
 async def pause(invocation: Invocation, items: ItemArguments) -> None:
     """Ask no source for these any more, until they are resumed."""
     await _set_states(invocation, items, ItemState.PAUSED)
 
 
-@commands.command("resume")
 @shared_options
 async def resume(invocation: Invocation, items: ItemArguments) -> None:
     """Follow paused items again, from now on."""
     await _set_states(invocation, items, ItemState.ACTIVE)
 
 
-@commands.command("remove")
 @shared_options
 async def remove(invocation: Invocation, items: ItemArguments) -> None:
     """Follow these no more. Their points and valuations stay."""
     await _set_states(invocation, items, ItemState.REMOVED)
 
 
-@commands.command("ask")
 @shared_options
 async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources = None) -> None:
     """Have sources asked for these items now, all that serve each or those named. Workers do it."""
@@ -179,7 +171,6 @@ async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources =
     invocation.out.show(shown, said + already)
 
 
-@commands.command("export")
 @shared_options
 async def export(
     invocation: Invocation,

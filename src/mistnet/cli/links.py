@@ -7,12 +7,11 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import typer
 
+from mistnet.cli.faults import complain
 from mistnet.cli.input_files import lines_of
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.links import Canonical, LinkKind, Shop
 from mistnet.links import Refused, canonical, find_codes, find_title, find_urls
-
-commands = typer.Typer(help="Links in posts: what they name and where they lead.", no_args_is_help=True)
 
 SOME_BAD: Final = 3
 Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="JSON lines; - or nothing reads standard input.")]
@@ -28,7 +27,6 @@ class UrlLine(msgspec.Struct, frozen=True):
     url: str
 
 
-@commands.command("extract")
 @shared_options
 async def extract(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
     """Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
@@ -40,7 +38,6 @@ async def extract(invocation: Invocation, file: Lines = "-") -> int:  # noqa: AR
     return _answer_all(file, TextLine, extracted)
 
 
-@commands.command("canonical")
 @shared_options
 async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
     """Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.

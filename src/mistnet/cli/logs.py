@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import msgspec
 from loguru import logger
 
-from mistnet.cli.output import printable
+from mistnet.cli.printable import printable
 from mistnet.domain.redaction import redact
 
 if TYPE_CHECKING:

@@ -1,49 +1,17 @@
-"""The command line's entry point: all commands, and how wrong usage is told."""
+"""The Typer application: built from the command tree, it imports a command's module when that command is called."""
 
+import gc
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from mistnet import __version__
-from mistnet.cli import (
-    broker,
-    changes,
-    coverage,
-    db,
-    demo,
-    doctor,
-    export,
-    feeds,
-    follows,
-    hydrate,
-    init,
-    item_import,
-    item_lists,
-    items,
-    jobs,
-    lineage,
-    link_lists,
-    links,
-    prices,
-    products,
-    products_extract,
-    rates,
-    runs,
-    search,
-    segment_members,
-    segments,
-    serve,
-    sim,
-    source_trials,
-    sources,
-    spend,
-    status,
-    track,
-    work,
-)
-from mistnet.cli.entry import run_with
+from mistnet.cli.faults import INTERRUPTED, complain
+from mistnet.cli.tree import COMMANDS, Command, Group
 
 app = typer.Typer(
     name="mistnet",
@@ -53,8 +21,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-job_commands = typer.Typer(help="Look at jobs, add them, and decide what becomes of them.")
-product_commands = typer.Typer(help="Things for sale: what pages say of them.", no_args_is_help=True)
+
+
+class LateCommand(TyperCommand):
+    """A command as its group lists it. Its callback imports and returns the function that does the work."""
+
+    def load(self) -> Any:
+        """The whole command, with its options and its full help."""
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(self.name)(self.callback())  # type: ignore[misc]  # a command made by Typer has a callback
+        return typer.main.get_command(alone)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+class ListedFirst(TyperGroup):
+    """A group that calls its command `list` when none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
+        return super().parse_args(ctx, args if named else ["list", *args])
 
 
 def _version(asked: bool) -> None:
@@ -75,81 +62,38 @@ def mistnet(
         typer.echo(context.get_help())
 
 
-app.command("init")(init.init)
-app.command("track")(track.track)
-app.command("untrack")(track.untrack)
-app.command("suggest")(track.suggest)
-app.command("up")(serve.up)
-app.command("serve")(serve.serve)
-app.command("work")(work.work)
-app.command("status")(status.status)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.command("search")(search.search)
-app.command("export")(export.export)
-app.command("coverage")(coverage.coverage)
-app.command("spend")(spend.spend)
-app.add_typer(sources.commands, name="sources")
-sources.commands.command("try")(source_trials.try_source)
-app.add_typer(hydrate.commands, name="hydrate")
-app.add_typer(follows.commands, name="follows")
-app.add_typer(feeds.commands, name="feeds")
-app.add_typer(segments.commands, name="segments")
-segments.commands.add_typer(segment_members.inputs, name="inputs")
-app.add_typer(job_commands, name="jobs")
-app.add_typer(runs.commands, name="runs")
-app.add_typer(db.commands, name="db")
-app.add_typer(broker.commands, name="broker")
-app.add_typer(links.commands, name="links")
-app.add_typer(prices.commands, name="prices")
-app.add_typer(rates.commands, name="rates")
-app.add_typer(items.commands, name="items")
-app.add_typer(product_commands, name="products")
-app.add_typer(sim.commands, name="sim")
-product_commands.command("extract")(products_extract.extract)
-for name, command in (
-    ("import", item_import.import_items),
-    ("list", item_lists.list_items),
-    ("show", item_lists.show),
-    ("points", item_lists.points),
-    ("versions", item_lists.versions),
-    ("history", item_lists.history),
-):
-    items.commands.command(name)(command)
-for name, command in (
-    ("list", products.list_products),
-    ("show", products.show),
-    ("refresh", products.refresh),
-    ("export", products.export),
-    ("lineage", lineage.lineage),
-    ("of", lineage.products_of),
-):
-    product_commands.command(name)(command)
-for name, command in (
-    ("list", link_lists.list_links),
-    ("show", link_lists.show),
-    ("scan", link_lists.scan_posts),
-    ("crawl", link_lists.crawl),
-):
-    links.commands.command(name)(command)
-for name, command in (
-    ("list", jobs.list_jobs),
-    ("show", jobs.show),
-    ("dead", jobs.dead),
-    ("add", changes.add),
-    ("retry", changes.retry),
-    ("cancel", changes.cancel),
-    ("requeue", changes.requeue),
-    ("pause", changes.pause),
-    ("resume", changes.resume),
-):
-    job_commands.command(name)(command)
-for name, command in (
-    ("members", segment_members.members),
-    ("events", segment_members.events),
-    ("export", segment_members.export),
-):
-    segments.commands.command(name)(command)
+def make_group(group: Group) -> typer.Typer:
+    """A group of the tree, with all below it."""
+    made = typer.Typer(
+        cls=ListedFirst if group.lists_by_default else TyperGroup,
+        help=group.line,
+        no_args_is_help=group.no_args_is_help,
+    )
+    _add(group.commands, made)
+    return made
+
+
+def _add(commands: Mapping[str, Command | Group], to: typer.Typer) -> None:
+    for name, entry in commands.items():
+        if isinstance(entry, Group):
+            to.add_typer(make_group(entry), name=name)
+        else:
+            to.command(name, cls=LateCommand, help=entry.line)(_importer(entry.target))
+
+
+def _importer(target: str) -> Callable[[], Callable[..., None]]:
+    def load() -> Callable[..., None]:
+        module, _, function = target.partition(":")
+        command: Callable[..., None] = getattr(import_module(f"mistnet.cli.{module}"), function)
+        if not gc.isenabled():
+            gc.freeze()  # what is loaded stays: no collection needs to look at it
+            gc.enable()
+        return command
+
+    return load
+
+
+_add(COMMANDS, app)
 
 
 def main() -> None:
@@ -157,5 +101,15 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; the answer is the exit code."""
-    return run_with(app, arguments)
+    """Run one command line and return its exit code."""
+    try:
+        return int(app(args=list(arguments), prog_name="mistnet", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        complain(f"{error.format_message()} (`{_command_path(error)} --help` tells more)")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+
+
+def _command_path(error: typer.TyperException) -> str:
+    return str(getattr(getattr(error, "ctx", None), "command_path", "mistnet"))

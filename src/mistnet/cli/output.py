@@ -1,17 +1,14 @@
 """Prints what commands found: JSON for programs, tables for a terminal, plain columns elsewhere."""
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import msgspec
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from mistnet.cli.printable import printable
+
 _ID_FIELDS = {"id", "job_id", "before_id", "user_id", "oldest_post_id", "newest_post_id"}
 
 
@@ -41,10 +38,18 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         if self.as_json:
             sys.stdout.write(to_json(document) + "\n")
         elif self.on_terminal:
-            Console().print(rendered(blocks))
+            _print_tables(blocks)
         else:
             sys.stdout.write("\n\n".join(map(plain, blocks)) + "\n")
         sys.stdout.flush()
+
+
+def _print_tables(blocks: Sequence[Block]) -> None:
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
+    from mistnet.cli.tables import rendered  # noqa: PLC0415
+
+    Console().print(rendered(blocks))
 
 
 def to_json(document: object) -> str:
@@ -68,23 +73,6 @@ def _jsonable(value: object, *, is_id: bool = False) -> object:
             return value
 
 
-def rendered(blocks: Sequence[Block]) -> RenderableType:
-    return Group(*(_rich(block) for block in blocks))
-
-
-def _rich(block: Block) -> RenderableType:
-    if isinstance(block, str):
-        return Text(printable(block))
-    if not block.rows and block.empty:
-        return Text(block.empty, style="dim")
-    table = Table(title=block.title, title_justify="left", header_style="bold")
-    for column in block.columns:
-        table.add_column(column, overflow="fold")
-    for row in block.rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
 def plain(block: Block) -> str:
     """Aligned columns without boxes or colours."""
     if isinstance(block, str):
@@ -95,12 +83,6 @@ def plain(block: Block) -> str:
     widths = [max(len(row[place]) for row in rows) for place in range(len(block.columns))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*([block.title] if block.title else []), *lines])
-
-
-def printable(text: str, *, one_line: bool = False) -> str:
-    """Text of unknown origin must not steer a terminal, nor break out of its line."""
-    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
-    return " ".join(shown.split()) if one_line else shown
 
 
 def at(moment: datetime | None) -> str:

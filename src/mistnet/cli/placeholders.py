@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 
 from mistnet.app import App, open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, complain
+from mistnet.cli.shared import Invocation
 from mistnet.domain.errors import NoKey, NotReturned, WorkError
 from mistnet.domain.social import UserId
 from mistnet.store.placeholders import Placeholders, Settled

@@ -6,12 +6,10 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from mistnet.cli import price_watches
+from mistnet.cli.faults import complain
 from mistnet.cli.input_files import lines_of
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.pricing import NoPrice, ParsedPrice, parse_price
-
-commands = typer.Typer(help="Prices as people write them, and being told when they change.", no_args_is_help=True)
 
 SOME_BAD: Final = 3
 _SHAPE: Final = 'a line is a JSON object such as {"text": "NT$1,280", "currency_hint": null, "site": null}'
@@ -29,7 +27,6 @@ class PriceLine(msgspec.Struct, frozen=True, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(PriceLine)
 
 
-@commands.command("parse")
 @shared_options
 async def parse(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
     """Read price texts: JSON lines in, JSON lines out, one for each and in order.
@@ -68,11 +65,3 @@ def fields(price: ParsedPrice | NoPrice) -> dict[str, Any]:
         "currency": price.currency,
         "kind": price.kind.value,
     }
-
-
-for name, command in (
-    ("watch", price_watches.watch),
-    ("watches", price_watches.watches),
-    ("unwatch", price_watches.unwatch),
-):
-    commands.command(name)(command)

@@ -13,8 +13,6 @@ from mistnet.domain.products import PageFacts, PageVerdict
 from mistnet.links import Refused, canonical
 from mistnet.pricing import doubt, read_page
 
-commands = typer.Typer(help="Things for sale: what pages say of them.", no_args_is_help=True)
-
 _PRODUCT: Final = ("title", "brand", "sku", "image_url", "canonical_url")
 _OFFER: Final = (
     *("amount", "amount_max", "list_amount", "currency", "kind"),
@@ -34,7 +32,6 @@ ContentType = Annotated[
 ]
 
 
-@commands.command("extract")
 @shared_options
 async def extract(invocation: Invocation, file: SavedPage, *, url: Address, content_type: ContentType = None) -> None:
     """Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence."""

@@ -6,8 +6,9 @@ from datetime import timedelta
 import msgspec
 
 from mistnet.app import App
+from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, document
-from mistnet.cli.shared import Invocation, complain
+from mistnet.cli.shared import Invocation
 from mistnet.domain.errors import NoKey, WorkError
 from mistnet.quotes import ASSUMPTION, Bill, Quote, Quoter
 from mistnet.upstream.x import prices

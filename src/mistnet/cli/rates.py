@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mistnet.app import App, open_app
 from mistnet.cli.input_files import lines_of
-from mistnet.cli.output import Grid, at, document, printable
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.printable import printable
 from mistnet.cli.rate_files import COLUMNS, RateRows, rate_of, read_rates
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import BadRates
@@ -20,14 +21,11 @@ from mistnet.pricing.exchange import DatedRate
 from mistnet.store.rates import RateBook, RateFilter, RateLine
 from mistnet.store.revaluing import revalue, touched_by
 
-commands = typer.Typer(help="What currencies are worth in each other, as you tell it.", no_args_is_help=True)
-
 _TOLD_BAD: Final = 20
 
 Code = Annotated[str | None, typer.Option(metavar="CODE", help="Only rates of this currency.")]
 
 
-@commands.command("import")
 @shared_options
 async def import_rates(
     invocation: Invocation,
@@ -57,7 +55,6 @@ async def import_rates(
     invocation.out.show(document(**told, skipped=skipped), _said(told) + left)
 
 
-@commands.command("set")
 @shared_options
 async def set_rate(
     invocation: Invocation,
@@ -80,7 +77,6 @@ async def set_rate(
     invocation.out.show(document(**told), f"{line}; {_said(told)}")
 
 
-@commands.command("list")
 @shared_options
 async def list_rates(
     invocation: Invocation,

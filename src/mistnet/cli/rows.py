@@ -10,9 +10,9 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 import typer
 
+from mistnet.cli.faults import complain
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.shared import complain
 from mistnet.domain.errors import UsageError
 
 T = TypeVar("T")

@@ -26,15 +26,12 @@ from mistnet.domain.runs import (
     read_handles,
 )
 
-commands = typer.Typer(help="Collect the newest posts of some accounts at once, with a report.")
-
 DONE_WITH_GAPS: Final = 3
 _LOOK_SECONDS: Final = 0.5
 _SEEN_LATELY: Final = timedelta(minutes=2)
 _COLUMNS: Final = ("account", "status", "total", "new", "skipped", "failed", "why")
 
 
-@commands.command("start")
 @shared_options
 async def start(
     invocation: Invocation,
@@ -66,7 +63,6 @@ async def start(
     return DONE_WITH_GAPS if any(each.status is RunStatus.FAILED for each in run.accounts) else 0
 
 
-@commands.command("list")
 @shared_options
 async def list_runs(
     invocation: Invocation,
@@ -90,7 +86,6 @@ async def list_runs(
     invocation.out.show(document(runs=[fields(run) for run in found], next_before=more), grid, *hint)
 
 
-@commands.command("show")
 @shared_options
 async def show(
     invocation: Invocation,
@@ -105,7 +100,6 @@ async def show(
     invocation.out.show(document(run=fields(run)), *blocks(run))
 
 
-@commands.command("cancel")
 @shared_options
 async def cancel(
     invocation: Invocation,

@@ -14,7 +14,8 @@ from rich.text import Text
 from mistnet.app import open_app
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import at, document, printable
+from mistnet.cli.output import at, document
+from mistnet.cli.printable import printable
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.marks import pattern
 from mistnet.domain.query import Query, parse

@@ -8,20 +8,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.rows import FileOption, read_id, sort_rows
 from mistnet.cli.search import moment
 from mistnet.cli.segments import Name
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.domain.errors import NotReturned, WorkError
 from mistnet.domain.segments import Member, MemberEvent
 from mistnet.domain.social import UserId
 from mistnet.store.export import Format, Target
 from mistnet.store.segment_export import export_members
-
-inputs = typer.Typer(help="The users of a segment that are named one by one.")
 
 INCOMPLETE: Final = 3
 AsOf = Annotated[
@@ -92,7 +91,6 @@ async def export(
     await write_out(invocation, place, members, what=f"segment {name}", rows_of="members", told={"segment": name})
 
 
-@inputs.command("add")
 @shared_options
 async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: FileOption = None) -> int:
     """Name users of a segment. Those that are not stored are fetched first: all of them, or nothing is written.
@@ -118,7 +116,6 @@ async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: Fi
     return 0
 
 
-@inputs.command("remove")
 @shared_options
 async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source: FileOption = None) -> None:
     """Take users out of a segment's inputs. They leave it when it is worked out next."""
@@ -128,7 +125,6 @@ async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source:
     invocation.out.show(document(segment=name, removed=removed), f"{removed:,} of {len(wanted):,} users are taken out")
 
 
-@inputs.command("list")
 @shared_options
 async def list_inputs(
     invocation: Invocation,

@@ -10,17 +10,16 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli import segment_rules as rules
+from mistnet.cli.faults import complain
 from mistnet.cli.output import Block, Grid, at, document, span
 from mistnet.cli.segment_rules import RuleOptions, seconds
-from mistnet.cli.shared import Invocation, complain, shared_options
+from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, WorkError
 from mistnet.domain.segments import AboutSubject, Segment, Snapshot
 from mistnet.segmenting import Asked, shown_rule
 from mistnet.segments.rules import in_words
 from mistnet.store.people import People
 from mistnet.store.segment_look import MaterializationJob, job_of
-
-commands = typer.Typer(help="Named sets of users or posts, and how they change.")
 
 FAILED: Final = 3
 _LOOK_SECONDS: Final = 0.5
@@ -41,7 +40,6 @@ Fresh = Annotated[
 ]
 
 
-@commands.command("define")
 @shared_options
 async def define(  # noqa: PLR0913 (each way to say a rule is an option)
     invocation: Invocation,
@@ -103,7 +101,6 @@ async def define(  # noqa: PLR0913 (each way to say a rule is an option)
     return 0
 
 
-@commands.command("list")
 @shared_options
 async def list_segments(invocation: Invocation) -> None:
     """All segments, with how many are in each."""
@@ -121,7 +118,6 @@ async def list_segments(invocation: Invocation) -> None:
     invocation.out.show(document(segments=[fields(each, latest.get(each.id)) for each in found]), grid)
 
 
-@commands.command("show")
 @shared_options
 async def show(invocation: Invocation, name: Name) -> None:
     """One segment: its rule, its rhythm, how it stands, and the last times it was worked out."""
@@ -148,7 +144,6 @@ async def _subject(app: App, segment: Segment) -> str | None:
     return f"@{known.handle}" if known and known.handle else None
 
 
-@commands.command("enable")
 @shared_options
 async def enable(invocation: Invocation, name: Name) -> None:
     """Let a segment be worked out again."""
@@ -157,7 +152,6 @@ async def enable(invocation: Invocation, name: Name) -> None:
     invocation.out.show(document(segment=fields(segment)), f"segment {name} is enabled")
 
 
-@commands.command("disable")
 @shared_options
 async def disable(invocation: Invocation, name: Name) -> None:
     """Keep a segment as it is: it is not worked out any more, and others that build on it use what it has."""
@@ -166,7 +160,6 @@ async def disable(invocation: Invocation, name: Name) -> None:
     invocation.out.show(document(segment=fields(segment)), f"segment {name} is disabled; it keeps the members it has")
 
 
-@commands.command("materialize")
 @shared_options
 async def materialize(
     invocation: Invocation,

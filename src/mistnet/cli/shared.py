@@ -16,14 +16,12 @@ import typer
 import uvloop
 
 from mistnet.cli import logs
-from mistnet.cli.output import Output, printable
+from mistnet.cli.faults import BUG, PIPE_CLOSED, complain
+from mistnet.cli.output import Output
 from mistnet.domain.errors import MistnetError, UsageError
 from mistnet.domain.redaction import redact
 from mistnet.settings import Settings, load_settings
 
-BUG: Final = 70
-INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141
 _FAREWELL_SECONDS: Final = 1.0
 _PANEL: Final = "Everywhere"
 _HINT: Final = "set MISTNET_LOG_LEVEL=DEBUG to see where"
@@ -132,10 +130,6 @@ async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 while threading.active_count() > others:  # noqa: ASYNC110 (threads ring no bell when they end)
                     await asyncio.sleep(0.002)
-
-
-def complain(problem: str, secrets: Sequence[str] = ()) -> None:
-    sys.stderr.write(f"mistnet: error: {printable(redact(problem, secrets), one_line=True)}\n")
 
 
 def _quietly() -> int:

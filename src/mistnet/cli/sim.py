@@ -16,8 +16,6 @@ from mistnet.cli.signals import stopping
 if TYPE_CHECKING:
     from mistnet.sim.box import Box
 
-commands = typer.Typer(help="A simulated TwitterAPI.io on this machine, to try everything on without a key.")
-
 _CREDITS: Final = 100_000_000
 _LONGEST_SECONDS: Final = 60.0
 _KEY: Final = re.compile(r"[!-+\--~]+")
@@ -46,7 +44,6 @@ def read_key(given: str) -> str:
     return given
 
 
-@commands.command("serve")
 @shared_options
 async def serve(
     invocation: Invocation,

@@ -1,10 +1,9 @@
 """Commands for what we read from: how each source stands, its kill switch, its breaker, its limits, its memory."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from typer.core import TyperGroup
 
 from mistnet import __version__
 from mistnet.app import open_app
@@ -29,23 +28,12 @@ BY: Final = "command line"
 _LONGEST_MINUTES: Final = 60 * 24 * 365
 
 
-class ListedFirst(TyperGroup):
-    """Without a command of its own, `sources` lists them."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
-        return super().parse_args(ctx, args if named else ["list", *args])
-
-
-commands = typer.Typer(cls=ListedFirst, help="Look at sources, stop and start them, set their limits.")
-
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The source: x, threads, ebay_api, a lane, or a shop of your file.")
 ]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")]
 
 
-@commands.command("list")
 @shared_options
 async def list_sources(invocation: Invocation) -> None:
     """Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys."""
@@ -55,7 +43,6 @@ async def list_sources(invocation: Invocation) -> None:
     invocation.out.show(document(sources=found), *(block for each in found for block in blocks(each, now)))
 
 
-@commands.command("pause")
 @shared_options
 async def pause(invocation: Invocation, name: Name, reason: Why = "paused by hand") -> None:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
@@ -67,7 +54,6 @@ async def pause(invocation: Invocation, name: Name, reason: Why = "paused by han
     invocation.out.show(document(source=name, paused=True, changed=done.changed, reason=reason), said)
 
 
-@commands.command("resume")
 @shared_options
 async def resume(invocation: Invocation, name: Name) -> None:
     """Let calls go on: ends the pause of a source and of its keys, and makes the work due that waited for it."""
@@ -78,7 +64,6 @@ async def resume(invocation: Invocation, name: Name) -> None:
     invocation.out.show(shown, said + _woken(done))
 
 
-@commands.command("open")
 @shared_options
 async def open_breaker(
     invocation: Invocation,
@@ -98,7 +83,6 @@ async def open_breaker(
     invocation.out.show(shown, f"the breaker of {name} is open until {at(until)} UTC: {reason}")
 
 
-@commands.command("close")
 @shared_options
 async def close_breaker(invocation: Invocation, name: Name) -> None:
     """Close a source's breaker now and count its failures from nought; work that waited for it is due."""
@@ -109,7 +93,6 @@ async def close_breaker(invocation: Invocation, name: Name) -> None:
     invocation.out.show(shown, said + _woken(done))
 
 
-@commands.command("forget")
 @shared_options
 async def forget(invocation: Invocation, name: Name) -> None:
     """Forget the answers that are kept of a source: what it told is asked for anew."""
@@ -119,7 +102,6 @@ async def forget(invocation: Invocation, name: Name) -> None:
     invocation.out.show(document(source=name, forgotten=forgotten), said)
 
 
-@commands.command("set")
 @shared_options
 async def set_limits(
     invocation: Invocation,
@@ -156,7 +138,6 @@ async def set_limits(
     invocation.out.show(document(source=found), *blocks(found, now))
 
 
-@commands.command("check")
 @shared_options
 async def check(invocation: Invocation, name: Name) -> int:
     """Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer."""

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.live import Live
 
 from mistnet.app import App, open_app
-from mistnet.cli.output import Block, Grid, rendered, span
+from mistnet.cli.output import Block, Grid, span
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
@@ -106,6 +104,11 @@ def _kind_status(
 
 
 async def _watch(app: App) -> None:
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.live import Live  # noqa: PLC0415
+
+    from mistnet.cli.tables import rendered  # noqa: PLC0415
+
     with Live(console=Console(), auto_refresh=False, screen=False) as live:
         while True:
             try:

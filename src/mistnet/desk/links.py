@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mistnet import links as link_rules
 from mistnet.domain.crawling import bounded
 from mistnet.domain.links import Canonical
-from mistnet.links import canonical
 from mistnet.store.link_pages import LinkFilter, LinkPage, LinkPages
 
 
@@ -22,5 +22,5 @@ def _name_of(words: str) -> str | None:
     given = words.strip()
     if not given.lower().startswith(("https://", "http://")):
         return None
-    named = canonical(given)
+    named = link_rules.canonical(given)
     return bounded(named.url_norm) if isinstance(named, Canonical) else None

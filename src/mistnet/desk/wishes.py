@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from mistnet import links as link_rules
 from mistnet.domain.errors import BadItem, did_you_mean
 from mistnet.domain.items import KNOWN_ATTRIBUTES, Wish, attributes_of
 from mistnet.domain.sources import SourceName
-from mistnet.links import Refused, canonical
 from mistnet.pricing.currency_marks import CODES
 from mistnet.store.links import NOT_CRAWLED
 
@@ -240,7 +240,11 @@ def _source_among(known: Collection[str]) -> Callable[[object], SourceName]:
 def _urls(known: Mapping[str, Any], problems: list[Problem]) -> Sequence[str]:
     """One of each page, however it is written."""
     found = _each("urls", known, _url, problems, most=MOST_URLS)
-    names = {name.url_norm: url for url in reversed(found) if not isinstance(name := canonical(url), Refused)}
+    names = {
+        name.url_norm: url
+        for url in reversed(found)
+        if not isinstance(name := link_rules.canonical(url), link_rules.Refused)
+    }
     return tuple(url for url in found if url in set(names.values()))
 
 
@@ -248,8 +252,8 @@ def _url(given: object) -> str:
     url = _text(given, LONGEST_URL)
     if not re.match(r"https?://", url, re.IGNORECASE):
         raise ValueError("write the whole URL, with https:// or http:// before it")
-    name = canonical(url)
-    if isinstance(name, Refused):
+    name = link_rules.canonical(url)
+    if isinstance(name, link_rules.Refused):
         raise ValueError(f"it is not followed: {name.reason}")  # noqa: TRY004 (a wrong value, not a wrong type)
     if name.kind in NOT_CRAWLED:
         raise ValueError(f"it is {NOT_CRAWLED[name.kind]}; give the URL of the thing itself")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from mistnet import links, pricing
 from mistnet.domain.crawling import (
     CrawlArgs,
     Crawled,
@@ -40,8 +41,6 @@ from mistnet.jobs.crawl_verdicts import (
     page_hop,
     short_hop,
 )
-from mistnet.links import Refused, canonical, fetchable
-from mistnet.pricing import Earlier
 
 SECOND_LOOK: Final = "looks a second time before it believes the price"
 _MOST_INLINE: Final = 3
@@ -60,7 +59,7 @@ class CrawlLook(Protocol):
 
     async def link(self, link_id: LinkId) -> LinkAtHand | None: ...
 
-    async def earlier(self, name: ProductName) -> Sequence[Earlier]: ...
+    async def earlier(self, name: ProductName) -> Sequence[pricing.Earlier]: ...
 
 
 class Crawler(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +97,8 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 read=lambda seen: led_to(seen, link.lane),
                 errand=Errand(job.id),
             )
-            about = canonical(target)
-            if isinstance(about, Refused):
+            about = links.canonical(target)
+            if isinstance(about, links.Refused):
                 raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
             if about.kind is LinkKind.DEAD:
                 return Fail(f"{link.url[:200]}: it leads nowhere any more", [_gone(job, link, visited)])
@@ -160,8 +159,8 @@ def _asked_url(link: LinkAtHand) -> str:
     """Things are asked for by their own name, not by the posted URL: nobody's affiliate counter is moved."""
     if link.kind in NAMED:
         return link.url_norm
-    found = fetchable(link.url)
-    if isinstance(found, Refused):
+    found = links.fetchable(link.url)
+    if isinstance(found, links.Refused):
         raise CrawlRefused(link.url, found.reason)
     return found
 

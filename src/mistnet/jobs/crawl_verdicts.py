@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from mistnet import links, pricing
 from mistnet.domain.crawling import Hop, LinkAtHand, ProductName, Visited, bounded, content_hash
 from mistnet.domain.errors import BadRequest, BrokenAnswer, CrawlRefused, SourceBlocked, SourceDown
 from mistnet.domain.links import LinkKind, Shop
 from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.links import Refused, canonical, inline_target, may_follow
-from mistnet.pricing import Earlier, doubt, read_page
 
 NO_CURRENCY: Final = "the page does not say in which currency"
 GONE: Final = "the page is gone"
@@ -34,21 +33,21 @@ def named(link: LinkAtHand) -> ProductName:
 
 
 def doubted(
-    facts: PageFacts, earlier: Sequence[Earlier], *, seen_before: str | None, now: datetime | None = None
+    facts: PageFacts, earlier: Sequence[pricing.Earlier], *, seen_before: str | None, now: datetime | None = None
 ) -> str | None:
     """Why the price is not believed. What only its past speaks against is believed if a second look saw the same."""
     if facts.currency is None:
         return NO_CURRENCY
-    why = doubt(facts, earlier, now=now)
+    why = pricing.doubt(facts, earlier, now=now)
     if why is None or seen_before != content_hash(facts):
         return why
-    return doubt(facts, ())
+    return pricing.doubt(facts, ())
 
 
 def judged(seen: Visited, lane: str) -> PageFacts:
     """What a page says. Raises where it is no page: that counts against its source."""
-    about = canonical(seen.final_url)
-    kind = None if isinstance(about, Refused) else about.kind
+    about = links.canonical(seen.final_url)
+    kind = None if isinstance(about, links.Refused) else about.kind
     if kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
     if seen.status in _GONE or kind is LinkKind.DEAD:
@@ -56,7 +55,7 @@ def judged(seen: Visited, lane: str) -> PageFacts:
     if seen.unread:
         facts = PageFacts(verdict=PageVerdict.NO_PRICE, reason=seen.unread)
     else:
-        facts = read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
+        facts = pricing.read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
     if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
         raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
     _require_success(seen, lane)
@@ -65,31 +64,31 @@ def judged(seen: Visited, lane: str) -> PageFacts:
 
 def led_to(seen: Visited, lane: str) -> str:
     """Where a short link's answer leads: by redirect, or by the script in a page that answers 200."""
-    about = canonical(seen.final_url)
-    if not isinstance(about, Refused) and about.kind is LinkKind.BLOCKED:
+    about = links.canonical(seen.final_url)
+    if not isinstance(about, links.Refused) and about.kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
-    if isinstance(about, Refused) or about.kind is not LinkKind.SHORT:
+    if isinstance(about, links.Refused) or about.kind is not LinkKind.SHORT:
         return seen.final_url
     if seen.status in _GONE:
         raise CrawlRefused(seen.url, f"{GONE} (status {seen.status})")
-    target = inline_target(seen.body.decode("utf-8", "replace"))
+    target = links.inline_target(seen.body.decode("utf-8", "replace"))
     if target is None:
-        facts = read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
+        facts = pricing.read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
         if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
             raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
         _require_success(seen, lane)
         raise BrokenAnswer(lane, SHORT, "a short link's page names no target")
-    if not may_follow(seen.final_url, target):
+    if not links.may_follow(seen.final_url, target):
         raise CrawlRefused(seen.url, f"it leads to {target[:200]}, away from its shop")
     return target
 
 
 def short_hop(before: str, after: str) -> Hop:
     """Goes on while links are short or stay inside the shop; never leaves the shop on a shop's short link."""
-    if not may_follow(before, after):
+    if not links.may_follow(before, after):
         return Hop.REFUSE
-    about = canonical(after)
-    if isinstance(about, Refused):
+    about = links.canonical(after)
+    if isinstance(about, links.Refused):
         return Hop.REFUSE
     if about.kind is LinkKind.SHORT or (about.kind is LinkKind.PAGE and about.shop is not Shop.WEB):
         return Hop.FOLLOW
@@ -98,14 +97,14 @@ def short_hop(before: str, after: str) -> Hop:
 
 def page_hop(link: LinkAtHand, before: str, after: str) -> Hop:
     """A shop's page stays in its shop; its walls and error pages are taken note of, not visited."""
-    about = canonical(after)
-    if isinstance(about, Refused):
+    about = links.canonical(after)
+    if isinstance(about, links.Refused):
         return Hop.REFUSE
     if about.kind in (LinkKind.BLOCKED, LinkKind.DEAD):
         return Hop.STOP
     if link.shop is Shop.WEB:
         return Hop.FOLLOW
-    return Hop.FOLLOW if about.shop is link.shop or may_follow(before, after) else Hop.REFUSE
+    return Hop.FOLLOW if about.shop is link.shop or links.may_follow(before, after) else Hop.REFUSE
 
 
 def _require_success(seen: Visited, lane: str) -> None:

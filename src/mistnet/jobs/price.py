@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mistnet import pricing
 from mistnet.domain.errors import Permanent, Temporary
 from mistnet.domain.items import Answer, Item, ItemId, ItemState, PriceArgs, PriceAsked, PriceSource
 from mistnet.domain.jobs import Done, Fail, Job, Outcome, Retry
 from mistnet.domain.sources import Errand, SourceName
-from mistnet.pricing.matching import points_of
 
 LONGEST: Final = timedelta(minutes=5)
 _PROBLEM: Final = 500
@@ -53,7 +53,7 @@ def _asked(item: Item, source: SourceName, answer: Answer) -> PriceAsked:
 
     What could not be read is handed on also when it is remembered: whoever heard it first may have died with it.
     """
-    points, _misfits = points_of(item, answer.listings)
+    points, _misfits = pricing.points_of(item, answer.listings)
     return PriceAsked(
         item_id=item.id,
         source=source,

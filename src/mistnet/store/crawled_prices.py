@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import links as link_rules
 from mistnet.domain.crawling import CRAWL, bounded
 from mistnet.domain.errors import NotNow
 from mistnet.domain.items import Answer, Item, Listing
@@ -16,7 +17,6 @@ from mistnet.domain.jobs import JobState
 from mistnet.domain.links import Shop
 from mistnet.domain.products import OfferId, PriceKind, ProductId
 from mistnet.domain.sources import Errand, SourceName
-from mistnet.links import Refused, canonical
 from mistnet.store.database import Database
 from mistnet.store.product_words import products_called
 from mistnet.store.tables import jobs, links, offers, products
@@ -78,8 +78,8 @@ class CrawledPrices:
 
 def names_of(urls: Collection[str]) -> Sequence[str]:
     """The names under which URLs are kept as links."""
-    found = map(canonical, urls)
-    return sorted({bounded(each.url_norm) for each in found if not isinstance(each, Refused)})
+    found = map(link_rules.canonical, urls)
+    return sorted({bounded(each.url_norm) for each in found if not isinstance(each, link_rules.Refused)})
 
 
 async def _links_of(connection: AsyncConnection, names: Sequence[str]) -> Sequence[Any]:

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import asyncpg
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -28,13 +27,11 @@ from mistnet.domain.errors import (
     WriteRefused,
 )
 from mistnet.domain.ports import Clock
+from mistnet.store import libsql
 from mistnet.store.clock import ServerClock, SystemClock
 from mistnet.store.libsql.address import SCHEMES, address_of, shown
-from mistnet.store.libsql.dialect import known_to_sqlalchemy
 from mistnet.store.libsql.errors import ServerBusy, ServerGone
-from mistnet.store.libsql.server import Server
-from mistnet.store.questions import Question, QuickReader, ask_libsql, ask_server
-from mistnet.store.sqlite import quick
+from mistnet.store.questions import Question, QuickReader, ask_server
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
@@ -78,7 +75,8 @@ class Database:
         self.shown_url = shown(make_url(url))
         self.dialect: Final[str] = parsed.get_backend_name()
         self.url = parsed
-        self._libsql = Server(address_of(make_url(url))) if make_url(url).drivername in SCHEMES else None
+        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, *_driver_errors(self.dialect))
+        self._libsql = libsql.Server(address_of(make_url(url))) if make_url(url).drivername in SCHEMES else None
         self.product: Final[str] = "libsql" if self._libsql else self.dialect
         self.engine = _engine(parsed, STEADY_PLANS, connect_args or {}, self._libsql)
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
@@ -119,7 +117,7 @@ class Database:
             if self._quick is not None:
                 return self._quick.ask(question, binds)
             if self._libsql is not None:
-                return await ask_libsql(self._libsql, question, binds)
+                return await libsql.ask_libsql(self._libsql, question, binds)
             async with self._reading.connect() as connection:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 try:
@@ -173,8 +171,17 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except self._faults as error:
             raise translate(error, self.shown_url) from error
+
+
+def _driver_errors(dialect: str) -> tuple[type[Exception], ...]:
+    """What a driver raises when it is asked directly, without SQLAlchemy in between."""
+    if dialect == "postgresql":
+        import asyncpg  # noqa: PLC0415 (only those who use PostgreSQL wait for its driver)
+
+        return asyncpg.PostgresError, asyncpg.InterfaceError
+    return (sqlite3.Error,)
 
 
 def parse_url(url: str) -> URL:
@@ -184,7 +191,7 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, ValueError):
         raise SettingsError("database_url", "settings", f"not a URL; {_FORMS}") from None
     if parsed.drivername in SCHEMES:
-        return URL.create(known_to_sqlalchemy(), host=address_of(parsed).base_url)
+        return URL.create(libsql.known_to_sqlalchemy(), host=address_of(parsed).base_url)
     driver = _DRIVERS.get(parsed.drivername.split("+")[0])
     if driver is None:
         raise SettingsError("database_url", "settings", f"there is no driver for {parsed.drivername!r}; {_FORMS}")
@@ -195,11 +202,11 @@ def parse_url(url: str) -> URL:
 
 
 def _engine(
-    url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], libsql: Server | None = None
+    url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], server: libsql.Server | None = None
 ) -> AsyncEngine:
-    if libsql is not None:
+    if server is not None:
         engine = create_async_engine(
-            url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args={"server": libsql}
+            url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args={"server": server}
         )
         event.listen(engine.sync_engine, "begin", _begin_libsql)
         return engine
@@ -212,6 +219,8 @@ def _engine(
             pool_use_lifo=True,
             connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
+    from mistnet.store.sqlite import quick  # noqa: PLC0415 (only those who use SQLite wait for its driver)
+
     creator = {"async_creator_fn": quick} if plans else {}
     engine = create_async_engine(
         url,

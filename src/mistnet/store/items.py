@@ -13,11 +13,11 @@ import msgspec
 from sqlalchemy import RowMapping, bindparam, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import links as link_rules
 from mistnet.domain.crawling import LinkTarget, bounded
 from mistnet.domain.errors import BadItem, ItemNotFound
 from mistnet.domain.items import Item, ItemId, ItemState, Wish
 from mistnet.domain.sources import SourceName
-from mistnet.links import Refused, canonical
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.links import LinkWriter
@@ -118,11 +118,11 @@ class Items:
         return msgspec.structs.replace(before, state=state, changed_at=now), True
 
     async def _ensure_links(self, connection: AsyncConnection, wishes: Iterable[Wish], now: datetime) -> None:
-        named = ((url, canonical(url)) for wish in wishes for url in wish.urls)
+        named = ((url, link_rules.canonical(url)) for wish in wishes for url in wish.urls)
         targets = {
             bounded(name.url_norm): LinkTarget(url=url, canonical=name)
             for url, name in named
-            if not isinstance(name, Refused)
+            if not isinstance(name, link_rules.Refused)
         }
         if targets:
             await self._links.ensure(connection, targets, now)

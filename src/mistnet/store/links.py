@@ -11,11 +11,11 @@ import msgspec
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import links as link_rules
 from mistnet.domain.crawling import LinkTarget, bounded, crawl
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.links import LinkId, LinkKind, LinkState, PostLinks
 from mistnet.domain.social import Post, PostId
-from mistnet.links import links_to_keep
 from mistnet.store.driver_values import moment, storable
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.statements import statement
@@ -54,7 +54,7 @@ class LinkWriter:
         found = [
             PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
             for post in given
-            if (mentions := links_to_keep(post))
+            if (mentions := link_rules.links_to_keep(post))
         ]
         return await self.write_post_links(connection, found, now) if found else Added()
 

@@ -8,9 +8,9 @@ from sqlalchemy import Select, delete, func, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import pricing
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
-from mistnet.pricing.matching import title_words
 from mistnet.store.driver_values import storable
 from mistnet.store.tables import product_words
 
@@ -25,7 +25,7 @@ CANDIDATES: Final = 200
 
 async def write_words(connection: AsyncConnection, product_id: ProductId, platform: Shop, title: str) -> None:
     """A title that is what it was costs one question."""
-    wanted = set(map(storable, title_words(title)))
+    wanted = set(map(storable, pricing.title_words(title)))
     asked = select(product_words.c.word).where(product_words.c.product_id == product_id)
     known = set((await connection.execute(asked)).scalars())
     if gone := sorted(known - wanted):
@@ -39,7 +39,7 @@ async def write_words(connection: AsyncConnection, product_id: ProductId, platfo
 
 def products_called(lane: str, title: str) -> Select[Any] | None:
     """Products of a lane that share words with a title, those that share the rarest first. None: it has no words."""
-    words = title_words(title)[:ASKED]
+    words = pricing.title_words(title)[:ASKED]
     if not words:
         return None
     found = union_all(*(_having(lane, word) for word in words)).subquery()

@@ -10,10 +10,10 @@ import msgspec
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import pricing
 from mistnet.domain.crawling import LinkAtHand, ProductName, content_hash
 from mistnet.domain.links import LinkId, LinkKind, LinkState, Shop
 from mistnet.domain.products import OfferId, PageFacts, ProductId
-from mistnet.pricing import Earlier
 from mistnet.store.database import Database
 from mistnet.store.tables import links, offers, products
 
@@ -128,7 +128,7 @@ class StoreCrawlLook:
         known = {name: row[name] for name in _LINK} | {"shop": Shop(row["platform"])}
         return LinkAtHand(**known | {"kind": LinkKind(row["kind"]), "state": LinkState(row["state"])})
 
-    async def earlier(self, name: ProductName) -> Sequence[Earlier]:
+    async def earlier(self, name: ProductName) -> Sequence[pricing.Earlier]:
         """What was believed of a product's price before, oldest first."""
         same = (
             products.c.platform == name.platform,
@@ -150,8 +150,8 @@ class StoreCrawlLook:
         return [_earlier(row) for row in reversed(rows)]
 
 
-def _earlier(row: Any) -> Earlier:
-    return Earlier(
+def _earlier(row: Any) -> pricing.Earlier:
+    return pricing.Earlier(
         amount=row.amount,
         currency=row.currency,
         observed_at=row.last_seen_at,

@@ -12,10 +12,6 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.selectable import SelectBase
 from sqlalchemy.types import TypeEngine
 
-from mistnet.store.libsql.connection import Connection
-from mistnet.store.libsql.server import Server
-from mistnet.store.libsql.values import rows_of
-
 Processor: TypeAlias = Callable[[Any], Any] | None
 
 
@@ -71,12 +67,6 @@ async def ask_server(driver: Any, question: Question, binds: Mapping[str, Any]) 
     """Of PostgreSQL, by a connection of asyncpg."""
     found = await driver.fetch(question.sql, *question.values(binds))
     return question.rows(list(found[0].keys()), found) if found else []
-
-
-async def ask_libsql(server: Server, question: Question, binds: Mapping[str, Any]) -> list[Any]:
-    """In one request, on no stream."""
-    found = await Connection(server).run(question.sql, question.values(binds))
-    return question.rows([column.name or "" for column in found.cols], rows_of(found.rows))
 
 
 def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Processor:

@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet import links as link_rules
+from mistnet import pricing
 from mistnet.domain.items import ItemId, Listing, Wish
 from mistnet.domain.products import PriceKind
-from mistnet.links import Refused, canonical
-from mistnet.pricing.matching import Match, match
 from mistnet.store.tables import price_points
 from mistnet.store.worth import known_points, lock_items, value_items
 
@@ -48,7 +48,7 @@ async def rematch(connection: AsyncConnection, changed: Mapping[ItemId, Wish], n
     await value_items(connection, touched, await known_points(connection, touched), now)
 
 
-def _told(row: Any, found: Match) -> dict[str, Any] | None:
+def _told(row: Any, found: pricing.Match) -> dict[str, Any] | None:
     """What becomes of a point; None: it stays as it is. Doubts of another kind are not for us to settle."""
     own = row["doubt"] is None or row["doubt"].startswith(MISFIT)
     why = f"{MISFIT}: {found.why or f'by {found.strength:.2f} only'}"
@@ -58,10 +58,10 @@ def _told(row: Any, found: Match) -> dict[str, Any] | None:
     return {"point": row["id"], "strength": found.strength, "why": doubt}
 
 
-def _matched(row: Any, wish: Wish, names: frozenset[str]) -> Match:
+def _matched(row: Any, wish: Wish, names: frozenset[str]) -> pricing.Match:
     """The page of a thing that the item itself names fits as well as it did."""
     named = bool(names) and _name(row["url"]) in names
-    return match(
+    return pricing.match(
         wish,
         Listing(
             kind=PriceKind(row["kind"]),
@@ -80,5 +80,5 @@ def _names(wish: Wish) -> frozenset[str]:
 
 
 def _name(url: str) -> str | None:
-    found = canonical(url)
-    return None if isinstance(found, Refused) else found.url_norm
+    found = link_rules.canonical(url)
+    return None if isinstance(found, link_rules.Refused) else found.url_norm

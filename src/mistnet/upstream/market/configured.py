@@ -10,12 +10,12 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
+from mistnet import pricing
 from mistnet.domain.crawling import CachedAnswer, Hop, Visited, Web
 from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceDown, SourcePaused, SourceRefused
 from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
-from mistnet.pricing.charset import decode
 from mistnet.upstream.market.amounts import Illegible
 from mistnet.upstream.market.bookmarks import Bookmark, PageBook
 from mistnet.upstream.market.shop_file import PLACES, ShopRules
@@ -131,7 +131,7 @@ class ConfiguredShop:
     def _tree(self, visited: Visited) -> Tree:
         if self._rules.format == "json":
             return JsonTree(visited.body)
-        return HtmlTree(decode(visited.body, content_type=visited.content_type))
+        return HtmlTree(pricing.decode(visited.body, content_type=visited.content_type))
 
     def _lack(self, tree: Tree) -> str | None:
         """A page that is not the one we know must not pass for one that lists nothing."""

@@ -10,9 +10,9 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from mistnet import pricing
 from mistnet.domain.items import Listing, Unreadable
 from mistnet.domain.products import PriceKind
-from mistnet.pricing import NoPrice, parse_price
 from mistnet.upstream.market.amounts import Illegible, believable, count, currency, exact, moment
 from mistnet.upstream.market.shop_file import ShopRules
 from mistnet.upstream.market.shop_paths import Found
@@ -88,8 +88,8 @@ def _price(found: Found, rules: ShopRules, page_url: str) -> Asked:
     if is_number or (rules.minor_units != 1 and isinstance(told, str) and told.strip().isdecimal()):
         amount = believable(exact(told) / rules.minor_units)
         return Asked(amount=amount, currency=_one_currency(None, code, rules.currency))
-    parsed = parse_price(str(told), currency_hint=code or rules.currency, site=urlsplit(page_url).hostname)
-    if isinstance(parsed, NoPrice):
+    parsed = pricing.parse_price(str(told), currency_hint=code or rules.currency, site=urlsplit(page_url).hostname)
+    if isinstance(parsed, pricing.NoPrice):
         raise Illegible(f"{str(told)[:60]!r} is no price: {parsed.reason}")
     amount = believable(parsed.min / rules.minor_units)
     return Asked(amount=amount, currency=_one_currency(parsed.currency, code, rules.currency), kind=parsed.kind)

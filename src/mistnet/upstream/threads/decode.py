@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from mistnet import links as link_rules
 from mistnet.domain.feeds import user_id_of
 from mistnet.domain.links import Place
 from mistnet.domain.social import (
@@ -22,7 +23,6 @@ from mistnet.domain.social import (
     Unreadable,
     User,
 )
-from mistnet.links import find_urls
 from mistnet.upstream.threads.payloads import ChildPayload, PostPayload, ProfilePayload, Thing
 
 _LARGEST_ID: Final = 2**63 - 1
@@ -189,7 +189,7 @@ def _links(shown: PostPayload) -> Iterator[LinkMention]:
     if attached is None:
         return
     found = [attached.link_attachment_url] if attached.link_attachment_url else []
-    found += [each.url for each in find_urls(attached.plaintext or "")]
+    found += [each.url for each in link_rules.find_urls(attached.plaintext or "")]
     for url in dict.fromkeys(found):
         yield LinkMention(url=url, place=Place.TEXT_ATTACHMENT)
 

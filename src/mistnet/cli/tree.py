@@ -1,0 +1,392 @@
+"""The command tree: each command's name, the function it calls, and its line in the help of its group."""
+
+# ruff: noqa: E501 (a line of help is one literal, like the docstring it repeats)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """A command: `module:function` below `mistnet.cli`, and the first paragraph of that function's docstring."""
+
+    target: str
+    line: str
+
+
+class Group(NamedTuple):
+    """Commands below a common word."""
+
+    line: str
+    commands: Mapping[str, Command | Group]
+    no_args_is_help: bool = False
+    lists_by_default: bool = False
+
+
+COMMANDS: Final[Mapping[str, Command | Group]] = {
+    "init": Command("init:init", "Make this folder ready: a file of settings to fill in, tables, and what to do next."),
+    "track": Command(
+        "track:track",
+        "Track accounts: collect all their posts, the conversations around them, and the people in those.",
+    ),
+    "untrack": Command("track:untrack", "Stop collecting accounts. What was collected stays."),
+    "suggest": Command(
+        "track:suggest", "Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason."
+    ),
+    "up": Command("serve:up", "Run everything in this process: API, dashboard, scheduler and a worker."),
+    "serve": Command(
+        "serve:serve",
+        "Serve the API and the dashboard, and schedule what is due. Workers are started apart: `mistnet work`.",
+    ),
+    "work": Command("work:work", "Work on jobs until told to stop."),
+    "status": Command(
+        "status:status",
+        "Show what needs attention, and the queue: what is there, who works on it, what waits and why, what is missing.",
+    ),
+    "doctor": Command(
+        "doctor:doctor",
+        "Look over database, leases, workers, queue and sources. Exit code 1 if something is badly wrong.",
+    ),
+    "demo": Command(
+        "demo:demo", "Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind."
+    ),
+    "search": Command("search:search", "Find posts by their words, newest first."),
+    "export": Command(
+        "export:export",
+        "Write out all rows of a table, those of one author or span of time, a graph of people, or lineage.",
+    ),
+    "coverage": Command("coverage:coverage", "Show what is verified, what is being swept and what is missing."),
+    "spend": Command("spend:spend", "Show what calls have cost: calls, items, credits, dollars and failures."),
+    "sources": Group(
+        line="Look at sources, stop and start them, set their limits.",
+        lists_by_default=True,
+        commands={
+            "list": Command(
+                "sources:list_sources",
+                "Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys.",
+            ),
+            "pause": Command(
+                "sources:pause", "Stop all calls to a source, on every machine, within about a second. Nothing is lost."
+            ),
+            "resume": Command(
+                "sources:resume",
+                "Let calls go on: ends the pause of a source and of its keys, and makes the work due that waited for it.",
+            ),
+            "open": Command(
+                "sources:open_breaker",
+                "Open a source's breaker now: no calls for a while, then one tries whether it is well.",
+            ),
+            "close": Command(
+                "sources:close_breaker",
+                "Close a source's breaker now and count its failures from nought; work that waited for it is due.",
+            ),
+            "forget": Command(
+                "sources:forget", "Forget the answers that are kept of a source: what it told is asked for anew."
+            ),
+            "set": Command(
+                "sources:set_limits", "Set limits of a source for all machines; they go before each machine's settings."
+            ),
+            "check": Command(
+                "sources:check",
+                "Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer.",
+            ),
+            "try": Command(
+                "source_trials:try_source",
+                "Ask one source for a thing and show what is read of each listing. No item, no price is stored.",
+            ),
+        },
+    ),
+    "hydrate": Group(
+        line="Fetch users or posts by their ids, and look at what such ingests came to.",
+        commands={
+            "posts-of": Command(
+                "ingests:posts_of",
+                "Collect what a set of users wrote since a time or a post. Workers do it, in one job.",
+            ),
+            "events": Command(
+                "ingests:events",
+                "List ingest events, the latest first: what was asked of upstream on purpose, and what came of it.",
+            ),
+            "event": Command(
+                "ingests:event", "Show one ingest event: what it asked for and, if it failed, what upstream answered."
+            ),
+            "users": Command(
+                "hydrate:users", "Fetch users by id, a hundred per call. All of them are written, or none."
+            ),
+            "posts": Command(
+                "hydrate:posts",
+                "Fetch posts by id with their authors, fifty per call. All of them are written, or none.",
+            ),
+        },
+    ),
+    "follows": Group(
+        line="Sync who follows whom, and see how it changes.",
+        commands={
+            "sync": Command(
+                "follows:sync", "Read who follows a user and whom he follows. Workers do it, a page of 200 per step."
+            ),
+            "list": Command("follows:list_follows", "Show who follows a user, or whom he follows, by their ids."),
+            "events": Command(
+                "follows:events",
+                "Show who began and ceased to follow a user, and whom he did, the latest first, with the cause as far as known.",
+            ),
+            "status": Command(
+                "follows:status",
+                "Show how the latest sync of each list went: how many it saw, whether it can be believed, and why not.",
+            ),
+        },
+    ),
+    "feeds": Group(
+        line="Accounts of Threads whose posts and own replies are read again and again.",
+        commands={
+            "add": Command(
+                "feeds:add",
+                "Read accounts of Threads from now on: all their posts, what they quote, and their own words below them.",
+            ),
+            "list": Command(
+                "feeds:list_feeds", "All feeds: how they stand, when they were looked at, and what they brought."
+            ),
+            "remove": Command("feeds:remove", "Stop reading accounts. What was collected stays."),
+            "poll": Command("feeds:poll", "Look at feeds now. Workers do it; one that is being looked at goes on."),
+            "token": Command(
+                "feeds:token",
+                "Show how the token for Threads stands: until when it is valid, when it is refreshed. Never the token.",
+            ),
+        },
+    ),
+    "segments": Group(
+        line="Named sets of users or posts, and how they change.",
+        commands={
+            "define": Command(
+                "segments:define", "Make a segment, or give the one of this name another rule. Its history stays."
+            ),
+            "list": Command("segments:list_segments", "All segments, with how many are in each."),
+            "show": Command(
+                "segments:show",
+                "One segment: its rule, its rhythm, how it stands, and the last times it was worked out.",
+            ),
+            "enable": Command("segments:enable", "Let a segment be worked out again."),
+            "disable": Command(
+                "segments:disable",
+                "Keep a segment as it is: it is not worked out any more, and others that build on it use what it has.",
+            ),
+            "materialize": Command(
+                "segments:materialize", "Work out who is in a segment now. Workers do it, and sync what it needs first."
+            ),
+            "members": Command(
+                "segment_members:members", "Who or what is in a segment, in the order in which they came."
+            ),
+            "events": Command("segment_members:events", "Who came and who went, the latest first."),
+            "export": Command("segment_members:export", "Write out all members of a segment, now or as they were."),
+            "inputs": Group(
+                line="The users of a segment that are named one by one.",
+                commands={
+                    "add": Command(
+                        "segment_members:add",
+                        "Name users of a segment. Those that are not stored are fetched first: all of them, or nothing is written.",
+                    ),
+                    "remove": Command(
+                        "segment_members:remove",
+                        "Take users out of a segment's inputs. They leave it when it is worked out next.",
+                    ),
+                    "list": Command("segment_members:list_inputs", "Whom somebody named, by id."),
+                },
+            ),
+        },
+    ),
+    "jobs": Group(
+        line="Look at jobs, add them, and decide what becomes of them.",
+        commands={
+            "list": Command("jobs:list_jobs", "List jobs, newest first."),
+            "show": Command("jobs:show", "Show all that is known of one job, with everything that went wrong."),
+            "dead": Command("jobs:dead", "List gaps: jobs that ended without their result, with what went wrong."),
+            "add": Command("changes:add", "Add a job, or many from a file. All of them are stored, or none."),
+            "retry": Command(
+                "changes:retry", "Make jobs due now. Dead and failed ones start anew with all their attempts."
+            ),
+            "cancel": Command(
+                "changes:cancel", "End jobs for good. A running one too: what its worker would write is void."
+            ),
+            "requeue": Command("changes:requeue", "Try dead and failed jobs anew, with all their attempts."),
+            "pause": Command(
+                "changes:pause", "Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."
+            ),
+            "resume": Command("changes:resume", "Let workers take jobs of a paused kind again."),
+        },
+    ),
+    "runs": Group(
+        line="Collect the newest posts of some accounts at once, with a report.",
+        commands={
+            "start": Command(
+                "runs:start", "Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time."
+            ),
+            "list": Command(
+                "runs:list_runs", "Show runs, newest first. Finished ones are forgotten after `run_hours`."
+            ),
+            "show": Command("runs:show", "Show a run: how far each account is, and the report."),
+            "cancel": Command(
+                "runs:cancel", "End a run where it stands, so that another one may begin. What it has collected stays."
+            ),
+        },
+    ),
+    "db": Group(
+        line="Bring the database's tables up to this version, or look whether they are.",
+        commands={
+            "migrate": Command("db:migrate", "Create the tables, or bring them up to this version. Safe to run again."),
+            "check": Command(
+                "db:check", "Say whether the tables are those of this version; exit code 1 if they are not."
+            ),
+        },
+    ),
+    "broker": Group(
+        line="RabbitMQ, where lanes are dispatched over it.",
+        no_args_is_help=True,
+        commands={
+            "declare": Command(
+                "broker:declare",
+                "Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.",
+            ),
+            "status": Command(
+                "broker:status",
+                "Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.",
+            ),
+        },
+    ),
+    "links": Group(
+        line="Links in posts: what they name and where they lead.",
+        no_args_is_help=True,
+        commands={
+            "extract": Command(
+                "links:extract",
+                "Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.",
+            ),
+            "canonical": Command(
+                "links:canonical_names",
+                "Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.",
+            ),
+            "list": Command(
+                "link_lists:list_links",
+                "Show links that were found in posts, the newest first. Each canonical URL is one link.",
+            ),
+            "show": Command("link_lists:show", "Show one link: what it names, how its visits went, who posted it."),
+            "scan": Command(
+                "link_lists:scan_posts",
+                "Find the links of posts that were collected before. May be broken off and run again at any time.",
+            ),
+            "crawl": Command(
+                "link_lists:crawl",
+                "Have links visited: those named, or those found while their lane was not crawled. Workers do it.",
+            ),
+        },
+    ),
+    "prices": Group(
+        line="Prices as people write them, and being told when they change.",
+        no_args_is_help=True,
+        commands={
+            "parse": Command(
+                "prices:parse", "Read price texts: JSON lines in, JSON lines out, one for each and in order."
+            ),
+            "watch": Command(
+                "price_watches:watch",
+                "Be told of a price by an event. It is sent only when a second look saw the same.",
+            ),
+            "watches": Command(
+                "price_watches:watches",
+                "Show what is watched: what is known of each price, what is suspected, and when somebody was told.",
+            ),
+            "unwatch": Command("price_watches:unwatch", "Take a watch back. Events that were written are still sent."),
+        },
+    ),
+    "rates": Group(
+        line="What currencies are worth in each other, as you tell it.",
+        no_args_is_help=True,
+        commands={
+            "import": Command(
+                "rates:import_rates",
+                "Tell many rates at once: rows of day, base, quote, rate. Items they touch are valued anew.",
+            ),
+            "set": Command("rates:set_rate", "Tell one rate. Items it touches are valued anew."),
+            "list": Command("rates:list_rates", "Show the rates that were told, by currency and day."),
+        },
+    ),
+    "items": Group(
+        line="Things whose worth is followed: coins, cards, whatever has a price.",
+        no_args_is_help=True,
+        commands={
+            "add": Command("items:add", "Follow what a thing is worth. The same thing again adds no second one."),
+            "set": Command(
+                "items:set_item",
+                "Change what an item says. Lists are replaced whole, attributes one by one; the rest stays.",
+            ),
+            "pause": Command("items:pause", "Ask no source for these any more, until they are resumed."),
+            "resume": Command("items:resume", "Follow paused items again, from now on."),
+            "remove": Command("items:remove", "Follow these no more. Their points and valuations stay."),
+            "ask": Command(
+                "items:ask",
+                "Have sources asked for these items now, all that serve each or those named. Workers do it.",
+            ),
+            "export": Command(
+                "items:export",
+                "Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again.",
+            ),
+            "import": Command(
+                "item_import:import_items",
+                "Follow many things: a row each, its columns named like the fields; any other column is an attribute.",
+            ),
+            "list": Command(
+                "item_lists:list_items",
+                "Show items with what they are worth, the newest first. The change is that of the last 30 days.",
+            ),
+            "show": Command(
+                "item_lists:show",
+                "Show one item: its worth and what it rests on, what is left out and why, its sources, its course.",
+            ),
+            "points": Command(
+                "item_lists:points",
+                "Show what was asked, bid or paid for an item, the latest found first, and what each counts for.",
+            ),
+            "versions": Command(
+                "item_lists:versions",
+                "Show what one point said before, the latest first: the earlier prices of a listing.",
+            ),
+            "history": Command("item_lists:history", "Show what an item was worth, the latest first."),
+        },
+    ),
+    "products": Group(
+        line="Things for sale: what pages say of them.",
+        no_args_is_help=True,
+        commands={
+            "extract": Command(
+                "products_extract:extract",
+                "Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence.",
+            ),
+            "list": Command(
+                "products:list_products", "Show things for sale with what they cost now, the newest first."
+            ),
+            "show": Command(
+                "products:show", "Show one thing: its offers over time with their evidence, and the links that name it."
+            ),
+            "refresh": Command(
+                "products:refresh", "Have things looked at again now. Workers do it, at each shop's pace."
+            ),
+            "export": Command(
+                "products:export", "Write out all offers, each with its product. Amounts are exact, as text."
+            ),
+            "lineage": Command(
+                "lineage:lineage",
+                "Show the posts that promoted a thing, with its price before and after each, and its price course as a plot.",
+            ),
+            "of": Command(
+                "lineage:products_of",
+                "Show the things somebody links, the latest mention first, with what they cost since he named them first.",
+            ),
+        },
+    ),
+    "sim": Group(
+        line="A simulated TwitterAPI.io on this machine, to try everything on without a key.",
+        commands={
+            "serve": Command("sim:serve", "Serve a simulated TwitterAPI.io to this machine alone, until Ctrl-C."),
+        },
+    ),
+}
