@@ -22,7 +22,7 @@ from mistnet.cli.entry import run
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-DEADLINE_SECONDS: Final = 120.0
+DEADLINE_SECONDS: Final = 180.0
 """How long to wait for something that must happen. It only matters when it does not."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

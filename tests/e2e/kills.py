@@ -11,6 +11,8 @@ from typing import Final
 
 from tests.e2e.conftest import CommandLine, until
 
+END_SECONDS: Final = 480.0
+"""How long a crew may take to end, even on a busy machine."""
 KILLS: Final = int(os.environ.get("MISTNET_TEST_KILLS", "3"))
 """How many workers are killed while they hold a job, in each test that kills again and again."""
 
@@ -60,7 +62,9 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def wait_for_all(crew: Collection["subprocess.Popen[str]"], *, seconds: float) -> list[int]:
-    """The exit codes of all these processes."""
-    deadline = time.monotonic() + seconds
-    return [worker.wait(timeout=max(deadline - time.monotonic(), 1.0)) for worker in crew]
+def wait_for_all(crew: Collection["subprocess.Popen[str]"], *, allowed: Collection[int] = (0,)) -> None:
+    """Wait until all these processes have ended; fail with what they said if one ended badly."""
+    deadline = time.monotonic() + END_SECONDS
+    for worker in crew:
+        out, err = worker.communicate(timeout=max(deadline - time.monotonic(), 1.0))
+        assert worker.returncode in allowed, (worker.returncode, out, err)

@@ -71,7 +71,7 @@ def test_a_scrape_asked_of_up_is_done_and_reported(small: CommandLine, sim_url: 
     assert 0 < good["total"] == good["new"] <= 25
     stored = small.sql("SELECT count(*) AS n FROM run_posts")[0]["n"]
     assert stored == good["new"]
-    assert up.ask("/health")[1]["workers"] == 1
+    until(lambda: up.ask("/health")[1]["workers"] == 1)
     until(lambda: up.ask("/health")[1]["leader"])
     code, _, err = up.stop()
     assert (code, "Traceback" in err) == (0, False)
