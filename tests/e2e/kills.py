@@ -29,24 +29,21 @@ def kill_holder(mistnet: CommandLine, candidates: Callable[[], Collection[int]],
 
     A job may be settled between the look and the kill: then the next holder is killed as well.
     """
-    while True:
-        holders: dict[int, str] = {}
+    while not is_over():
+        until(lambda: is_over() or _holders(mistnet, candidates()))
+        for pid, name in _holders(mistnet, candidates()):
+            _kill(pid)
+            if mistnet.sql("SELECT id FROM jobs WHERE worker = :name AND state = 'running'", name=name):
+                return pid
+    return 0
 
-        def has_holders(found: dict[int, str] = holders) -> bool:
-            running = mistnet.sql(
-                "SELECT w.pid, w.name FROM workers w JOIN jobs j ON j.worker = w.name WHERE j.state = 'running'"
-            )
-            alive = set(candidates())
-            found |= {row["pid"]: row["name"] for row in running if row["pid"] in alive}
-            return bool(found) or is_over()
 
-        until(has_holders)
-        if not holders:
-            return 0
-        pid, name = next(iter(holders.items()))
-        _kill(pid)
-        if mistnet.sql("SELECT id FROM jobs WHERE worker = :name AND state = 'running'", name=name):
-            return pid
+def _holders(mistnet: CommandLine, candidates: Collection[int]) -> list[tuple[int, str]]:
+    """Process id and name of those workers that hold a job now."""
+    running = mistnet.sql(
+        "SELECT DISTINCT w.pid, w.name FROM workers w JOIN jobs j ON j.worker = w.name WHERE j.state = 'running'"
+    )
+    return [(row["pid"], row["name"]) for row in running if row["pid"] in candidates]
 
 
 def _kill(pid: int) -> None:
