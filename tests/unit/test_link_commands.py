@@ -6,10 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-SLOW_PARTS = ("sqlalchemy", "fastapi", "mistnet.app", "mistnet.store")
-
 
 def run(*arguments: str, given: bytes = b"") -> tuple[int, list[Any], str]:
     command = [sys.executable, "-m", "mistnet", "links", *arguments]
@@ -93,13 +89,3 @@ def test_an_answer_comes_before_the_next_line_is_asked() -> None:
             assert json.loads(talking.stdout.readline())["ids"]["item_id"] == str(number)
         talking.stdin.close()
         assert talking.wait(timeout=30) == 0
-
-
-@pytest.mark.parametrize("command", ["extract", "canonical"])
-def test_neither_database_nor_application_is_loaded(command: str) -> None:
-    program = (
-        f"import sys; from mistnet.cli.entry import run; code = run(['links', '{command}', '/dev/null']); "
-        f"print(code, [each for each in {SLOW_PARTS!r} if each in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0 []"

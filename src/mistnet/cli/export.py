@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mistnet.app import App
 from mistnet.cli.export_graph import GraphAsked, export_graph
@@ -134,6 +132,15 @@ def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
     if total is None:
         yield lambda _: None
         return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("exporting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("exporting", total=total)

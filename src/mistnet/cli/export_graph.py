@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 import typer
-from rich.console import Console
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import document
@@ -102,6 +101,8 @@ def _watched() -> Iterator[Told]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
     rows = 0
     with Console(stderr=True).status("exporting") as status:
 

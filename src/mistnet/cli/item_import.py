@@ -10,8 +10,6 @@ from typing import IO, Annotated, Any, Final
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mistnet.app import App, open_app
 from mistnet.cli.faults import complain
@@ -107,6 +105,15 @@ def _bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)

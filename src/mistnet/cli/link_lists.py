@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
@@ -16,7 +17,6 @@ from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import LinkNotFound, SettingsError, did_you_mean
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
 from mistnet.domain.social import Platform
-from mistnet.links import Refused, canonical
 from mistnet.store.crawl_calls import Asked, call_for_links, call_for_new
 from mistnet.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
 from mistnet.store.link_scan import Scanned, scan
@@ -160,8 +160,8 @@ async def link_called(app: App, given: str) -> LinkLine:
     if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
         found = await pages.one(LinkId(int(given)))
     else:
-        name = canonical(given)
-        link_id = None if isinstance(name, Refused) else await pages.called(bounded(name.url_norm))
+        name = link_rules.canonical(given)
+        link_id = None if isinstance(name, link_rules.Refused) else await pages.called(bounded(name.url_norm))
         found = await pages.one(link_id) if link_id is not None else None
     if found is None:
         raise LinkNotFound(given)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
@@ -15,7 +16,6 @@ from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
-from mistnet.links import Refused, canonical
 from mistnet.store.crawl_calls import call_for_products
 from mistnet.store.export import Format, Target
 from mistnet.store.link_pages import LinkPages
@@ -148,8 +148,8 @@ async def product_called(app: App, given: str) -> ProductLine:
 
 async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | None:
     """A short link's product is that of the link it leads to."""
-    links, name = LinkPages(app.database), canonical(given)
-    link_id = None if isinstance(name, Refused) else await links.called(bounded(name.url_norm))
+    links, name = LinkPages(app.database), link_rules.canonical(given)
+    link_id = None if isinstance(name, link_rules.Refused) else await links.called(bounded(name.url_norm))
     while link_id is not None:
         link = await links.one(link_id)
         if link is None or link.leads_to is None:

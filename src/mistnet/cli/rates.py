@@ -7,8 +7,6 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mistnet.app import App, open_app
 from mistnet.cli.input_files import lines_of
@@ -132,6 +130,15 @@ def _tell_of_bad(found: RateRows) -> None:
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], object]]:
     """On a terminal only, and there on stderr."""
+    from rich.console import Console  # noqa: PLC0415 (only those who value items wait for it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("valuing items"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     hidden = not sys.stderr.isatty() or not total
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:

@@ -8,8 +8,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, at, document, last_line
@@ -167,6 +165,15 @@ async def _hints(app: App) -> list[str]:
 
 async def _finished(app: App, run: Run) -> Run:
     """Looks again and again until the run is over; on a terminal, shows how far it is."""
+    from rich.console import Console  # noqa: PLC0415 (only those who wait for a run wait for it, too)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("accounts", total=len(run.accounts))

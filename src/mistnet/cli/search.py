@@ -3,13 +3,10 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
 
 from mistnet.app import open_app
 from mistnet.cli.joblines import storable
@@ -20,6 +17,9 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.marks import pattern
 from mistnet.domain.query import Query, parse
 from mistnet.store.search import FoundPost, PostSearch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _COUNTS = ("likes", "replies", "reposts", "views")
 _NOTHING = (
@@ -77,19 +77,27 @@ async def search(
     more = found[-1].id if len(found) == limit else None
     hint = [f"more: --before-id {more}"] if more else []
     if found and invocation.out.on_terminal:
+        from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
         Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
     else:
         shown = document(posts=[_fields(post) for post in found], next_before_id=str(more) if more else None)
         invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
 
 
-def on_terminal(found: Sequence[FoundPost], query: Query) -> RenderableType:
+def on_terminal(found: Sequence[FoundPost], query: Query) -> "RenderableType":
     """One block for each post, its text wrapped, the words it was found by in colour."""
+    from rich.console import Group  # noqa: PLC0415 (as above)
+
     marks = pattern(query)
     return Group(*(_block(post, marks) for post in found))
 
 
-def _block(post: FoundPost, marks: re.Pattern[str]) -> RenderableType:
+def _block(post: FoundPost, marks: re.Pattern[str]) -> "RenderableType":
+    from rich.console import Group  # noqa: PLC0415 (as above)
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     text = Text(printable(post.text))
     text.highlight_regex(marks, "bold yellow")
     below = [Text(line, style="dim") for line in _below(post)]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from protego import Protego
 
 from mistnet.domain.crawling import AnswerBook, CachedAnswer
 from mistnet.domain.ports import Clock
 from mistnet.upstream.web.doors import Door
 from mistnet.upstream.web.port import WebAnswer
+
+if TYPE_CHECKING:
+    from protego import Protego
 
 REMEMBERED: Final = timedelta(hours=24)
 _HELD: Final = timedelta(hours=1)
@@ -83,4 +85,6 @@ def _key(door: Door) -> str:
 
 def _parsed(status: int, body: bytes) -> Protego:
     """A host without such a file allows everything."""
+    from protego import Protego  # noqa: PLC0415 (only those who visit pages wait for it)
+
     return Protego.parse(body.decode("utf-8", "replace") if status in _OK else "")
