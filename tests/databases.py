@@ -169,24 +169,27 @@ class SharedPostgres:
 
 
 class SharedLibsql:
-    """A namespace of a libSQL server. All its tables are emptied in one request."""
+    """A namespace of a libSQL server, emptied in one request. If a test changed the schema, it is replaced."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._server = Server(address_of(make_url(url)))
-        self._schema = LOOP.run(self._ask(SQLITE_SCHEMA))
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+        self._open()
 
     def reset(self) -> None:
-        LOOP.run(self._reset())
+        if LOOP.run(self._ask(SQLITE_SCHEMA, before=[LIBSQL_EMPTY])) != self._schema:
+            LOOP.run(close_pools(self.url))
+            self.close()
+            self._open()
+        if left := LOOP.run(self._ask(LIBSQL_USED)):
+            raise IncompleteReset(self.url, [str(name) for (name,) in left])
 
     def close(self) -> None:
         LOOP.run(self._server.close())
 
-    async def _reset(self) -> None:
-        if await self._ask(SQLITE_SCHEMA, before=[LIBSQL_EMPTY]) != self._schema:
-            raise IncompleteReset(self.url, ["schema"])
-        if left := await self._ask(LIBSQL_USED):
-            raise IncompleteReset(self.url, [str(name) for (name,) in left])
+    def _open(self) -> None:
+        self.url = self._make()
+        self._server = Server(address_of(make_url(self.url)))
+        self._schema = LOOP.run(self._ask(SQLITE_SCHEMA))
 
     async def _ask(self, sql: str, *, before: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         scripts = [{"type": "sequence", "sql": script} for script in before]
@@ -217,7 +220,7 @@ class Templates:
         return self._reset(dsn, lambda: SharedPostgres(dsn, self._migrated_on(dsn)))
 
     def shared_libsql(self, server: SqldServer) -> str:
-        return self._reset(f"libsql:{server.port}", lambda: SharedLibsql(self.libsql(server)))
+        return self._reset(f"libsql:{server.port}", lambda: SharedLibsql(lambda: self.libsql(server)))
 
     def sqlite(self) -> str:
         """A migrated file for one test alone."""
@@ -242,9 +245,10 @@ class Templates:
     def _reset(self, name: str, make: Callable[[], SharedDatabase]) -> str:
         if name not in self._shared:
             self._shared[name] = make()
-            _pools[self._shared[name].url] = None
         self._shared[name].reset()
-        return self._shared[name].url
+        url = self._shared[name].url
+        _pools.setdefault(url, None)
+        return url
 
     def _sqlite(self) -> Path:
         template = self._folder / "template.db"

@@ -14,7 +14,7 @@ import pytest
 from mistnet.cli.main import run
 from mistnet.domain.items import ItemId
 from mistnet.domain.products import PriceKind
-from tests.e2e.conftest import Ran
+from tests.commands import Ran
 from tests.followed import point, tell_prices
 from tests.harvests import open_harvest
 from tests.loops import LOOP

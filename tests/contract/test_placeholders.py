@@ -23,9 +23,9 @@ from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, requ
 from tests.command_groups import commands_of
 from tests.contract.test_schema import described
 from tests.databases import create_database, drop_database, with_database
-from tests.e2e.test_kill_collecting import world_served
 from tests.harvests import run, told
 from tests.services.sqld import SqldServer
+from tests.simulated import world_served
 from tests.support import TurnedClock
 from tests.worlds import KEY
 
@@ -120,7 +120,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
 @pytest.fixture(scope="module")
 def source() -> Iterator[str]:
     """The world's address."""
-    with world_served("--size", "tiny", "--seed", "7") as url:
+    with world_served(seed=7) as url:
         yield url
 
 

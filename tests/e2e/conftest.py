@@ -1,17 +1,17 @@
-"""The real command in a folder of its own, on a fresh database of either sort."""
+"""The real commands in a folder of their own, on a fresh database."""
 
 import asyncio
 import json
 import os
 import secrets
+import shutil
+import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import asyncpg
 import pytest
@@ -21,12 +21,12 @@ from mistnet.app import open_app
 from mistnet.settings import load_settings
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate
+from tests.commands import DEADLINE_SECONDS, SOURCES, Ran, command_line, run_here, run_process
+from tests.databases import Templates
 from tests.plugins import toy
 from tests.services.sqld import SqldServer
+from tests.simulated import world_served
 
-ROOT = Path(__file__).parents[2]
-SOURCES = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-PATIENCE = 60.0
 QUICK = {
     "MISTNET_X_API_KEY": "sim-key",
     "MISTNET_X_RATE_PER_MINUTE": "100000",
@@ -35,31 +35,24 @@ QUICK = {
     "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
     "MISTNET_PLUGINS": "[]",
 }
-"""For collecting from a simulated source, where minutes are moments."""
+"""For collecting from a simulated source without the pauses that a real one needs."""
 
 RESTLESS = {
     "MISTNET_LEASE_SECONDS": "2",
     "MISTNET_HEARTBEAT_SECONDS": "0.5",
     "MISTNET_RECLAIM_SECONDS": "0.5",
     "MISTNET_LEADER_LEASE_SECONDS": "2",
+    "MISTNET_IDLE_POLL_SECONDS": "1",
 }
-"""So that the dead are missed soon."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
+"""So that the work of a killed process is taken over soon."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CommandLine:
-    """Runs `mistnet` as people do, with settings in the environment."""
+    """Runs `mistnet` with settings in the environment.
+
+    A call runs the command in the test's process; `process` and `start` start a process of its own, for what needs one.
+    """
 
     folder: Path
     url: str
@@ -67,26 +60,19 @@ class CommandLine:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> Ran:
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment(**settings),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+        return run_here(arguments, folder=self.folder, environment=self.environment(**settings), stdin=stdin)
 
     def ok(self, *arguments: str, **settings: str) -> Ran:
         done = self(*arguments, **settings)
         assert done.code == 0, done
         return done
 
+    def process(self, *arguments: str, stdin: str | None = None, **settings: str) -> Ran:
+        return run_process(arguments, folder=self.folder, environment=self.environment(**settings), stdin=stdin)
+
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            self.command(*arguments),
+            command_line(*arguments),
             cwd=self.folder,
             env=self.environment(**settings),
             stdout=subprocess.PIPE,
@@ -96,9 +82,6 @@ class CommandLine:
         self.started.append(process)
         return process
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "mistnet", *arguments]
-
     def environment(self, **settings: str) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MISTNET_")}
         plugins = json.dumps([f"{toy.__name__}:plugin"])
@@ -106,14 +89,19 @@ class CommandLine:
         return {**inherited, **own, **self.settings, **settings}
 
     def sql(self, query: str, **values: object) -> list[dict[str, Any]]:
-        """Looks into the database, or puts it into a state that only an accident would."""
+        """Look into the database, or put it into a state that only an accident would."""
         return asyncio.run(_sql(self.url, query, values))
 
     def add(self, kind: str, *, key: str | None = None, **args: object) -> None:
-        """Adds a job without the cost of a process; `jobs add` has tests of its own."""
-        asyncio.run(_add(self.url, kind, json.dumps(args), key))
+        """Add a job without a command; `jobs add` has tests of its own."""
+        self.add_all([(kind, key, args)])
+
+    def add_all(self, jobs: Sequence[tuple[str, str | None, dict[str, object]]], **settings: Any) -> None:
+        """Add many jobs at once: kind, key and arguments of each."""
+        asyncio.run(_add(self.url, jobs, settings))
 
     def prepare(self) -> None:
+        """Migrate the database and make the table of the toy kinds."""
         asyncio.run(_migrate(self.url))
         self.sql(toy.EFFECTS)
 
@@ -124,9 +112,9 @@ class CommandLine:
             process.communicate()
 
 
-async def _add(url: str, kind: str, args: str, key: str | None) -> None:
-    async with open_app(load_settings(database_url=url), plugins=[toy.plugin()]) as app:
-        await app.enqueue([app.kinds.new_job(kind, args, key=key)])
+async def _add(url: str, jobs: Sequence[tuple[str, str | None, dict[str, object]]], settings: dict[str, Any]) -> None:
+    async with open_app(load_settings(database_url=url, **settings), plugins=[toy.plugin()]) as app:
+        await app.enqueue([app.kinds.new_job(kind, json.dumps(args), key=key) for kind, key, args in jobs])
 
 
 async def _migrate(url: str) -> None:
@@ -139,17 +127,18 @@ async def _migrate(url: str) -> None:
 
 async def _sql(url: str, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     database = Database(url)
+    is_read = query.lstrip().upper().startswith("SELECT")  # a look must not wait for a lock that a stopped writer holds
     try:
-        async with database.write() as connection:
+        async with database.read() if is_read else database.write() as connection:
             result = await connection.execute(text(query), values)
             return [dict(row) for row in result.mappings()] if result.returns_rows else []
     finally:
         await database.close()
 
 
-def until(condition: Callable[[], object], *, seconds: float = PATIENCE) -> None:
-    """Waits for something to become true; fails if it never does."""
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something to become true; fail if it never does."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail("the awaited condition never came true")
@@ -181,45 +170,58 @@ def fresh_libsql(sqld: SqldServer) -> Iterator[str]:
     sqld.drop(url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database that nothing has been done to yet."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'queue.db'}"
-    return str(request.getfixturevalue("fresh_postgres"))
+@pytest.fixture(scope="session")
+def sqlite_template(templates: Templates) -> Path:
+    """A migrated SQLite file with the table of the toy kinds, to be copied."""
+    file = Path(templates.sqlite().removeprefix("sqlite:///"))
+    connection = sqlite3.connect(file)
+    connection.execute("DROP TABLE effects")
+    connection.execute(toy.EFFECTS)
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return file
 
 
 @pytest.fixture
-def mistnet(empty_url: str, tmp_path: Path) -> Iterator[CommandLine]:
-    """The command on a migrated database, with the toy kinds and their table."""
-    command = CommandLine(folder=tmp_path, url=empty_url)
-    command.prepare()
-    yield command
-    command.stop_all()
+def on_sqlite(sqlite_template: Path, tmp_path: Path) -> Iterator[CommandLine]:
+    """The command on a migrated SQLite file."""
+    shutil.copy(sqlite_template, tmp_path / "queue.db")
+    yield from _stopped(CommandLine(folder=tmp_path, url=f"sqlite:///{tmp_path / 'queue.db'}"))
 
 
 @pytest.fixture
-def postgres_command_line(fresh_postgres: str, tmp_path: Path) -> Iterator[CommandLine]:
-    """The command on a migrated PostgreSQL database."""
-    command = CommandLine(folder=tmp_path, url=fresh_postgres)
-    command.prepare()
-    yield command
-    command.stop_all()
-
-
-@pytest.fixture
-def on_libsql(fresh_libsql: str, tmp_path: Path) -> Iterator[CommandLine]:
-    """The command on a migrated database of a libSQL server."""
-    command = CommandLine(folder=tmp_path, url=fresh_libsql)
-    command.prepare()
-    yield command
-    command.stop_all()
-
-
-@pytest.fixture
-def on_sqlite(tmp_path: Path) -> Iterator[CommandLine]:
+def on_no_file(tmp_path: Path) -> Iterator[CommandLine]:
     """The command on a SQLite file that does not exist yet."""
-    command = CommandLine(folder=tmp_path, url=f"sqlite:///{tmp_path / 'queue.db'}")
+    yield from _stopped(CommandLine(folder=tmp_path, url=f"sqlite:///{tmp_path / 'queue.db'}"))
+
+
+@pytest.fixture
+def on_postgres(postgresql_url: str, tmp_path: Path) -> Iterator[CommandLine]:
+    """The command on a migrated PostgreSQL database."""
+    yield from _stopped(_with_toy_table(CommandLine(folder=tmp_path, url=postgresql_url)))
+
+
+@pytest.fixture
+def on_libsql(libsql_url: str, tmp_path: Path) -> Iterator[CommandLine]:
+    """The command on a migrated database of a libSQL server."""
+    yield from _stopped(_with_toy_table(CommandLine(folder=tmp_path, url=libsql_url)))
+
+
+@pytest.fixture(params=[pytest.param("on_sqlite", id="sqlite"), pytest.param("on_postgres", id="postgresql")])
+def mistnet(request: pytest.FixtureRequest) -> CommandLine:
+    """The command on a migrated database, for tests whose SQL or locking depends on the database."""
+    command: CommandLine = request.getfixturevalue(request.param)
+    return command
+
+
+def _with_toy_table(command: CommandLine) -> CommandLine:
+    command.sql("DROP TABLE effects")
+    command.sql(toy.EFFECTS)
+    return command
+
+
+def _stopped(command: CommandLine) -> Iterator[CommandLine]:
     yield command
     command.stop_all()
 
@@ -228,24 +230,8 @@ def numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
     return sorted(row["n"] for row in rows)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sim_url() -> Iterator[str]:
-    """A tiny world behind HTTP, in a process of its own."""
-    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def world_says(sim_url: str, path: str) -> Any:
-    """The world's own word on what is true."""
-    with urlopen(f"{sim_url}/_sim/{path}", timeout=30) as answer:
-        return json.load(answer)
-
-
-def known_handles(sim_url: str) -> list[str]:
-    return [str(each) for each in world_says(sim_url, "accounts")["handles"]]
+    """A tiny world that tests share: they ask it and do not change it."""
+    with world_served(speed=1.0) as url:
+        yield url

@@ -5,7 +5,6 @@ import json
 import signal
 import socket
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,24 @@ import pytest
 
 from mistnet.sim.threads import DEFAULT_TOKEN
 from tests import brokered
-from tests.e2e.conftest import CommandLine, until, world_says
+from tests.commands import DEADLINE_SECONDS
+from tests.e2e.conftest import RESTLESS, CommandLine, until
 from tests.e2e.test_crawling_cli import crawling
-
-pytestmark = pytest.mark.parametrize("empty_url", ["postgresql", "libsql"], indirect=True)
+from tests.simulated import ask_world, list_handles
 
 LANE = "toy"
-RESTLESS = {
-    "MISTNET_LEASE_SECONDS": "2",
-    "MISTNET_HEARTBEAT_SECONDS": "0.5",
-    "MISTNET_RECLAIM_SECONDS": "0.5",
-    "MISTNET_BACKOFF_BASE_SECONDS": "0.1",
-    "MISTNET_LEADER_LEASE_SECONDS": "2",
-    "MISTNET_IDLE_POLL_SECONDS": "1",
-}
+QUICK = {**RESTLESS, "MISTNET_BACKOFF_BASE_SECONDS": "0.1"}
 
 
 @pytest.fixture
-def dispatched(mistnet: CommandLine, broker_url: str) -> Iterator[CommandLine]:
+def dispatched(on_postgres: CommandLine, broker_url: str) -> CommandLine:
     """The command where the toy lane goes over RabbitMQ."""
-    mistnet.settings |= {**RESTLESS, "MISTNET_BROKER_URL": broker_url, "MISTNET_AMQP_LANES": json.dumps([LANE])}
-    yield mistnet
-    mistnet.stop_all()
+    on_postgres.settings |= over_broker(broker_url)
+    return on_postgres
+
+
+def over_broker(broker_url: str) -> dict[str, str]:
+    return {**QUICK, "MISTNET_BROKER_URL": broker_url, "MISTNET_AMQP_LANES": json.dumps([LANE])}
 
 
 def dead(broker_url: str) -> list[int]:
@@ -63,34 +58,35 @@ def listening(pid: int) -> list[str]:
 
 
 def test_a_link_seen_in_many_posts_and_feeds_is_one_crawl_over_the_broker(
-    mistnet: CommandLine, broker_url: str, sim_url: str
+    on_postgres: CommandLine, broker_url: str, sim_url: str
 ) -> None:
     lanes = {"MISTNET_BROKER_URL": broker_url, "MISTNET_AMQP_LANES": json.dumps(["shopee", "taobao"])}
     threads = {"MISTNET_THREADS_TOKEN": DEFAULT_TOKEN, "MISTNET_THREADS_BASE_URL": sim_url}
     quick = {"MISTNET_THREADS_RATE_PER_MINUTE": "100000", "MISTNET_CRAWL_SECOND_LOOK_SECONDS": "0.5"}
-    mistnet.settings |= {**RESTLESS, **crawling(sim_url, "shopee,taobao"), **lanes, **threads, **quick}
-    mistnet.ok("track", *world_says(sim_url, "accounts")["handles"])
-    mistnet.ok("feeds", "add", *world_says(sim_url, "threads")["handles"])
-    collectors = [mistnet.start("work", "--until-idle") for _ in range(2)]
-    assert {worker.wait(timeout=120) for worker in collectors} <= {0, 3}, "people who are gone are gaps"
-    links = mistnet.sql("SELECT id, url_norm FROM links WHERE lane IN ('shopee', 'taobao')")
+    on_postgres.settings |= {**QUICK, **crawling(sim_url, "shopee,taobao"), **lanes, **threads, **quick}
+    on_postgres.ok("track", *list_handles(sim_url))
+    on_postgres.ok("feeds", "add", *ask_world(sim_url, "threads")["handles"])
+    other = on_postgres.start("work", "--until-idle")
+    codes = {on_postgres("work", "--until-idle").code, other.wait(timeout=DEADLINE_SECONDS)}
+    assert codes <= {0, 3}, "people who are gone are gaps"
+    links = on_postgres.sql("SELECT id, url_norm FROM links WHERE lane IN ('shopee', 'taobao')")
     assert len(links) >= 3
     assert len({link["url_norm"] for link in links}) == len(links)
-    seen = mistnet.sql("SELECT link_id, count(*) AS n FROM post_links GROUP BY link_id ORDER BY count(*) DESC LIMIT 1")
+    seen = on_postgres.sql("SELECT max(n) AS n FROM (SELECT count(*) AS n FROM post_links GROUP BY link_id) AS links")
     assert seen[0]["n"] > 1, "a link that only one post has proves nothing"
-    assert {row["platform"] for row in mistnet.sql("SELECT DISTINCT platform FROM post_links")} == {"x", "threads"}
-    waiting = mistnet.sql("SELECT key, count(*) AS n FROM jobs WHERE kind = 'crawl' GROUP BY key")
+    assert {row["platform"] for row in on_postgres.sql("SELECT DISTINCT platform FROM post_links")} == {"x", "threads"}
+    waiting = on_postgres.sql("SELECT key, count(*) AS n FROM jobs WHERE kind = 'crawl' GROUP BY key")
     assert waiting, "those who collect leave these lanes alone"
     assert {row["n"] for row in waiting} == {1}
-    done = mistnet("work", "--via", "amqp", "--lanes", "shopee,taobao", "--until-idle")
+    done = on_postgres("work", "--via", "amqp", "--lanes", "shopee,taobao", "--until-idle")
     assert done.code in (0, 3), done
-    crawled = mistnet.sql(
+    crawled = on_postgres.sql(
         "SELECT key, count(*) AS n FROM (SELECT key FROM job_history WHERE kind = 'crawl' "
         "UNION ALL SELECT key FROM jobs WHERE kind = 'crawl') AS crawls GROUP BY key"
     )
     assert {row["n"] for row in crawled} == {1}, "exactly one job for each link"
-    assert mistnet.sql("SELECT id FROM jobs WHERE state IN ('pending', 'queued', 'running', 'retryable')") == []
-    products = mistnet.sql("SELECT platform, count(*) AS n FROM products GROUP BY platform")
+    assert on_postgres.sql("SELECT id FROM jobs WHERE state IN ('pending', 'queued', 'running', 'retryable')") == []
+    products = on_postgres.sql("SELECT platform, count(*) AS n FROM products GROUP BY platform")
     assert {row["platform"] for row in products} >= {"shopee", "taobao"}
 
 
@@ -108,11 +104,16 @@ def test_a_job_is_done_by_any_worker_and_none_of_them_listens(dispatched: Comman
     assert Counter(row["job_id"] for row in dispatched.sql("SELECT job_id FROM effects")).most_common(1)[0][1] == 1
     for worker in workers:
         worker.send_signal(signal.SIGTERM)
-    assert [worker.wait(timeout=60) for worker in workers] == [0, 0, 0]
+    assert [worker.wait(timeout=DEADLINE_SECONDS) for worker in workers] == [0, 0, 0]
     assert asyncio.run(brokered.ready(broker_url)) == []
 
 
-def test_a_job_whose_worker_was_killed_is_done_by_another_after_the_lease(dispatched: CommandLine) -> None:
+@pytest.mark.parametrize("database", ["on_postgres", "on_libsql"], ids=["postgresql", "libsql"])
+def test_a_job_whose_worker_was_killed_is_done_by_another_after_the_lease(
+    request: pytest.FixtureRequest, broker_url: str, database: str
+) -> None:
+    dispatched: CommandLine = request.getfixturevalue(database)
+    dispatched.settings |= over_broker(broker_url)
     gate = dispatched.folder / "gate"
     dispatched.add("gated", key="one", path=str(gate))
     victim = dispatched.start("work", "--via", "amqp")
@@ -167,7 +168,7 @@ def test_an_operator_requeues_dead_letters_and_it_works(dispatched: CommandLine,
     assert again.out.strip() == "0 requeued"
 
 
-def test_whoever_dispatches_may_be_killed(dispatched: CommandLine) -> None:
+def test_the_process_that_dispatches_may_be_killed(dispatched: CommandLine) -> None:
     workers = [dispatched.start("work", "--via", "amqp") for _ in range(2)]
     until(lambda: leader(dispatched))
     first = leader(dispatched)
@@ -191,7 +192,7 @@ def test_the_process_that_serves_dispatches_as_well(dispatched: CommandLine, bro
     until(lambda: states(dispatched) == {"queued": 1})
     assert len(asyncio.run(brokered.ready(broker_url))) == 1
     server.send_signal(signal.SIGTERM)
-    assert server.wait(timeout=60) == 0
+    assert server.wait(timeout=DEADLINE_SECONDS) == 0
 
 
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(dispatched: CommandLine, broker_url: str) -> None:
@@ -202,7 +203,7 @@ def test_a_worker_waits_for_a_broker_that_is_not_there_yet(dispatched: CommandLi
     worker = dispatched.start("work", "--via", "amqp", MISTNET_BROKER_URL=f"amqp://me:hush-hush@127.0.0.1:{port}/")
     until(lambda: dispatched.sql("SELECT name FROM workers"))
     worker.send_signal(signal.SIGTERM)
-    _, said = worker.communicate(timeout=60)
+    _, said = worker.communicate(timeout=DEADLINE_SECONDS)
     assert worker.returncode == 0
     assert "does not answer" in said
     assert "hush-hush" not in said

@@ -1,9 +1,7 @@
-"""Every command, run for real on both databases."""
+"""Commands on jobs: what they print, what they change, and how they exit."""
 
 import json
 from typing import Any
-
-import pytest
 
 from tests.e2e.conftest import CommandLine, numbers
 
@@ -34,20 +32,19 @@ def set_dead(mistnet: CommandLine, job_id: int) -> None:
     )
 
 
-def test_jobs_that_were_added_are_worked_on_once(mistnet: CommandLine) -> None:
-    for n in range(3):
-        mistnet.add("quick", n=n)
-    done = mistnet("work", "--until-idle")
+def test_jobs_that_were_added_are_worked_on_once(on_sqlite: CommandLine) -> None:
+    on_sqlite.add_all([("quick", None, {"n": n}) for n in range(3)])
+    done = on_sqlite("work", "--until-idle")
     assert (done.code, done.out.startswith("3 settled in ")) == (0, True)
-    assert numbers(mistnet.sql("SELECT n FROM effects")) == [0, 1, 2]
-    assert states(mistnet) == {}
-    assert set(history(mistnet).values()) == {"succeeded"}
+    assert numbers(on_sqlite.sql("SELECT n FROM effects")) == [0, 1, 2]
+    assert states(on_sqlite) == {}
+    assert set(history(on_sqlite).values()) == {"succeeded"}
 
 
-def test_work_until_idle_exits_with_3_when_gaps_are_left(mistnet: CommandLine) -> None:
-    mistnet.add("failing", n=1)
-    mistnet.add("quick", n=2)
-    done = mistnet("work", "--until-idle", "--json")
+def test_work_until_idle_exits_with_3_when_gaps_are_left(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("failing", n=1)
+    on_sqlite.add("quick", n=2)
+    done = on_sqlite("work", "--until-idle", "--json")
     assert done.code == 3
     assert (done.json["settled"], done.json["gaps"], done.json["drained"]) == (2, 1, False)
 
@@ -61,51 +58,44 @@ def test_several_processes_share_the_work_and_the_worst_exit_code_counts(mistnet
     assert numbers(mistnet.sql("SELECT n FROM effects")) == list(range(40))
 
 
-def test_a_worker_of_one_lane_leaves_the_other_lanes_alone(mistnet: CommandLine) -> None:
-    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "side")
-    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--lane", "toy", "--in", "3600")
-    mistnet.ok("work", "--until-idle", "--lanes", "side")
-    assert numbers(mistnet.sql("SELECT n FROM effects")) == [1]
+def test_a_worker_of_one_lane_leaves_the_other_lanes_alone(on_sqlite: CommandLine) -> None:
+    on_sqlite.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "side")
+    on_sqlite.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--lane", "toy", "--in", "3600")
+    on_sqlite.ok("work", "--until-idle", "--lanes", "side")
+    assert numbers(on_sqlite.sql("SELECT n FROM effects")) == [1]
 
 
-def test_the_log_is_json_with_the_facts_of_each_job(mistnet: CommandLine) -> None:
-    mistnet.add("quick", n=1)
-    done = mistnet.ok("work", "--until-idle", "--log-format", "json")
+def test_the_log_is_json_with_the_facts_of_each_job(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    done = on_sqlite.ok("work", "--until-idle", "--log-format", "json")
     lines = [json.loads(line) for line in done.err.splitlines()]
     settled = next(line for line in lines if line.get("state") == "succeeded")
     assert {"time", "level", "message", "job_id", "kind", "worker", "attempt", "lane", "latency_ms"} <= set(settled)
     assert settled["time"].endswith("Z")
 
 
-def test_every_reading_command_prints_one_json_document(mistnet: CommandLine) -> None:
+def test_every_reading_command_prints_one_json_document_or_plain_text(mistnet: CommandLine) -> None:
     mistnet.add("failing", n=1)
     mistnet("work", "--until-idle")
     for command in READING:
-        done = mistnet.ok(*command, "--json")
-        assert isinstance(done.json, dict), command
-
-
-def test_text_for_pipes_has_no_colours_and_no_boxes(mistnet: CommandLine) -> None:
-    mistnet.add("failing", n=1)
-    mistnet("work", "--until-idle")
-    for command in READING:
+        assert isinstance(mistnet.ok(*command, "--json").json, dict), command
         shown = mistnet.ok(*command).out
         assert shown.isascii(), command
         assert "\x1b" not in shown, command
 
 
-def test_a_key_that_is_alive_is_not_added_again(mistnet: CommandLine) -> None:
+def test_a_key_that_is_alive_is_not_added_again(on_sqlite: CommandLine) -> None:
     add = ("jobs", "add", "quick", "--args", '{"n": 1}', "--key", "one", "--json")
-    assert mistnet.ok(*add).json == {"created": 1, "duplicates": 0, "parked": 0}
-    assert mistnet.ok(*add).json == {"created": 0, "duplicates": 1, "parked": 0}
+    assert on_sqlite.ok(*add).json == {"created": 1, "duplicates": 0, "parked": 0}
+    assert on_sqlite.ok(*add).json == {"created": 0, "duplicates": 1, "parked": 0}
 
 
-def test_a_job_may_be_set_for_later(mistnet: CommandLine) -> None:
-    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2999-01-01T00:00:00Z")
-    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--in", "3600")
-    shown = mistnet.ok("jobs", "list", "--json").json["jobs"]
+def test_a_job_may_be_set_for_later(on_sqlite: CommandLine) -> None:
+    on_sqlite.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2999-01-01T00:00:00Z")
+    on_sqlite.ok("jobs", "add", "quick", "--args", '{"n": 2}', "--in", "3600")
+    shown = on_sqlite.ok("jobs", "list", "--json").json["jobs"]
     assert shown[1]["run_at"] == "2999-01-01T00:00:00Z"
-    assert mistnet.ok("status", "--json").json["waits"][0]["reason"] == "set for a later time"
+    assert on_sqlite.ok("status", "--json").json["waits"][0]["reason"] == "set for a later time"
 
 
 def test_the_list_goes_page_by_page_and_takes_filters(mistnet: CommandLine) -> None:
@@ -122,23 +112,23 @@ def test_the_list_goes_page_by_page_and_takes_filters(mistnet: CommandLine) -> N
     assert [(job["id"], job["state"]) for job in cancelled] == [("1", "cancelled")]
 
 
-def test_show_tells_everything_with_the_errors_of_every_attempt(mistnet: CommandLine) -> None:
-    mistnet.add("failing", n=7)
-    mistnet("work", "--until-idle")
-    job: dict[str, Any] = mistnet.ok("jobs", "show", "1", "--json").json
+def test_show_tells_everything_with_the_errors_of_every_attempt(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("failing", n=7)
+    on_sqlite("work", "--until-idle")
+    job: dict[str, Any] = on_sqlite.ok("jobs", "show", "1", "--json").json
     assert (job["id"], job["state"], job["args"]) == ("1", "failed", {"n": 7})
     assert [error["error"] for error in job["errors"]] == ["number 7 will never do"]
-    assert "number 7 will never do" in mistnet.ok("jobs", "dead").out
+    assert "number 7 will never do" in on_sqlite.ok("jobs", "dead").out
 
 
-def test_retry_makes_a_waiting_job_due_and_a_dead_one_start_anew(mistnet: CommandLine) -> None:
-    mistnet.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "3600")
-    mistnet.add("quick", n=2)
-    set_dead(mistnet, 2)
-    mistnet.ok("jobs", "retry", "1", "2")
-    assert mistnet.sql("SELECT attempts FROM jobs WHERE id = 2") == [{"attempts": 0}]
-    mistnet.ok("work", "--until-idle")
-    assert numbers(mistnet.sql("SELECT n FROM effects")) == [1, 2]
+def test_retry_makes_a_waiting_job_due_and_gives_a_dead_one_all_its_attempts(on_sqlite: CommandLine) -> None:
+    on_sqlite.ok("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "3600")
+    on_sqlite.add("quick", n=2)
+    set_dead(on_sqlite, 2)
+    on_sqlite.ok("jobs", "retry", "1", "2")
+    assert on_sqlite.sql("SELECT attempts FROM jobs WHERE id = 2") == [{"attempts": 0}]
+    on_sqlite.ok("work", "--until-idle")
+    assert numbers(on_sqlite.sql("SELECT n FROM effects")) == [1, 2]
 
 
 def test_requeue_leaves_a_gap_whose_key_is_alive_in_another_job(mistnet: CommandLine) -> None:
@@ -152,45 +142,45 @@ def test_requeue_leaves_a_gap_whose_key_is_alive_in_another_job(mistnet: Command
     assert states(mistnet) == {1: "dead", 2: "pending"}
 
 
-def test_requeue_takes_the_gaps_of_one_kind(mistnet: CommandLine) -> None:
-    mistnet.add("quick", n=1)
-    mistnet.add("shaky", n=2)
+def test_requeue_takes_the_gaps_of_one_kind(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    on_sqlite.add("shaky", n=2)
     for job_id in (1, 2):
-        set_dead(mistnet, job_id)
-    assert mistnet.ok("jobs", "requeue", "--kind", "shaky", "--json").json["requeued"] == ["2"]
-    assert states(mistnet) == {1: "dead", 2: "pending"}
+        set_dead(on_sqlite, job_id)
+    assert on_sqlite.ok("jobs", "requeue", "--kind", "shaky", "--json").json["requeued"] == ["2"]
+    assert states(on_sqlite) == {1: "dead", 2: "pending"}
 
 
-def test_a_cancelled_job_is_not_worked_on_and_stays_in_the_history(mistnet: CommandLine) -> None:
-    mistnet.add("quick", n=1)
-    mistnet.ok("jobs", "cancel", "1")
-    mistnet.ok("work", "--until-idle")
-    assert mistnet.sql("SELECT n FROM effects") == []
-    assert history(mistnet) == {1: "cancelled"}
-    again = mistnet("jobs", "cancel", "1")
+def test_a_cancelled_job_is_not_worked_on_and_stays_in_the_history(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    on_sqlite.ok("jobs", "cancel", "1")
+    on_sqlite.ok("work", "--until-idle")
+    assert on_sqlite.sql("SELECT n FROM effects") == []
+    assert history(on_sqlite) == {1: "cancelled"}
+    again = on_sqlite("jobs", "cancel", "1")
     assert (again.code, "it has left the queue" in again.err) == (2, True)
 
 
-def test_a_paused_kind_waits_until_it_is_resumed(mistnet: CommandLine) -> None:
-    mistnet.add("quick", n=1)
-    mistnet.ok("jobs", "pause", "quick", "--reason", "not today")
-    mistnet.ok("work", "--until-idle")
-    assert states(mistnet) == {1: "pending"}
-    assert mistnet.ok("status", "--json").json["waits"][0]["reason"] == "paused: not today"
-    assert mistnet.ok("jobs", "resume", "quick", "--json").json["changed"]
-    assert not mistnet.ok("jobs", "resume", "quick", "--json").json["changed"]
-    mistnet.ok("work", "--until-idle")
-    assert states(mistnet) == {}
+def test_a_paused_kind_waits_until_it_is_resumed(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    on_sqlite.ok("jobs", "pause", "quick", "--reason", "not today")
+    on_sqlite.ok("work", "--until-idle")
+    assert states(on_sqlite) == {1: "pending"}
+    assert on_sqlite.ok("status", "--json").json["waits"][0]["reason"] == "paused: not today"
+    assert on_sqlite.ok("jobs", "resume", "quick", "--json").json["changed"]
+    assert not on_sqlite.ok("jobs", "resume", "quick", "--json").json["changed"]
+    on_sqlite.ok("work", "--until-idle")
+    assert states(on_sqlite) == {}
 
 
-def test_parked_jobs_are_counted_shown_and_let_in(mistnet: CommandLine) -> None:
+def test_parked_jobs_are_counted_shown_and_let_in(on_sqlite: CommandLine) -> None:
     lines = "\n".join(json.dumps({"args": {"n": n}}) for n in range(60))
-    added = mistnet("jobs", "add", "batch", "--from", "-", "--json", stdin=lines)
+    added = on_sqlite("jobs", "add", "batch", "--from", "-", "--json", stdin=lines)
     assert added.json == {"created": 60, "duplicates": 0, "parked": 10}
-    batch = next(kind for kind in mistnet.ok("status", "--json").json["kinds"] if kind["kind"] == "batch")
+    batch = next(kind for kind in on_sqlite.ok("status", "--json").json["kinds"] if kind["kind"] == "batch")
     assert (batch["parked"], batch["due"]) == (10, 50)
-    mistnet.ok("work", "--until-idle")
-    assert numbers(mistnet.sql("SELECT n FROM effects")) == list(range(60))
+    on_sqlite.ok("work", "--until-idle")
+    assert numbers(on_sqlite.sql("SELECT n FROM effects")) == list(range(60))
 
 
 def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> None:
@@ -203,7 +193,7 @@ def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> No
     assert states(mistnet) == {1: "retryable"}
 
 
-def test_the_doctor_cleans_up_what_nobody_needs_and_never_deletes_a_job(mistnet: CommandLine) -> None:
+def test_the_doctor_removes_what_is_not_needed_and_never_deletes_a_job(mistnet: CommandLine) -> None:
     mistnet.add("shaky", n=1)
     set_dead(mistnet, 1)
     mistnet.sql(f"INSERT INTO job_errors (job_id, fence, at, worker, error) VALUES (99, 1, {LONG_AGO}, 'w', 'e')")
@@ -218,12 +208,21 @@ def test_the_doctor_cleans_up_what_nobody_needs_and_never_deletes_a_job(mistnet:
     assert states(mistnet) == {1: "dead"}
 
 
-def test_the_doctor_names_kinds_that_nobody_here_can_work_on(mistnet: CommandLine) -> None:
-    mistnet.add("quick", n=1)
-    mistnet.sql("UPDATE jobs SET kind = 'strange'")
-    assert "not known here: 1 strange" in mistnet.ok("doctor").out
+def test_the_doctor_names_kinds_that_are_not_known_here(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    on_sqlite.sql("UPDATE jobs SET kind = 'strange'")
+    assert "not known here: 1 strange" in on_sqlite.ok("doctor").out
 
 
-@pytest.mark.parametrize("flag", ["--version", "--help"])
-def test_version_and_help_need_no_database(on_sqlite: CommandLine, flag: str) -> None:
-    assert "mistnet" in on_sqlite.ok(flag, MISTNET_DATABASE_URL="nonsense").out
+def test_version_and_help_need_no_database(on_sqlite: CommandLine) -> None:
+    for flag in ("--version", "--help"):
+        assert "mistnet" in on_sqlite.ok(flag, MISTNET_DATABASE_URL="nonsense").out
+
+
+def test_a_process_answers_its_shell_as_the_command_answers_here(on_sqlite: CommandLine) -> None:
+    """The other tests run commands in their own process: it must make no difference."""
+    on_sqlite.add("failing", n=1)
+    assert on_sqlite.process("work", "--until-idle").code == 3
+    lines = json.dumps({"args": {"n": "\u00e9"}})
+    wrong = ("jobs", "add", "quick", "--from", "-")
+    assert on_sqlite.process(*wrong, stdin=lines) == on_sqlite(*wrong, stdin=lines)

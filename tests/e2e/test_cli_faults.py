@@ -1,92 +1,103 @@
-"""Whatever is put in wrongly: one line that says what to do, a code that is not 0, and nothing lost."""
+"""Wrong input and broken surroundings: one line that says what to do, an exit code that is not 0, nothing lost."""
 
+import importlib
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import CommandLine, Ran, until
+from tests.commands import DEADLINE_SECONDS, Ran, command_line
+from tests.e2e.conftest import CommandLine, until
+from tests.e2e.slips import is_one_line, list_misreported
 from tests.services.postgres import PostgresCluster
 
 SECRET = "geheim-ist-geheim"
+SLIPS = (
+    (("jobs", "add", "quikc", "--args", '{"n": 1}'), "Did you mean 'quick'?"),
+    (("jobs", "add", "quick", "--args", '{"n": "x"}'), "Expected `int`, got `str`"),
+    (("jobs", "add", "quick", "--args", '{"n": 1, "m": 2}'), "unknown field `m`"),
+    (("jobs", "add", "quick", "--args", '{"n": 1'), "do not fit the kind 'quick'"),
+    (("jobs", "add", "quick", "--args", ""), "do not fit the kind 'quick'"),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "moon"), "it has no lane 'moon'"),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "-5"), "0 or more"),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "1e300"), "the time must be like"),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "soon"), "the time must be like"),
+    (
+        ("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2027-01-01", "--in", "1"),
+        "exclude each other",
+    ),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--key", "a\udcffb"), "not valid Unicode"),
+    (("jobs", "add", "quick", "--from", "nowhere.jsonl"), "No such file"),
+    (("jobs", "add"), "Missing argument"),
+    (("jobs", "pause", "quikc"), "Did you mean 'quick'?"),
+    (("jobs", "resume", "quikc"), "Did you mean 'quick'?"),
+    (("jobs", "list", "--kind", "quikc"), "Did you mean 'quick'?"),
+    (("jobs", "list", "--state", "sleeping"), "--state"),
+    (("jobs", "list", "--limit", "0"), "--limit"),
+    (("jobs", "show", "one"), "ID"),
+    (("jobs", "show", "99999999999999999999"), "ID"),
+    (("jobs", "show", "7"), "there is no job 7"),
+    (("jobs", "retry", "7"), "there is no job 7"),
+    (("jobs", "cancel", "7"), "there is no job 7"),
+    (("jobs", "requeue"), "say which"),
+    (("jobs", "requeue", "--all", "--kind", "quick"), "say which"),
+    (("work", "--lanes", "tyo"), "Did you mean 'toy'?"),
+    (("work", "--processes", "0"), "--processes"),
+    (("status", "--watch"), "--watch needs a terminal"),
+    (("status", "--log-level", "LOUD"), "log_level"),
+    (("statsu",), "No such command"),
+    (("jobs", "list", "--colour"), "No such option"),
+)
+BAD_LINES = (
+    (b'{"args": {"n": "two"}}', "Expected `int`, got `str`"),
+    (b'{"args": {"n": 2}', "line 2"),
+    (b'{"arg": {"n": 2}}', "unknown field `arg`"),
+    (b'{"args": {"n": 2}, "key": "a\\u0000b"}', "NUL"),
+    (b'{"args": {"n": 2}}\x00', "line 2"),
+    (b'{"args": {"n": 2}, "key": "\xff"}', "line 2"),
+    (b'{"args": {"n": 2}, "run_at": "soon"}', "line 2"),
+)
+BAD_FILES = (
+    ("concurency = 3", "Did you mean 'concurrency'?"),
+    ("concurrency = 0", "greater than or equal to 1"),
+    ("concurrency = ", "not valid TOML"),
+    ("[kinds.quick]\nbacth = 3", "Did you mean 'batch'?"),
+    ("[kinds.quikc]\nbatch = 3", "Did you mean 'quick'?"),
+    ("lease_seconds = 5", "heartbeat_seconds"),
+    ('log_level = "\x00"', "not valid TOML"),
+)
+BAD_VARIABLES = (
+    ("MISTNET_CONCURENCY", "3", "Did you mean 'MISTNET_CONCURRENCY'?"),
+    ("MISTNET_CONCURRENCY", "many", "MISTNET_CONCURRENCY"),
+    ("MISTNET_LEASE_SECONDS", "nan", "MISTNET_LEASE_SECONDS"),
+    ("MISTNET_PLUGINS", "tests.plugins.toy:plugin", "write it as JSON"),
+    ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
+    ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
+    ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
+)
 
 
 def one_line(done: Ran, *said: str, code: int = 2) -> None:
-    assert done.code == code, done
-    assert done.err.startswith("mistnet: error: "), done
-    assert done.err.count("\n") == 1, done
-    for words in said:
-        assert words in done.err, done
+    assert is_one_line(done, *said, code=code), done
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("jobs", "add", "quikc", "--args", '{"n": 1}'), "Did you mean 'quick'?"),
-        (("jobs", "add", "quick", "--args", '{"n": "x"}'), "Expected `int`, got `str`"),
-        (("jobs", "add", "quick", "--args", '{"n": 1, "m": 2}'), "unknown field `m`"),
-        (("jobs", "add", "quick", "--args", '{"n": 1'), "do not fit the kind 'quick'"),
-        (("jobs", "add", "quick", "--args", ""), "do not fit the kind 'quick'"),
-        (("jobs", "add", "quick", "--args", '{"n": 1}', "--lane", "moon"), "it has no lane 'moon'"),
-        (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "-5"), "0 or more"),
-        (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", "1e300"), "the time must be like"),
-        (("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "soon"), "the time must be like"),
-        (
-            ("jobs", "add", "quick", "--args", '{"n": 1}', "--run-at", "2027-01-01", "--in", "1"),
-            "exclude each other",
-        ),
-        (("jobs", "add", "quick", "--args", '{"n": 1}', "--key", "a\udcffb"), "not valid Unicode"),
-        (("jobs", "add", "quick", "--from", "nowhere.jsonl"), "No such file"),
-        (("jobs", "add"), "Missing argument"),
-        (("jobs", "pause", "quikc"), "Did you mean 'quick'?"),
-        (("jobs", "resume", "quikc"), "Did you mean 'quick'?"),
-        (("jobs", "list", "--kind", "quikc"), "Did you mean 'quick'?"),
-        (("jobs", "list", "--state", "sleeping"), "--state"),
-        (("jobs", "list", "--limit", "0"), "--limit"),
-        (("jobs", "show", "one"), "ID"),
-        (("jobs", "show", "99999999999999999999"), "ID"),
-        (("jobs", "show", "7"), "there is no job 7"),
-        (("jobs", "retry", "7"), "there is no job 7"),
-        (("jobs", "cancel", "7"), "there is no job 7"),
-        (("jobs", "requeue"), "say which"),
-        (("jobs", "requeue", "--all", "--kind", "quick"), "say which"),
-        (("work", "--lanes", "tyo"), "Did you mean 'toy'?"),
-        (("work", "--processes", "0"), "--processes"),
-        (("status", "--watch"), "--watch needs a terminal"),
-        (("status", "--log-level", "LOUD"), "log_level"),
-        (("statsu",), "No such command"),
-        (("jobs", "list", "--colour"), "No such option"),
-    ],
-)
-def test_a_slip_on_the_command_line_is_told_in_one_line(
-    on_sqlite: CommandLine, arguments: tuple[str, ...], said: str
-) -> None:
-    one_line(on_sqlite(*arguments), said)
+def test_a_slip_on_the_command_line_is_told_in_one_line(on_sqlite: CommandLine) -> None:
+    assert list_misreported(on_sqlite, SLIPS) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (b'{"args": {"n": "two"}}', "Expected `int`, got `str`"),
-        (b'{"args": {"n": 2}', "line 2"),
-        (b'{"arg": {"n": 2}}', "unknown field `arg`"),
-        (b'{"args": {"n": 2}, "key": "a\\u0000b"}', "NUL"),
-        (b'{"args": {"n": 2}}\x00', "line 2"),
-        (b'{"args": {"n": 2}, "key": "\xff"}', "line 2"),
-        (b'{"args": {"n": 2}, "run_at": "soon"}', "line 2"),
-    ],
-)
-def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(on_sqlite: CommandLine, line: bytes, said: str) -> None:
-    (on_sqlite.folder / "jobs.jsonl").write_bytes(b'{"args": {"n": 1}}\n' + line + b'\n{"args": {"n": 3}}\n')
-    one_line(on_sqlite("jobs", "add", "quick", "--from", "jobs.jsonl"), "jobs.jsonl line 2", said)
-    assert on_sqlite.ok("jobs", "list", "--json").json["jobs"] == []
+def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(on_sqlite: CommandLine) -> None:
+    for line, said in BAD_LINES:
+        (on_sqlite.folder / "jobs.jsonl").write_bytes(b'{"args": {"n": 1}}\n' + line + b'\n{"args": {"n": 3}}\n')
+        one_line(on_sqlite("jobs", "add", "quick", "--from", "jobs.jsonl"), "jobs.jsonl line 2", said)
+    assert on_sqlite.sql("SELECT id FROM jobs") == []
 
 
-def test_args_may_hold_a_nul_character_for_json_can(mistnet: CommandLine) -> None:
+def test_arguments_may_hold_a_nul_character(mistnet: CommandLine) -> None:
     mistnet.ok("jobs", "add", "tell", "--args", '{"words": "a\\u0000b"}')
     assert mistnet("work", "--until-idle").code == 0
     assert mistnet.ok("jobs", "show", "1", "--json").json["args"] == {"words": "a\x00b"}
@@ -142,58 +153,36 @@ def test_an_unmigrated_database_says_which_command_helps(on_sqlite: CommandLine,
     assert on_sqlite("doctor", "--database-url", fresh_postgres).code == 1
 
 
-def test_a_database_of_a_newer_version_is_left_alone(mistnet: CommandLine) -> None:
-    mistnet.sql("UPDATE alembic_version SET version_num = '9999'")
+def test_a_database_of_a_newer_version_is_left_alone(on_sqlite: CommandLine) -> None:
+    on_sqlite.sql("UPDATE alembic_version SET version_num = '9999'")
     for command in (("status",), ("work",), ("db", "migrate"), ("db", "check")):
-        one_line(mistnet(*command), "upgrade mistnet", code=1)
-    assert mistnet("doctor").code == 1
-    assert mistnet.sql("SELECT version_num FROM alembic_version") == [{"version_num": "9999"}]
+        one_line(on_sqlite(*command), "upgrade mistnet", code=1)
+    assert on_sqlite("doctor").code == 1
+    assert on_sqlite.sql("SELECT version_num FROM alembic_version") == [{"version_num": "9999"}]
 
 
-def test_a_file_that_is_no_database_is_left_as_it_is(on_sqlite: CommandLine) -> None:
-    letter = on_sqlite.folder / "queue.db"
+def test_a_file_that_is_no_database_is_left_as_it_is(on_no_file: CommandLine) -> None:
+    letter = on_no_file.folder / "queue.db"
     letter.write_text("dear reader, " * 200)
     for command in (("status",), ("work",), ("db", "migrate")):
-        one_line(on_sqlite(*command), "not a database", code=1)
+        one_line(on_no_file(*command), "not a database", code=1)
     assert letter.read_text() == "dear reader, " * 200
 
 
-def test_a_database_with_foreign_tables_is_not_mixed_with_ours(on_sqlite: CommandLine) -> None:
-    on_sqlite.sql("CREATE TABLE jobs (title text)")
-    one_line(on_sqlite("db", "migrate"), "use a database of its own", code=1)
+def test_a_database_with_foreign_tables_is_not_mixed_with_ours(on_no_file: CommandLine) -> None:
+    on_no_file.sql("CREATE TABLE jobs (title text)")
+    one_line(on_no_file("db", "migrate"), "use a database of its own", code=1)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("concurency = 3", "Did you mean 'concurrency'?"),
-        ("concurrency = 0", "greater than or equal to 1"),
-        ("concurrency = ", "not valid TOML"),
-        ("[kinds.quick]\nbacth = 3", "Did you mean 'batch'?"),
-        ("[kinds.quikc]\nbatch = 3", "Did you mean 'quick'?"),
-        ("lease_seconds = 5", "heartbeat_seconds"),
-        ('log_level = "\x00"', "not valid TOML"),
-    ],
-)
-def test_a_slip_in_the_file_of_settings_is_told(on_sqlite: CommandLine, content: str, said: str) -> None:
-    (on_sqlite.folder / "mistnet.toml").write_text(content)
-    one_line(on_sqlite("status"), said)
+def test_a_slip_in_the_file_of_settings_is_told(on_sqlite: CommandLine) -> None:
+    for content, said in BAD_FILES:
+        (on_sqlite.folder / "mistnet.toml").write_text(content)
+        one_line(on_sqlite("status"), said)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("MISTNET_CONCURENCY", "3", "Did you mean 'MISTNET_CONCURRENCY'?"),
-        ("MISTNET_CONCURRENCY", "many", "MISTNET_CONCURRENCY"),
-        ("MISTNET_LEASE_SECONDS", "nan", "MISTNET_LEASE_SECONDS"),
-        ("MISTNET_PLUGINS", "tests.plugins.toy:plugin", "write it as JSON"),
-        ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
-        ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
-        ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
-    ],
-)
-def test_a_slip_in_the_environment_is_told(on_sqlite: CommandLine, name: str, value: str, said: str) -> None:
-    one_line(on_sqlite("status", **{name: value}), said)
+def test_a_slip_in_the_environment_is_told(on_sqlite: CommandLine) -> None:
+    for name, value, said in BAD_VARIABLES:
+        one_line(on_sqlite("status", **{name: value}), said)
 
 
 def test_a_metrics_port_that_is_taken_is_told(on_sqlite: CommandLine) -> None:
@@ -205,21 +194,22 @@ def test_a_metrics_port_that_is_taken_is_told(on_sqlite: CommandLine) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(on_sqlite: CommandLine) -> None:
-    on_sqlite.prepare()
     on_sqlite.add("quick", n=1)
     listing = on_sqlite.start("jobs", "list")
     assert listing.stdout is not None
     listing.stdout.close()
-    assert listing.wait(timeout=60) == 141
+    assert listing.wait(timeout=DEADLINE_SECONDS) == 141
     assert listing.stderr is not None
     assert listing.stderr.read() == ""
 
 
 def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
-    on_sqlite: CommandLine, tmp_path: Path
+    on_sqlite: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken.py").write_text("def plugin():\n    raise RuntimeError('token=abcdef123456')\n")
-    settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"]), "PYTHONPATH": str(tmp_path)}
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "broken", importlib.import_module("broken"))
+    settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"])}
     done = on_sqlite("status", **settings)
     one_line(done, "this is a bug", "MISTNET_LOG_LEVEL=DEBUG", code=70)
     loud = on_sqlite("status", MISTNET_LOG_LEVEL="DEBUG", **settings)
@@ -230,13 +220,13 @@ def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
 def test_output_that_cannot_be_written_is_told(on_sqlite: CommandLine) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            on_sqlite.command("db", "check", "--json"),
+            command_line("db", "check", "--json"),
             cwd=on_sqlite.folder,
             env=on_sqlite.environment(),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_SECONDS,
             check=False,
         )
     assert (done.returncode != 0, done.stderr.count("\n")) == (True, 1), done

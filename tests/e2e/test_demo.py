@@ -1,5 +1,6 @@
 """The world in a box, as a newcomer meets it: without a terminal, on one, and served to other programs."""
 
+import asyncio
 import json
 import os
 import pty
@@ -26,9 +27,10 @@ from mistnet.cli.demo_report import COMMANDS
 from mistnet.cli.demo_world import NOBODY, DemoWorld
 from mistnet.cli.main import app
 from mistnet.settings import load_settings
-from tests.e2e.conftest import PATIENCE, CommandLine
+from tests.commands import DEADLINE_SECONDS, command_line
+from tests.e2e.conftest import CommandLine
 
-LONG_PATIENCE = 240.0
+LONG_PATIENCE = 480.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ON_THIS_TERMINAL = """
 import fcntl, os, sys, termios
@@ -52,10 +54,10 @@ def left_in(folder: Path) -> list[str]:
 
 
 def test_without_a_terminal_the_demo_collects_the_whole_small_world_and_leaves_nothing_behind(
-    on_sqlite: CommandLine,
+    on_no_file: CommandLine,
 ) -> None:
-    (on_sqlite.folder / "mistnet.toml").write_text("x_rate_per_minute = 1\n")
-    running = on_sqlite.start("demo", "--json", TMPDIR=str(on_sqlite.folder), **SOMEBODYS_OWN)
+    (on_no_file.folder / "mistnet.toml").write_text("x_rate_per_minute = 1\n")
+    running = on_no_file.start("demo", "--json", TMPDIR=str(on_no_file.folder), **SOMEBODYS_OWN)
     said, complaints = running.communicate(timeout=LONG_PATIENCE)
     assert (running.returncode, complaints) == (0, "")
     report = json.loads(said)
@@ -71,24 +73,34 @@ def test_without_a_terminal_the_demo_collects_the_whole_small_world_and_leaves_n
     assert report["failed_calls"] == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", report["dashboard"])
     assert "a-real-key" not in said
-    assert left_in(on_sqlite.folder) == ["mistnet.toml"]
+    assert left_in(on_no_file.folder) == ["mistnet.toml"]
 
 
-async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite: CommandLine) -> None:
-    kept = on_sqlite.folder / "box of mine"
-    told = on_sqlite.ok("demo", "--size", "tiny", "--keep", str(kept), TMPDIR=str(on_sqlite.folder))
+def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_no_file: CommandLine) -> None:
+    kept = on_no_file.folder / "box of mine"
+    told = on_no_file.ok("demo", "--size", "tiny", "--keep", str(kept), TMPDIR=str(on_no_file.folder))
     assert "complete: everything the world shows is stored" in told.out
     assert re.match(r"the dashboard, while it collects: http://127\.0\.0\.1:\d+\n", told.out)
-    assert left_in(on_sqlite.folder) == ["box of mine"]
+    assert left_in(on_no_file.folder) == ["box of mine"]
     url = f"sqlite:///{kept}/demo.db"
     assert f"export MISTNET_DATABASE_URL='{url}'" in told.out
-    assert on_sqlite.ok("status", "--json", MISTNET_DATABASE_URL=url).json["kinds"]
+    assert on_no_file.ok("status", "--json", MISTNET_DATABASE_URL=url).json["kinds"]
 
-    again = on_sqlite("demo", "--keep", str(kept))
+    again = on_no_file("demo", "--keep", str(kept))
     assert again.code == 2
     assert "exists already; name another folder" in again.err
 
     world = DemoWorld(seed=7, size="tiny", faults="none", latency_seconds=(0, 0))
+    wrong = asyncio.run(_disagreements_after_damage(world, url))
+    first = world.open_handles[0]
+    assert f"posts of @{first} are missing" in wrong
+    assert "is active, not protected" in wrong
+    assert f"the suggestion of @{NOBODY} is accepted" in wrong
+    assert "costs GBP 122.55, not GBP 9.99" in wrong
+    assert "posts that link to https://www.ebay.com/itm/155932418766 are not told with it" in wrong
+
+
+async def _disagreements_after_damage(world: DemoWorld, url: str) -> str:
     async with open_app(load_settings(database_url=url)) as opened:
         assert await world.disagreements(opened) == []
         async with opened.database.write() as connection:
@@ -99,19 +111,13 @@ async def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_sqlite:
             accept = text("UPDATE suggestions SET outcome = 'accepted' WHERE handle = :handle")
             await connection.execute(accept, {"handle": NOBODY})
             await connection.execute(text("UPDATE offers SET amount = '9.99'"))
-        wrong = "\n".join(await world.disagreements(opened))
-    first = world.open_handles[0]
-    assert f"posts of @{first} are missing" in wrong
-    assert "is active, not protected" in wrong
-    assert f"the suggestion of @{NOBODY} is accepted" in wrong
-    assert "costs GBP 122.55, not GBP 9.99" in wrong
-    assert "posts that link to https://www.ebay.com/itm/155932418766 are not told with it" in wrong
+        return "\n".join(await world.disagreements(opened))
 
 
-def test_bad_wishes_are_told_in_one_line(on_sqlite: CommandLine) -> None:
-    (on_sqlite.folder / "file").write_text("")
+def test_bad_wishes_are_told_in_one_line(on_no_file: CommandLine) -> None:
+    (on_no_file.folder / "file").write_text("")
     for wish in (["--size", "huge"], ["--keep", "file"]):
-        told = on_sqlite("demo", *wish)
+        told = on_no_file("demo", *wish)
         assert (told.code, told.out) == (2, "")
         assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err
 
@@ -146,8 +152,8 @@ class Terminal:
 
     def ended(self) -> int:
         with suppress(AssertionError):
-            self.until("never to be seen", seconds=PATIENCE)
-        return self.process.wait(timeout=PATIENCE)
+            self.until("never to be seen", seconds=DEADLINE_SECONDS)
+        return self.process.wait(timeout=DEADLINE_SECONDS)
 
     def _read(self) -> bool:
         ready, _, _ = select.select([self._master], [], [], 1.0)
@@ -166,7 +172,7 @@ def on_terminal(command: CommandLine, *arguments: str, rows: int, columns: int, 
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-c", ON_THIS_TERMINAL, *command.command(*arguments)],
+        [sys.executable, "-c", ON_THIS_TERMINAL, *command_line(*arguments)],
         cwd=command.folder,
         env=command.environment(TERM="xterm-256color", **settings),
         stdin=slave,
@@ -183,16 +189,16 @@ def on_terminal(command: CommandLine, *arguments: str, rows: int, columns: int, 
         os.close(master)
 
 
-def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_sqlite: CommandLine) -> None:
-    temporary = on_sqlite.folder / "temporary"
+def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_no_file: CommandLine) -> None:
+    temporary = on_no_file.folder / "temporary"
     temporary.mkdir()
-    with on_terminal(on_sqlite, "demo", "--size", "tiny", rows=40, columns=120, TMPDIR=str(temporary)) as terminal:
+    with on_terminal(on_no_file, "demo", "--size", "tiny", rows=40, columns=120, TMPDIR=str(temporary)) as terminal:
         seen = terminal.until("the world agrees that nothing is missing")
         for shown in ("collecting a simulated world", "back to 20", "protected", "upstream knows nobody", "walk"):
             assert shown in seen
         assert f"export MISTNET_DATABASE_URL=sqlite:///{temporary}/mistnet-demo-" in seen.replace("\r\n  ", "")
         (address,) = {*re.findall(r"Open (http://127\.0\.0\.1:\d+) in a browser", seen)}
-        with urlopen(Request(address, headers={"Accept": "text/html"}), timeout=PATIENCE) as page:
+        with urlopen(Request(address, headers={"Accept": "text/html"}), timeout=DEADLINE_SECONDS) as page:
             assert "Posts collected" in page.read().decode()
         terminal.until("An hour passes each second", "catch_up", "2026-10-01")
         terminal.type(b"\x03")
@@ -202,16 +208,16 @@ def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_sqlite: Comma
     assert left_in(temporary) == []
 
 
-def test_ctrl_c_ends_the_demo_even_while_it_begins(on_sqlite: CommandLine) -> None:
-    with on_terminal(on_sqlite, "demo", "--size", "tiny", "--keep", "box", rows=24, columns=80) as terminal:
+def test_ctrl_c_ends_the_demo_even_while_it_begins(on_no_file: CommandLine) -> None:
+    with on_terminal(on_no_file, "demo", "--size", "tiny", "--keep", "box", rows=24, columns=80) as terminal:
         terminal.until("making a simulated world")
         terminal.type(b"\x03")
         assert terminal.ended() == 0
-    assert f"They stay in sqlite:///{on_sqlite.folder}/box/demo.db" in terminal.written.replace("\r\n", "")
+    assert f"They stay in sqlite:///{on_no_file.folder}/box/demo.db" in terminal.written.replace("\r\n", "")
 
 
-def test_a_served_world_answers_other_programs_until_ctrl_c(on_sqlite: CommandLine) -> None:
-    serving = on_sqlite.start("sim", "serve", "--size", "tiny", "--port", "0", "--key", "my-key", "--json")
+def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandLine) -> None:
+    serving = on_no_file.start("sim", "serve", "--size", "tiny", "--port", "0", "--key", "my-key", "--json")
     assert serving.stdout is not None
     told = json.loads("".join(iter(serving.stdout.readline, "}\n")) + "}")
     url = told["url"]
@@ -223,21 +229,21 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_sqlite: CommandLi
     assert told["next"][2].endswith(f"track {' '.join(told['handles'][:3])}")
 
     asked = Request(f"{url}/twitter/user/info?userName={told['handles'][0]}", headers={"X-API-Key": "my-key"})
-    with urlopen(asked, timeout=PATIENCE) as answer:
+    with urlopen(asked, timeout=DEADLINE_SECONDS) as answer:
         assert json.loads(answer.read())["data"]["userName"] == told["handles"][0]
 
-    taken = on_sqlite("sim", "serve", "--size", "tiny", "--port", url.rpartition(":")[2])
+    taken = on_no_file("sim", "serve", "--size", "tiny", "--port", url.rpartition(":")[2])
     assert taken.code == 2
     assert "somebody listens there already; name another, or 0 for any that is free" in taken.err
 
     serving.send_signal(signal.SIGINT)
-    _, complaints = serving.communicate(timeout=PATIENCE)
+    _, complaints = serving.communicate(timeout=DEADLINE_SECONDS)
     assert serving.returncode == 0
     assert "Traceback" not in complaints
 
 
-def test_wrong_wishes_for_a_served_world_are_told_in_one_line(on_sqlite: CommandLine) -> None:
+def test_wrong_wishes_for_a_served_world_are_told_in_one_line(on_no_file: CommandLine) -> None:
     for wish in (["--latency", "2,1"], ["--key", "a b"], ["--tier", "gold"]):
-        told = on_sqlite("sim", "serve", *wish)
+        told = on_no_file("sim", "serve", *wish)
         assert (told.code, told.out) == (2, "")
         assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err

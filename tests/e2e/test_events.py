@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import CommandLine, until
-from tests.e2e.test_kill_collecting import IMPATIENT, told, world_served
+from tests.e2e.test_kill_collecting import IMPATIENT
 from tests.receivers import SECRET, receiver_apart
+from tests.simulated import list_handles, world_served
 
 DATA_KINDS = {"posts.collected", "account.backfilled", "account.state_changed", "run.finished", "summarize.requested"}
 
@@ -20,7 +22,7 @@ def running(mistnet: CommandLine, log: Path, **settings: str) -> Iterator["subpr
     """`mistnet up`, with everything it says in a file."""
     with log.open("ab") as said:
         process = subprocess.Popen(
-            mistnet.command("up", "--port", "0"),
+            command_line("up", "--port", "0"),
             cwd=mistnet.folder,
             env=mistnet.environment(**settings),
             stdout=said,
@@ -31,17 +33,17 @@ def running(mistnet: CommandLine, log: Path, **settings: str) -> Iterator["subpr
         finally:
             if process.poll() is None:
                 process.terminate()
-            process.wait(60)
+            process.wait(DEADLINE_SECONDS)
 
 
 def data_ids(mistnet: CommandLine) -> list[int]:
     return [row["id"] for row in mistnet.sql("SELECT id FROM events WHERE channel = 'data' ORDER BY id")]
 
 
-def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(mistnet: CommandLine) -> None:
-    log = mistnet.folder / "log"
+def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(on_postgres: CommandLine) -> None:
+    log = on_postgres.folder / "log"
     with (
-        world_served("--size", "tiny") as base_url,
+        world_served(seed=5) as base_url,
         receiver_apart(lambda number: (500, 204, 204, 503, 204)[number % 5]) as readers,
         receiver_apart(lambda number: (204, 410)[number % 2]) as operators,
         receiver_apart() as people,
@@ -59,16 +61,16 @@ def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(mist
             "MISTNET_ALERT_URLS": json.dumps([people.url.replace("http://", "json://")]),
         }
         quiet = {**settings, "MISTNET_LOG_LEVEL": "ERROR"}
-        mistnet.ok("track", *told(base_url, "accounts")["handles"][:4], **quiet)
-        with running(mistnet, log, **settings) as first:
+        on_postgres.ok("track", *list_handles(base_url)[:4], **quiet)
+        with running(on_postgres, log, **settings) as first:
             until(lambda: len(readers.got) >= 2)
             os.kill(first.pid, signal.SIGKILL)
-        with running(mistnet, log, **settings, MISTNET_X_DAY_CREDITS="600"):
+        with running(on_postgres, log, **settings, MISTNET_X_DAY_CREDITS="600"):
             until(lambda: {"budget_80", "budget_100"} <= {got.json["payload"]["rule"] for got in operators.taken})
-            until(lambda: people.got and set(data_ids(mistnet)) <= {got.id for got in readers.taken})
-            status = mistnet.ok("status", **quiet).out
-            alerts = mistnet.ok("status", "--json", **quiet).json["alerts"]
-            doctor = mistnet("doctor", **quiet).out
+            until(lambda: people.got and set(data_ids(on_postgres)) <= {got.id for got in readers.taken})
+            status = on_postgres.ok("status", **quiet).out
+            alerts = on_postgres.ok("status", "--json", **quiet).json["alerts"]
+            doctor = on_postgres("doctor", **quiet).out
         assert status.startswith("alerts")
         assert {each["rule"] for each in alerts} >= {"budget_80", "budget_100"}
         assert "alert budget_100" in doctor
@@ -80,10 +82,10 @@ def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(mist
         assert firsts == list(dict.fromkeys(got.id for got in readers.taken)), "none was skipped for a later one"
         assert len({got.body for got in readers.got}) == len(firsts), "what came again was the same"
         rules = [got.json["payload"]["rule"] for got in operators.taken if got.json["kind"] == "alert.opened"]
-        opened = mistnet.sql("SELECT rule, opened_at FROM alerts")
+        opened = on_postgres.sql("SELECT rule, opened_at FROM alerts")
         assert len(set(rules)) == len({row["rule"] for row in opened})
         assert any("budget" in str(got.json) for got in people.taken)
     said = log.read_text(errors="replace") + status + doctor
     assert "budget_100" in said
     assert "hunter2" not in said
-    assert SECRET not in str(mistnet.sql("SELECT * FROM jobs")) + str(mistnet.sql("SELECT * FROM job_errors"))
+    assert SECRET not in str(on_postgres.sql("SELECT * FROM jobs")) + str(on_postgres.sql("SELECT * FROM job_errors"))

@@ -1,15 +1,16 @@
 """Work that cannot go on says why, and ends with its own exit code."""
 
 from tests.e2e.conftest import CommandLine
-from tests.e2e.test_kill_collecting import IMPATIENT, told, world_served
+from tests.e2e.test_kill_collecting import IMPATIENT
+from tests.simulated import list_handles, world_served
 
 KEY = IMPATIENT["MISTNET_X_API_KEY"]
 
 
 def test_a_spent_budget_ends_the_work_with_four(on_sqlite: CommandLine) -> None:
-    with world_served("--size", "tiny") as base_url:
+    with world_served(seed=5) as base_url:
         settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_DAY_CREDITS": "1500"}
-        on_sqlite.ok("suggest", *told(base_url, "accounts")["handles"][:2], **settings)
+        on_sqlite.ok("suggest", *list_handles(base_url)[:2], **settings)
         done = on_sqlite("work", "--until-idle", **settings)
         assert done.code == 4, done
         assert "budget" in done.out
@@ -27,21 +28,20 @@ def test_a_spent_budget_ends_the_work_with_four(on_sqlite: CommandLine) -> None:
         assert on_sqlite.sql("SELECT id FROM jobs WHERE state = 'pending'") == []
 
 
-def test_a_refused_key_ends_the_work_with_five_and_is_never_shown(on_sqlite: CommandLine) -> None:
-    with world_served("--size", "tiny") as base_url:
-        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_API_KEY": "hunter2-wrong-key"}
-        on_sqlite.ok("suggest", told(base_url, "accounts")["handles"][0], **settings)
-        done = on_sqlite("work", "--until-idle", **settings)
-        assert done.code == 5, done
-        assert "mistnet sources resume x" in done.err
-        assert "hunter2" not in done.out + done.err
-        assert "hunter2" not in on_sqlite.ok("sources", "--json", **settings).out
-        good = {**settings, "MISTNET_X_API_KEY": KEY}
-        on_sqlite.ok("sources", "resume", "x", **good)
-        assert on_sqlite("work", "--until-idle", **good).code in (0, 3)
-        assert on_sqlite.sql("SELECT count(*) AS n FROM posts")[0]["n"] > 50
-        for row in on_sqlite.sql("SELECT CAST(error AS text) AS said FROM calls WHERE error IS NOT NULL"):
-            assert "hunter2" not in row["said"]
+def test_a_refused_key_ends_the_work_with_five_and_is_never_shown(on_sqlite: CommandLine, sim_url: str) -> None:
+    settings = {**IMPATIENT, "MISTNET_X_BASE_URL": sim_url, "MISTNET_X_API_KEY": "hunter2-wrong-key"}
+    on_sqlite.ok("suggest", list_handles(sim_url)[0], **settings)
+    done = on_sqlite("work", "--until-idle", **settings)
+    assert done.code == 5, done
+    assert "mistnet sources resume x" in done.err
+    assert "hunter2" not in done.out + done.err
+    assert "hunter2" not in on_sqlite.ok("sources", "--json", **settings).out
+    good = {**settings, "MISTNET_X_API_KEY": KEY}
+    on_sqlite.ok("sources", "resume", "x", **good)
+    assert on_sqlite("work", "--until-idle", **good).code in (0, 3)
+    assert on_sqlite.sql("SELECT count(*) AS n FROM posts")[0]["n"] > 50
+    for row in on_sqlite.sql("SELECT CAST(error AS text) AS said FROM calls WHERE error IS NOT NULL"):
+        assert "hunter2" not in row["said"]
 
 
 def test_without_a_key_work_says_what_to_do(on_sqlite: CommandLine) -> None:
@@ -52,13 +52,12 @@ def test_without_a_key_work_says_what_to_do(on_sqlite: CommandLine) -> None:
     assert "mistnet demo" in done.err
 
 
-def test_refused_suggestions_are_listed_with_the_reason(on_sqlite: CommandLine) -> None:
-    with world_served("--size", "tiny") as base_url:
-        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url}
-        assert "mistnet suggest HANDLE" in on_sqlite.ok("suggest", "--list", **settings).out
-        on_sqlite.ok("suggest", "nobody_at_all", **settings)
-        assert "open" in on_sqlite.ok("suggest", "--list", **settings).out
-        on_sqlite.ok("work", "--until-idle", **settings)
-        (kept,) = on_sqlite.ok("suggest", "--list", "--json", **settings).json["suggestions"]
-        assert (kept["handle"], kept["outcome"]) == ("nobody_at_all", "refused")
-        assert "nobody of that name" in kept["reason"]
+def test_refused_suggestions_are_listed_with_the_reason(on_sqlite: CommandLine, sim_url: str) -> None:
+    settings = {**IMPATIENT, "MISTNET_X_BASE_URL": sim_url}
+    assert "mistnet suggest HANDLE" in on_sqlite.ok("suggest", "--list", **settings).out
+    on_sqlite.ok("suggest", "nobody_at_all", **settings)
+    assert "open" in on_sqlite.ok("suggest", "--list", **settings).out
+    on_sqlite.ok("work", "--until-idle", **settings)
+    (kept,) = on_sqlite.ok("suggest", "--list", "--json", **settings).json["suggestions"]
+    assert (kept["handle"], kept["outcome"]) == ("nobody_at_all", "refused")
+    assert "nobody of that name" in kept["reason"]

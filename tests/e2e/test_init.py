@@ -12,28 +12,28 @@ from mistnet.settings import Settings, load_settings
 from tests.e2e.conftest import CommandLine
 
 
-def test_a_new_folder_is_made_ready_and_nothing_in_it_is_ever_overwritten(on_sqlite: CommandLine) -> None:
-    file = on_sqlite.folder / "mistnet.toml"
-    told = on_sqlite.ok("init", MISTNET_X_API_KEY="")
+def test_a_new_folder_is_made_ready_and_nothing_in_it_is_ever_overwritten(on_no_file: CommandLine) -> None:
+    file = on_no_file.folder / "mistnet.toml"
+    told = on_no_file.ok("init", MISTNET_X_API_KEY="")
     assert "mistnet.toml is written" in told.out
     assert "export MISTNET_X_API_KEY=" in told.out
     assert file.stat().st_mode & 0o077 == 0
-    assert on_sqlite.ok("db", "check").code == 0
+    assert on_no_file.ok("db", "check").code == 0
 
     file.write_text("log_format = 'json'\n")
-    again = on_sqlite.ok("init", "--json", MISTNET_X_API_KEY="a-key-of-mine").json
+    again = on_no_file.ok("init", "--json", MISTNET_X_API_KEY="a-key-of-mine").json
     assert (again["written"], again["found"]) == (False, again["now"])
     assert not any("export" in line for line in again["next"])
     assert file.read_text() == "log_format = 'json'\n"
 
 
-def test_a_database_that_was_named_is_written_down_unless_it_tells_a_password(on_sqlite: CommandLine) -> None:
-    file = on_sqlite.folder / "mistnet.toml"
-    on_sqlite.ok("init", MISTNET_DATABASE_URL="sqlite:///birds.db")
+def test_a_database_that_was_named_is_written_down_unless_it_tells_a_password(on_no_file: CommandLine) -> None:
+    file = on_no_file.folder / "mistnet.toml"
+    on_no_file.ok("init", MISTNET_DATABASE_URL="sqlite:///birds.db")
     assert tomllib.loads(file.read_text()) == {"database_url": "sqlite:///birds.db"}
 
     file.unlink()
-    told = on_sqlite("init", MISTNET_DATABASE_URL="postgresql://ann:hunter2-secret@127.0.0.1:9/birds")
+    told = on_no_file("init", MISTNET_DATABASE_URL="postgresql://ann:hunter2-secret@127.0.0.1:9/birds")
     assert told.code != 0
     assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err
     assert tomllib.loads(file.read_text()) == {}

@@ -7,18 +7,17 @@ from sqlalchemy import text
 from mistnet.app import App, open_app
 from mistnet.domain.jobs import JobId
 from mistnet.settings import load_settings
+from tests.commands import DEADLINE_SECONDS
 from tests.e2e.conftest import CommandLine
 from tests.plugins import toy
 
 
-def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(fresh_postgres: str, on_sqlite: CommandLine) -> None:
-    on_sqlite.url = fresh_postgres
-    on_sqlite.prepare()
-    on_sqlite.add("quick", key="same", n=1)
-    on_sqlite.sql("UPDATE jobs SET state = 'dead'")
+def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(on_postgres: CommandLine) -> None:
+    on_postgres.add("quick", key="same", n=1)
+    on_postgres.sql("UPDATE jobs SET state = 'dead'")
 
     async def race() -> None:
-        async with open_app(load_settings(database_url=fresh_postgres), plugins=[toy.plugin()]) as app:
+        async with open_app(load_settings(database_url=on_postgres.url), plugins=[toy.plugin()]) as app:
             now = app.database.clock.now()
             async with app.database.write() as connection:
                 await app.job_writer.write(connection, [app.kinds.new_job("quick", '{"n": 2}', key="same")], now)
@@ -31,9 +30,9 @@ def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(fresh_postgres: st
 
 
 async def _blocked(app: App) -> None:
-    """Until somebody waits for somebody else's transaction."""
+    """Wait until a transaction waits for another."""
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    async with asyncio.timeout(30), app.database.read() as connection:
+    async with asyncio.timeout(DEADLINE_SECONDS), app.database.read() as connection:
         while not (await connection.execute(waiting)).scalar_one():
             await asyncio.sleep(0.02)
 

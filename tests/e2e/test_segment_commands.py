@@ -1,43 +1,22 @@
 """Segments by the real commands: defined from a handle, synced and worked out by workers, looked at, written out."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
 from tests.e2e.conftest import CommandLine, until
 from tests.e2e.test_runs_cli import SETTINGS
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[str]:
-    command = [sys.executable, "-m", "mistnet.sim", "--port", "0", "--size", "tiny", "--tier", "unlimited"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
+from tests.simulated import ask_world, list_handles
 
 
 @pytest.fixture
-def collector(mistnet: CommandLine, world: str) -> CommandLine:
-    mistnet.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": world}
-    return mistnet
+def collector(on_postgres: CommandLine, sim_url: str) -> CommandLine:
+    on_postgres.settings |= {**SETTINGS, "MISTNET_X_BASE_URL": sim_url}
+    return on_postgres
 
 
-def ask(world: str, path: str) -> Any:
-    with urlopen(f"{world}/_sim/{path}", timeout=30) as answer:
-        return json.load(answer)
-
-
-def test_a_segment_from_a_handle_to_a_file(collector: CommandLine, world: str) -> None:
-    handle = str(ask(world, "accounts")["handles"][0])
+def test_a_segment_from_a_handle_to_a_file(collector: CommandLine, sim_url: str) -> None:
+    handle = list_handles(sim_url)[0]
     collector.ok("segments", "define", "fans", "--followers-of", f"@{handle}")
     collector.ok("segments", "define", "friends", "--mutuals-of", handle)
     collector.ok("segments", "define", "others", "--difference", "fans,friends")
@@ -57,7 +36,7 @@ def test_a_segment_from_a_handle_to_a_file(collector: CommandLine, world: str) -
     )
     assert fans
     assert others == fans - friends
-    truth = ask(world, f"follows?handle={handle}")
+    truth = ask_world(sim_url, f"follows?handle={handle}")
     assert fans == {str(each) for each in truth["followers"]}
     assert friends == fans & {str(each) for each in truth["followings"]}
     lines = collector.ok("segments", "export", "fans").out.splitlines()

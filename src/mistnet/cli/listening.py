@@ -30,6 +30,7 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket on that address; one that cannot be had is a slip of whoever started us."""
+    listener: socket.socket | None = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -38,6 +39,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
+        if listener:
+            listener.close()
         raise _refused(host, port, error) from None
     listener.setblocking(False)
     return listener

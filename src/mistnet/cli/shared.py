@@ -122,12 +122,13 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
 
 async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
     """Keeps the loop open until driver threads are gone: one that finds it closed prints a traceback."""
+    others = threading.active_count()
     try:
         return await command
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):
-                while threading.active_count() > 1:  # noqa: ASYNC110 (threads ring no bell when they end)
+                while threading.active_count() > others:  # noqa: ASYNC110 (threads ring no bell when they end)
                     await asyncio.sleep(0.002)
 
 
