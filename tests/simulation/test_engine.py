@@ -80,7 +80,7 @@ def test_without_the_fence_the_oracle_sees_it(memory: Templates, mutants: pytest
     given = "json_extract(h.value, '$[1]')"
     trusting = [(f" AND j.fence = {given}", ""), ("SELECT j.id, j.fence", f"SELECT j.id, {given} AS fence")]
     mutate(mutants, {"still_held": trusting, "put_back": [(" AND fence = :fence", "")]})
-    faults = first_fault(memory.sqlite, known=0)
+    faults = first_fault(memory.sqlite, known=1)
     assert faults
 
 
