@@ -41,7 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def create_unix_connection(self, protocol_factory: Any, path: str, **_: Any) -> Any:  # type: ignore[override]
         return await connect_to(self.exchange, protocol_factory, path)
 
-    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, _executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """At once: a thread would take an amount of real time."""
         future = self.create_future()
         try:
@@ -144,7 +144,7 @@ def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Corouti
 
 def share_compiled(engine: Engine) -> None:
     """Engines of many short lives compile each statement once: they differ in nothing that SQL depends on."""
-    dialect = engine.dialect
+    dialect: Any = engine.dialect
     if "__hash__" not in vars(type(dialect)):
         dialect.__class__ = _alike(type(dialect))
     engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
@@ -157,11 +157,11 @@ _COMPILED: dict[type, dict[Any, Any]] = {}
 def _alike(dialect: type[Dialect]) -> type[Dialect]:
     """Statements are cached by dialect, and two of these are the same."""
 
-    def equals(self: Dialect, other: object) -> bool:
+    def equals(self: Any, other: object) -> bool:
         return type(self) is type(other)
 
-    def hashed(self: Dialect) -> int:
+    def hashed(self: Any) -> int:
         return hash(type(self))
 
-    own = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
+    own: dict[str, Any] = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
     return type(dialect.__name__, (dialect,), own)
