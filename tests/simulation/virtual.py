@@ -8,13 +8,12 @@ import selectors
 import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
 from sqlalchemy import Engine
-from sqlalchemy.engine import Dialect
 
 from tests.simulation.server import Exchange, connect_to
 
@@ -145,23 +144,16 @@ def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Corouti
 def share_compiled(engine: Engine) -> None:
     """Engines of many short lives compile each statement once: they differ in nothing that SQL depends on."""
     dialect: Any = engine.dialect
-    if "__hash__" not in vars(type(dialect)):
-        dialect.__class__ = _alike(type(dialect))
+    if type(dialect) not in _COMPILED:
+        kind = type(dialect)
+        dialect.__class__ = _ALIKE.setdefault(kind, type(kind.__name__, (kind,), _SAME))
     engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
 
 
-_COMPILED: dict[type, dict[Any, Any]] = {}
-
-
-@lru_cache
-def _alike(dialect: type[Dialect]) -> type[Dialect]:
-    """Statements are cached by dialect, and two of these are the same."""
-
-    def equals(self: Any, other: object) -> bool:
-        return type(self) is type(other)
-
-    def hashed(self: Any) -> int:
-        return hash(type(self))
-
-    own: dict[str, Any] = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
-    return type(dialect.__name__, (dialect,), own)
+_ALIKE: dict[Any, Any] = {}
+_COMPILED: dict[Any, dict[Any, Any]] = {}
+_SAME: dict[str, Any] = {  # statements are cached by dialect, and two of these are the same
+    "__eq__": lambda one, other: type(one) is type(other),
+    "__hash__": lambda one: hash(type(one)),
+    "supports_statement_cache": True,
+}
