@@ -157,10 +157,6 @@ class Oracle:
         lost = self.truth.hydratable(answered, self.at) - users.keys()
         self._say(bool(lost), f"{len(lost)} users who were answered are missing: {sorted(lost)[:3]}")
         self._say(bool({post.author_id for post in posts.values()} - users.keys()), "a post without its author")
-        shown = [json.loads(post.raw) for post in posts.values()]
-        inside = [each[place] for each in shown for place in ("quoted_tweet", "retweeted_tweet") if each.get(place)]
-        unknown = {int(each["author"]["id"]) for each in inside} - users.keys()
-        self._say(bool(unknown), f"{len(unknown)} authors of quoted or retweeted posts are missing")
 
     def _check_jobs(self, jobs: Sequence[Any]) -> None:
         for job in jobs:

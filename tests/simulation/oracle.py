@@ -54,12 +54,12 @@ class Result:
     crashes: int
 
 
-def simulate(url: str, seed: int) -> Result:
-    """One whole life of a fleet. The same seed gives the same life."""
-    return run_virtually(_simulate(url, seed))
+def simulate(url: str, seed: int, *, deadline: float = 2 * 3600) -> Result:
+    """One whole life of a fleet, in so many virtual seconds at most. The same seed gives the same life."""
+    return run_virtually(_simulate(url, seed, deadline))
 
 
-async def _simulate(url: str, seed: int) -> Result:
+async def _simulate(url: str, seed: int, deadline: float) -> Result:
     database = open_database(url)
     chaos = Chaos(seed)
     fleet = Fleet(url, chaos)
@@ -75,7 +75,7 @@ async def _simulate(url: str, seed: int) -> Result:
             return not await upkeep.work_left(list(kinds_of(None)), ["x"], now=database.clock.now())
 
         try:
-            await fleet.run(until=done)
+            await fleet.run(until=done, deadline=deadline)
         except AssertionError as error:
             faults.append(str(error))
         faults += await _compare(database)

@@ -7,12 +7,10 @@ import msgspec
 import pytest
 
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
-from mistnet.domain.social import Gathered, Reference
 from mistnet.jobs import sweeps
 from mistnet.jobs.args import BackfillArgs
 from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
-from mistnet.upstream.x import decode
 from tests.databases import Templates
 from tests.simulation.collecting import Harvested, catch_up_later, harvest
 from tests.simulation.conftest import chunks, named, replay
@@ -125,15 +123,3 @@ def test_walks_that_go_one_level_only_are_seen(memory: Templates, monkeypatch: p
 def test_without_the_second_pass_retweets_are_missed(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps.Sweeper, "_reposts", lambda _self, _account: [])
     assert any("posts are missing" in fault for fault in first_faults(memory, range(1), "none"))
-
-
-def test_without_the_authors_of_referenced_posts_the_oracle_sees_it(
-    memory: Templates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = decode._original
-
-    def nameless(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
-        return original(payload, Gathered(posts={}, users={}, unreadable=[]))
-
-    monkeypatch.setattr(decode, "_original", nameless)
-    assert any("authors of quoted" in fault for fault in first_faults(memory, range(3), "none"))

@@ -8,13 +8,12 @@ import selectors
 import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
 from sqlalchemy import Engine
-from sqlalchemy.engine import Dialect
 
 from tests.simulation.server import Exchange, connect_to
 
@@ -41,7 +40,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def create_unix_connection(self, protocol_factory: Any, path: str, **_: Any) -> Any:  # type: ignore[override]
         return await connect_to(self.exchange, protocol_factory, path)
 
-    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, _executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """At once: a thread would take an amount of real time."""
         future = self.create_future()
         try:
@@ -144,24 +143,17 @@ def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Corouti
 
 def share_compiled(engine: Engine) -> None:
     """Engines of many short lives compile each statement once: they differ in nothing that SQL depends on."""
-    dialect = engine.dialect
-    if "__hash__" not in vars(type(dialect)):
-        dialect.__class__ = _alike(type(dialect))
+    dialect: Any = engine.dialect
+    if type(dialect) not in _COMPILED:
+        kind = type(dialect)
+        dialect.__class__ = _ALIKE.setdefault(kind, type(kind.__name__, (kind,), _SAME))
     engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
 
 
-_COMPILED: dict[type, dict[Any, Any]] = {}
-
-
-@lru_cache
-def _alike(dialect: type[Dialect]) -> type[Dialect]:
-    """Statements are cached by dialect, and two of these are the same."""
-
-    def equals(self: Dialect, other: object) -> bool:
-        return type(self) is type(other)
-
-    def hashed(self: Dialect) -> int:
-        return hash(type(self))
-
-    own = {"__eq__": equals, "__hash__": hashed, "supports_statement_cache": True}
-    return type(dialect.__name__, (dialect,), own)
+_ALIKE: dict[Any, Any] = {}
+_COMPILED: dict[Any, dict[Any, Any]] = {}
+_SAME: dict[str, Any] = {  # statements are cached by dialect, and two of these are the same
+    "__eq__": lambda one, other: type(one) is type(other),
+    "__hash__": lambda one: hash(type(one)),
+    "supports_statement_cache": True,
+}
