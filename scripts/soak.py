@@ -101,6 +101,14 @@ SEARCHES = (
         arguments=(SIMULATION, "-k", "not test_engine and not test_collecting and not test_virtual"),
     ),
     Search(
+        name="broker faults",
+        unit="seeds",
+        total=200,
+        per_chunk=10,
+        variable="MISTNET_TEST_SEEDS",
+        arguments=("tests/contract/test_broker_faults.py", "-k", "network"),
+    ),
+    Search(
         name="kills",
         unit="kills",
         total=200,

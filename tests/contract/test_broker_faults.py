@@ -16,13 +16,13 @@ from mistnet.domain.errors import Temporary
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.engine.worker import Worker
 from tests.brokered import add, brokered, channel_to, effects, kind, purge, rows, send, states, until
+from tests.seeds import chunks, named, replay
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMissing, RabbitNode, SharedNode
 from tests.support import Effect, Number, new
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # connections that were cut are left behind
 
-SEEDS = 50
 JOBS = 40
 HASTY = {
     "republish_seconds": 0.6,
@@ -124,17 +124,17 @@ async def all_done(app: App) -> bool:
     return await states(app) == {}
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+@pytest.mark.parametrize("seeds", chunks(4, 4, 4), ids=named)
 async def test_whatever_the_network_does_every_job_is_done_and_none_twice_at_once(
-    rabbit: SharedNode, templates: object, postgres_dsn: str, first: int
+    rabbit: SharedNode, templates: object, postgres_dsn: str, seeds: range
 ) -> None:
-    for seed in range(first, first + 10):
+    for seed in seeds:
         url = await asyncio.to_thread(templates.postgresql, postgres_dsn)  # type: ignore[attr-defined]  # Templates
         broker_url = await asyncio.to_thread(rabbit.vhost)
         try:
             await one_world(url, broker_url, seed)
         except BaseException:
-            print(f"replay: seed {seed}")
+            print(replay(seed))
             raise
         finally:
             await asyncio.to_thread(rabbit.drop, broker_url)

@@ -23,7 +23,7 @@ from mistnet.domain.accounts import (
 )
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.jobs import Write
-from mistnet.domain.social import Detail, Metrics, Platform, Post, PostId, Reference, Unreadable, User, UserId
+from mistnet.domain.social import Detail, Media, Metrics, Platform, Post, PostId, Reference, Unreadable, User, UserId
 from mistnet.harvest import WRITERS
 from mistnet.store.accounts import StoreLook
 from mistnet.store.database import Database
@@ -85,6 +85,19 @@ async def test_what_a_payload_does_not_say_stays_known(url: str) -> None:
         await s.write(user(detail=Detail.AUTHOR, bio=None, followers_count=6))
         row = await s.one("SELECT location, website, bio, followers_count, posts_count, detail FROM users")
         assert tuple(row) == ("Oslo", "https://ann.example", "hello", 6, 10, "profile")
+
+
+@pytest.mark.parametrize("relation", ["quoted", "reposted"])
+async def test_a_referenced_post_is_stored_with_its_text_author_and_media(url: str, relation: str) -> None:
+    media = Media(kind="photo", url="https://p.example/1.jpg")
+    original = Reference(id=PostId(3), text="Original", author_handle="bea", media=[media])
+    async with shelf(url) as s:
+        await s.write(user(), post(5, **{relation: original}))
+        row = await s.one(
+            f"SELECT {relation}_id AS id, referenced_text, referenced_handle, CAST(referenced_media AS text) FROM posts"
+        )
+        assert tuple(row[:3]) == (3, "Original", "bea")
+        assert json.loads(row[3])[0]["url"] == "https://p.example/1.jpg"
 
 
 async def test_a_poorer_payload_never_replaces_the_raw_of_a_richer_one(url: str) -> None:

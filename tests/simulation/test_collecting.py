@@ -12,8 +12,8 @@ from mistnet.jobs.args import BackfillArgs
 from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
 from tests.databases import Templates
+from tests.seeds import chunks, named, replay
 from tests.simulation.collecting import Harvested, catch_up_later, harvest
-from tests.simulation.conftest import chunks, named, replay
 from tests.simulation.world import Chaos
 from tests.worlds import SMALLEST
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.crawling import Visited, visit_shops
 from tests.simulation.world import Chaos
 

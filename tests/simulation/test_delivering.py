@@ -13,7 +13,7 @@ from mistnet.store.enqueue import JobWriter
 from mistnet.store.events import FanOut, _taken
 from mistnet.store.tables import deliveries
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.delivering import Told, deliver_all
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind

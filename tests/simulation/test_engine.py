@@ -7,7 +7,7 @@ import pytest
 from mistnet.domain.errors import WriteRefused
 from mistnet.store import statements
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, named, replay
+from tests.seeds import chunks, named, replay
 from tests.simulation.oracle import Result, simulate
 
 MUTANT_SECONDS = 1800

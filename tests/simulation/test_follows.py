@@ -8,7 +8,7 @@ from mistnet.domain.follows import Verdict
 from mistnet.jobs import follow_sync
 from mistnet.sim.faults import NO_FAULTS
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.following import CUTS, MANY_PAGES, Followed, follow
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind

@@ -15,8 +15,8 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.databases import Templates
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.conftest import chunks, is_fixed, named, replay
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import Chaos, open_database
 from tests.worlds import SMALLEST, WorldTransport, service_of

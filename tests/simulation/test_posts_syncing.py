@@ -12,8 +12,8 @@ from mistnet.jobs.posts_sync import posts_sync
 from mistnet.sim.world import World
 from mistnet.store.database import Database
 from tests.databases import Templates
+from tests.seeds import chunks, named, replay
 from tests.simulation.collecting import HarvestFleet, settings_for
-from tests.simulation.conftest import chunks, named, replay
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import Chaos, open_database
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of

@@ -4,7 +4,7 @@ import pytest
 
 from mistnet.engine import notes
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.watching import Restless, Watched, watch_prices
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.databases import Templates
-from tests.simulation.conftest import chunks, is_fixed, named, replay
+from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.pricing import Looked, look_for_prices
 from tests.simulation.world import Chaos
 
