@@ -76,10 +76,10 @@ async def test_feeds_bring_posts_replies_and_quoted_posts_and_no_token(url: str)
         assert DEFAULT_TOKEN not in await everything(app)
 
 
-async def test_links_of_a_feed_are_found_in_every_place(url: str) -> None:
+async def test_links_of_a_feed_are_found_in_every_place(sqlite_url: str) -> None:
     service = threads_of(3, size=SIZE)
     oracle = FeedOracle(service)
-    async with open_feeds(url, service) as app:
+    async with open_feeds(sqlite_url, service) as app:
         await add(app, *oracle.open_handles)
         await work_off(app)
         kept = await rows(app, "SELECT post_id, place, url FROM post_links WHERE platform = 'threads'")

@@ -32,7 +32,7 @@ def test_every_source_is_asked_once_for_each_item_and_what_is_remembered_costs_n
     assert alone.calls == doubled.calls, "the second of two like items is answered from memory"
 
 
-@pytest.mark.parametrize("seeds", chunks(3, 3, 3), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 1, 2), ids=named)
 def test_faulty_markets_and_dying_machines_lose_nothing_and_double_nothing(
     memory: Templates, tmp_path: Path, seeds: range
 ) -> None:
@@ -46,7 +46,7 @@ def test_faulty_markets_and_dying_machines_lose_nothing_and_double_nothing(
         assert faults
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", [range(4, 5), *chunks(0, 1, 1)], ids=named)
 def test_the_same_holds_on_a_server(memory: Templates, postgres_dsn: str, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.006, freeze=0.005)
