@@ -562,7 +562,7 @@ def started(url: str, *arguments: str) -> subprocess.Popen[bytes]:
 
     async def write() -> None:
         database = open_database(url)
-        await fill_many(database)
+        await fill_many(database, ROWS)
         await database.close()
 
     LOOP.run(write())
