@@ -15,7 +15,8 @@ BIN = Path(sys.executable).parent
 STYLE = (["ruff", "check"], ["ruff", "format", "--check"])
 BESIDE = (["lint-imports"], ["mypy"])
 QUICK = ["tests/unit", "tests/contract", "--no-services"]
-SPREAD = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+PROCESSES = (os.cpu_count() or 1) + 1  # while one waits for a server, another works
+SPREAD = ["-n", str(PROCESSES), "--dist", "loadfile", "--no-loadscope-reorder"]
 """Whole files in the order of collection: what a file prepares is prepared once, and cheap tests come first."""
 
 

@@ -109,6 +109,15 @@ SEARCHES = (
         arguments=("tests/contract/test_broker_faults.py", "-k", "network"),
     ),
     Search(
+        name="contract tests on every database",
+        unit="runs",
+        total=1,
+        per_chunk=1,
+        variable="MISTNET_TEST_ALL_DATABASES",
+        arguments=("tests/contract",),
+        is_range=False,
+    ),
+    Search(
         name="kills",
         unit="kills",
         total=200,

@@ -15,7 +15,7 @@ import pytest
 from tests.databases import Templates, drop_database
 from tests.examples import load_search_profile
 from tests.loops import LOOP
-from tests.order import needs_services, order_of
+from tests.order import is_left_to_another_run, needs_services, order_of
 from tests.services import rabbitmq, shared_postgres
 from tests.services.availability import forbidden_in_ci, in_ci, missing_services, skip_reasons, unavailable
 from tests.services.postgres import quick_folder
@@ -57,10 +57,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=order_of)
+    dropped = [item for item in items if is_left_to_another_run(item)]
     if config.option.no_services:
-        wanted = [item for item in items if not needs_services(item)]
-        config.hook.pytest_deselected(items=[item for item in items if needs_services(item)])
-        items[:] = wanted
+        dropped = [item for item in items if needs_services(item)]
+    config.hook.pytest_deselected(items=dropped)
+    gone = set(dropped)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

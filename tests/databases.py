@@ -48,7 +48,9 @@ TABLES = [table.name for table in (*metadata.sorted_tables, effects)]
 USED = " UNION ALL ".join(f"SELECT '{name}' AS name WHERE EXISTS (SELECT 1 FROM {name})" for name in TABLES)
 """Asks for the names of the tables that have rows."""
 
-SQLITE_SCHEMA = "SELECT name, sql FROM sqlite_master ORDER BY name"
+SQLITE_SCHEMA = """
+    SELECT name, sql FROM sqlite_master UNION ALL SELECT 'revision', version_num FROM alembic_version ORDER BY 1
+"""
 LIBSQL_EMPTY = ";".join(
     [
         "BEGIN IMMEDIATE",
@@ -68,9 +70,10 @@ PG_SCHEMA = """
     SELECT (SELECT sum(hashtext(relname::text || relnatts)) FROM pg_class WHERE relnamespace = 'public'::regnamespace),
         (SELECT sum(hashtext(tgname::text || tgenabled::text)) FROM pg_trigger WHERE NOT tgisinternal),
         (SELECT sum(hashtext(conname::text)) FROM pg_constraint WHERE connamespace = 'public'::regnamespace),
-        (SELECT sum(hashtext(proname::text)) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)
+        (SELECT sum(hashtext(proname::text)) FROM pg_proc WHERE pronamespace = 'public'::regnamespace),
+        (SELECT string_agg(version_num, ' ') FROM alembic_version)
 """
-"""Changes when a test adds or removes a table, column, index, constraint, trigger or function."""
+"""Changes when a test adds or removes a table, column, index, constraint, trigger or function, or the revision."""
 
 _pools: dict[str, Pools | None] = {}
 """By URL: the connections of this process to its shared databases, made when a test first opens one."""

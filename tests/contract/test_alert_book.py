@@ -28,6 +28,8 @@ from tests.receivers import SECRET, receiver
 from tests.support import START, TurnedClock
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 
+pytestmark = pytest.mark.common_sql
+
 
 def alert(subject: str = "walk", message: str = "it broke", rule: Rule = Rule.DEAD_JOBS) -> Alert:
     return Alert(rule=rule, subject=subject, severity=Severity.WARNING, message=message)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.jobs import args
 from tests.apis import open_api
 from tests.harvests import change, days_ago, end_badly, id_at, rows, tell, user
+
+pytestmark = pytest.mark.common_sql
 
 ANN = UserId(11)
 

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from mistnet.api.auth import Scope
 from mistnet.domain.items import ItemId
 from mistnet.domain.products import PriceKind
@@ -11,6 +13,8 @@ from tests.apis import PUBLIC, open_api
 from tests.followed import follow, point, tell_prices
 from tests.harvests import rows
 from tests.support import START
+
+pytestmark = pytest.mark.common_sql
 
 CENT = {
     "title": "1909-S VDB Lincoln cent",

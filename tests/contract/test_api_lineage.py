@@ -1,5 +1,7 @@
 """Posts and prices joined, over the API, on every database."""
 
+import pytest
+
 from mistnet.api.auth import Scope
 from mistnet.domain.items import Wish
 from mistnet.domain.social import UserId
@@ -9,6 +11,8 @@ from tests.contract.test_lineage import promoted
 from tests.harvests import change, post, tell
 from tests.shelves import DAY, link, mention, offer, product
 from tests.support import START
+
+pytestmark = pytest.mark.common_sql
 
 ANN = UserId(11)
 

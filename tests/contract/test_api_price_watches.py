@@ -14,6 +14,8 @@ from tests.harvests import rows
 from tests.shelves import link, offer, product
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 PAGE = {"Accept": "text/html"}
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from fastapi.dependencies.models import Dependant
 
 from mistnet.api.service import make_service
@@ -15,6 +16,8 @@ from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.jobs import args
 from tests.apis import Api, api_routes, app_on, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
+
+pytestmark = pytest.mark.common_sql
 
 ANN, BOB = 11, 12
 

@@ -21,6 +21,8 @@ from mistnet.api.service import make_service
 from mistnet.store.tokens import Tokens
 from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, open_api
 
+pytestmark = pytest.mark.common_sql
+
 ADMIN_TOKEN = "an-admin-token-of-the-settings"
 SECRETS: dict[str, Any] = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
 OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from mistnet.domain.social import UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
@@ -10,6 +12,8 @@ from mistnet.sim.world import World
 from tests.apis import Answer, Api, open_api
 from tests.segmented import Workshop
 from tests.worlds import WorldTransport, service_of
+
+pytestmark = pytest.mark.common_sql
 
 SPECIFIED = {"rule": {"kind": "specified_users"}}
 

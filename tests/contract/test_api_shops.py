@@ -2,12 +2,16 @@
 
 from decimal import Decimal
 
+import pytest
+
 from mistnet.api.auth import Scope
 from mistnet.domain.social import UserId
 from tests.apis import PUBLIC, Api, open_api
 from tests.harvests import post, rows, tell, user
 from tests.shelves import DAY, crawl, job, link, mention, offer, product
 from tests.support import START
+
+pytestmark = pytest.mark.common_sql
 
 ANN = UserId(11)
 LARGE = 2**60 + 1

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import insert
 
 from mistnet.app import App
@@ -15,6 +16,8 @@ from mistnet.store.post_pages import PostPages
 from mistnet.store.tables import alerts, calls
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
+
+pytestmark = pytest.mark.common_sql
 
 ANN, BEA, CARL = UserId(11), UserId(12), UserId(13)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -35,6 +36,13 @@ HASTY = {
     "amqp_prefetch": 8,
     "amqp_window": 25,
 }
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Connections that were cut are collected here, where their warnings are expected, and not in a later test."""
+    yield
+    gc.collect()
 
 
 class Watchman:

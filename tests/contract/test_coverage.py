@@ -23,6 +23,8 @@ from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, pos
 from tests.loops import LOOP
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 ANN = UserId(11)
 OLDEST, NEWEST = id_at(days_ago(40)), id_at(days_ago(10))
 

@@ -12,7 +12,7 @@ from tests.contract.test_page_plans import explained, noted
 from tests.databases import analyze
 from tests.shops import LANES, Town, open_town, post
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 MANY = 50_000
 GROWING = "links|offers|products"

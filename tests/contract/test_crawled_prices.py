@@ -31,6 +31,8 @@ from tests.markets import Fair, an_item
 from tests.shops import LANES, Town, open_town, post
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 MORGAN = "https://www.ebay.com/itm/155932418766"
 WEB_MORGAN = "https://shop.example.com/coins/morgan-1921"
 DENARIUS = "https://shop.example.com/coins/denarius"

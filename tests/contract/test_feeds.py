@@ -26,6 +26,8 @@ from tests.feeds import NOBODY, FeedOracle, open_feeds, threads_of, work_off
 from tests.harvests import change, end_badly, rows, run, told
 from tests.support import LEASE, TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 SIZE = Size(users=22, stars=9, posts=100)
 
 

@@ -16,7 +16,7 @@ from tests.circles import ANN, Circle, Desk, open_desk
 from tests.contract.test_plans import plan
 from tests.databases import analyze
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 EDGES = 50_000
 STATEMENTS = ("reopen_follows", "refresh_follows", "end_follows")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mistnet.domain.follows import FollowsSeen, Side
 from mistnet.domain.ingests import IngestKind
 from mistnet.domain.jobs import Write
@@ -22,6 +24,8 @@ from tests.harvests import rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
+
+pytestmark = pytest.mark.common_sql
 
 commands = commands_of("follows")
 

@@ -29,6 +29,8 @@ from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 ANN, BEA, CAT, DOT, EVE = 2**62 + 1, 12, 13, 14, 15
 ODD_NAME = 'a "quoted" <b>&amp; \x00\x0b\x1b\ud800\r\n\t\ufffe naïve 東京 🚀'
 NAMESPACE = {"g": "http://gexf.net/1.3"}

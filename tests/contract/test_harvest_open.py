@@ -8,6 +8,8 @@ from mistnet.domain.errors import SourceDown
 from mistnet.domain.sources import Errand
 from tests.harvests import open_harvest
 
+pytestmark = pytest.mark.common_sql
+
 NOWHERE = "http://127.0.0.1:9"
 
 

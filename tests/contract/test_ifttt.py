@@ -19,6 +19,8 @@ from tests.apis import Answer, Api, open_api
 from tests.harvests import rows
 from tests.worlds import KEY, service_of
 
+pytestmark = pytest.mark.common_sql
+
 PATH = "/webhooks/ifttt/new-x-follower"
 SECRET = "a-secret-only-ifttt-knows"
 NOBODY = UserId(99)

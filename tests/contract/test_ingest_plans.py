@@ -14,7 +14,7 @@ from tests.contract.test_outbox_plans import explained, overheard
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 ROWS = 50_000
 

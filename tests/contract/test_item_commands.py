@@ -20,6 +20,8 @@ from tests.harvests import open_harvest
 from tests.loops import LOOP
 from tests.support import START, TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 
 @dataclass(slots=True)
 class Here:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
@@ -22,6 +23,8 @@ from tests.databases import analyze
 from tests.followed import EBAY, follow, point, tell_prices
 from tests.harvests import open_harvest
 from tests.support import START, TurnedClock
+
+pytestmark = pytest.mark.common_sql
 
 PAGE = {"Accept": "text/html"}
 ITEMS, POINTS = 30_000, 60_000

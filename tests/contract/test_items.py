@@ -21,6 +21,8 @@ from tests.followed import EBAY, follow, point, tell_prices
 from tests.harvests import open_harvest, rows
 from tests.support import START, TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 CENT = Wish(title="1909-S VDB Lincoln cent", ref="cent", attributes={"year": "1909"}, exclude=("copy",))
 SHOPEE = SourceName("shopee")
 DAY = timedelta(days=1)

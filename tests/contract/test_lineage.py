@@ -32,6 +32,8 @@ from tests.loops import LOOP
 from tests.shelves import DAY, link, mention, offer, product
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 RANDOM = settings(
     max_examples=25,
     deadline=None,

@@ -26,7 +26,7 @@ from tests.databases import analyze
 from tests.harvests import open_harvest, tell, user
 from tests.support import START
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 POSTS, AUTHORS, PRODUCTS, OFFERS = 20_000, 500, 2_000, 20_000
 FIRST = 2_000_000_000_000_000_000

@@ -3,8 +3,12 @@
 import asyncio
 import re
 
+import pytest
+
 from mistnet.api.pages.live import news
 from tests.apis import Api, open_api
+
+pytestmark = pytest.mark.common_sql
 
 PAGE = {"Accept": "text/html"}
 GREETING = "retry: 3000\n\n"

@@ -27,6 +27,8 @@ from tests.segmented import SUBJECT, Workshop, ids, workshop
 from tests.support import START, TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
+pytestmark = pytest.mark.common_sql
+
 FOLLOWERS = Need(platform=Platform.X, side=Side.FOLLOWERS, subject_id=UserId(SUBJECT))
 
 

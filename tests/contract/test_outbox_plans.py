@@ -17,7 +17,7 @@ from tests.contract.test_outbox import data, hook
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 ROWS = 50_000
 LATE = "'2026-02-01 00:00:00.000000'"

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from mistnet.domain.accounts import Missing, TrackedAccount
 from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
 from mistnet.store.accounts import write_tracked
@@ -10,6 +12,8 @@ from mistnet.store.overview import Arrival, Overview, Totals
 from mistnet.store.social import write_missing, write_posts, write_users
 from tests.databases import open_database
 from tests.support import START
+
+pytestmark = pytest.mark.common_sql
 
 ANN, BEA = UserId(1), UserId(2)
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import pytest
 from sqlalchemy import insert, text, update
 
 from mistnet.domain.jobs import JobId, KindName, NewJob
@@ -14,6 +15,8 @@ from mistnet.store.schedule import Members
 from mistnet.store.tables import accounts, job_history
 from tests.contract.test_ticks import ANN, BEA, CY, EVERYBODY, Office, opened
 from tests.support import START
+
+pytestmark = pytest.mark.common_sql
 
 
 def post(author: UserId, at: datetime, *, serial: int = 0) -> Post:

@@ -17,7 +17,7 @@ from tests.browser.furnished import furnish
 from tests.databases import analyze
 from tests.harvests import tell, user
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 POSTS, AUTHORS = 50_000, 50
 FIRST_ID = 2_000_000_000_000_000_000

@@ -15,6 +15,8 @@ from tests.browser.furnished import ANN, furnish
 from tests.harvests import change, end_badly, rows
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 PAGE = {"Accept": "text/html"}
 LEADS_AWAY = re.compile(
     r'^<a [^>]*href="https?://[^"]*" target="_blank" rel="noopener noreferrer nofollow"|^<(input|td) '

@@ -29,6 +29,8 @@ from tests.simulated import world_served
 from tests.support import TurnedClock
 from tests.worlds import KEY
 
+pytestmark = pytest.mark.common_sql
+
 hydrate = commands_of("hydrate")
 
 db = commands_of("db")

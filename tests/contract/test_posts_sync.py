@@ -24,6 +24,8 @@ from tests.loops import LOOP
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
+pytestmark = pytest.mark.common_sql
+
 commands = commands_of("hydrate")
 
 NOBODY = UserId(99)

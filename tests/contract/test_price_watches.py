@@ -26,6 +26,8 @@ from mistnet.store.watch_book import WatchLine
 from tests.priced import COIN, CUP, Mood, PricedTown, open_priced, plain
 from tests.shops import post
 
+pytestmark = pytest.mark.common_sql
+
 CHANGED, BELOW, BACK = "price.changed", "price.below_target", "price.back_in_stock"
 AGAIN = "SELECT key, lane, run_at FROM jobs WHERE key LIKE 'again:%'"
 

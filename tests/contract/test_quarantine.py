@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.doctor import doctor
@@ -15,6 +17,8 @@ from mistnet.store.writes import Writers
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock
+
+pytestmark = pytest.mark.common_sql
 
 AUTHOR = {"id": "11", "userName": "ann", "name": "Ann"}
 POST = {"id": "500", "text": "hello", "createdAt": "Fri Jul 31 22:22:43 +0000 2026", "author": AUTHOR, "likeCount": 3}

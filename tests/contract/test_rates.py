@@ -23,6 +23,8 @@ from tests.harvests import run
 from tests.loops import LOOP
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 DAY = START.date()
 
 

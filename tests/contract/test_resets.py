@@ -46,6 +46,14 @@ def reset(templates: Templates, kind: str, request: pytest.FixtureRequest) -> st
             return templates.shared_libsql(request.getfixturevalue("sqld"))
 
 
+async def revision(url: str) -> str:
+    database = open_database(url)
+    async with database.read() as connection:
+        found = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar_one()
+    await database.close()
+    return str(found)
+
+
 async def execute(url: str, sql: str) -> None:
     database = open_database(url)
     async with database.write() as connection:
@@ -54,12 +62,15 @@ async def execute(url: str, sql: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "libsql"])
-def test_a_table_that_a_test_has_made_is_gone_after_the_reset(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_changed_schema_is_as_before_after_the_reset(kind: str, request: pytest.FixtureRequest) -> None:
     templates: Templates = request.getfixturevalue("templates")
     url: str = request.getfixturevalue(f"{kind}_url")
     for _ in range(2):
         LOOP.run(execute(url, "CREATE TABLE left_behind (id integer)"))
         url = reset(templates, kind, request)
+        LOOP.run(execute(url, "UPDATE alembic_version SET version_num = '9999'"))
+        url = reset(templates, kind, request)
+    assert LOOP.run(revision(url)) != "9999"
 
 
 def test_a_virtual_host_is_empty_after_its_reset(rabbit: SharedNode, broker_url: str) -> None:

@@ -27,6 +27,8 @@ from tests.contract.test_ticks import ANN, BEA, Office, opened
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 SECOND = {"default": {"every_seconds": 1}}
 
 

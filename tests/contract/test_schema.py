@@ -18,6 +18,8 @@ from mistnet.store.schema import MIGRATIONS, migrate, require_current, revisions
 from tests.databases import create_database, drop_database, with_database
 from tests.services.sqld import SqldServer
 
+pytestmark = pytest.mark.fresh_database
+
 CATALOG = """
     SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
         || ' null=' || (NOT a.attnotnull)::text || ' default=' || COALESCE(pg_get_expr(d.adbin, d.adrelid), '')

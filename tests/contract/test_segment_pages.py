@@ -19,6 +19,8 @@ from tests.graphs import DAY, answer, follow, follow_event, people, person, segm
 from tests.harvests import rows
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 PAGE = {"Accept": "text/html"}
 
 

@@ -16,7 +16,7 @@ from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 EDGES = 50_000
 OWN = 2_000

@@ -17,6 +17,8 @@ from tests.harvests import post
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 FOUR = ("followers", "followed", "mutuals", "unreciprocated_followed")
 
 

@@ -19,6 +19,8 @@ from tests.loops import LOOP
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 
 def call(url: str, *arguments: str) -> Any:
     """One command that must go well, as JSON."""

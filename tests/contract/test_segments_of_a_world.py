@@ -1,5 +1,7 @@
 """Segments from nothing: a name, an empty database and a simulated X; what comes of it is the truth of that world."""
 
+import pytest
+
 from mistnet.domain.segments import SegmentName
 from mistnet.segments.rules import read_rule
 from mistnet.settings import load_settings
@@ -11,6 +13,8 @@ from tests.harvests import rows
 from tests.segmented import Workshop
 from tests.support import TurnedClock
 from tests.worlds import KEY, SMALLEST, WorldTransport, service_of
+
+pytestmark = pytest.mark.common_sql
 
 STEPS = 400
 

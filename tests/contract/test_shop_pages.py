@@ -22,6 +22,8 @@ from tests.harvests import open_harvest, post, tell, user
 from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
 from tests.support import START
 
+pytestmark = pytest.mark.common_sql
+
 ANN, BEA = UserId(11), UserId(12)
 
 

@@ -11,7 +11,7 @@ from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.harvests import tell, user
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 LINKS, PRODUCTS, JOBS = 30_000, 10_000, 20_000
 FIRST_POST = 2_000_000_000_000_000_000

