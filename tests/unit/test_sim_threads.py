@@ -137,3 +137,14 @@ async def test_usage_and_time_are_told_with_every_answer() -> None:
     answer = await ask(service, "/v1.0/me")
     assert json.loads(answer.headers["x-app-usage"])["call_count"] == 80
     assert answer.headers["date"] == "Thu, 01 Oct 2026 00:00:00 GMT"
+
+
+async def test_the_first_answer_says_what_later_ones_say() -> None:
+    fields = "id,is_quote_post,quoted_post,reposted_post,text"
+    for seed in range(20):
+        handle = FeedOracle(threads_of(seed)).open_handles[0]
+        service = threads_of(seed)
+        first, second = [
+            await told(service, "/v1.0/profile_posts", username=handle, limit="50", fields=fields) for _ in range(2)
+        ]
+        assert first["data"] == second["data"], f"seed {seed}"

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -93,13 +93,14 @@ class ThreadsWorld:
 
     @cached_property
     def _roots(self) -> dict[int, list[ThreadsPost]]:
-        return {star.index: self._written(star) for star in self.world.stars}
+        found = {star.index: self._written(star) for star in self.world.stars}
+        for post in (post for posts in found.values() for post in posts):
+            self._refer(post, found)
+        return found
 
     @cached_property
     def _posts(self) -> dict[int, ThreadsPost]:
         roots = [post for posts in self._roots.values() for post in posts]
-        for post in roots:
-            self._refer(post)
         found = {post.id: post for post in roots}
         for reply in (reply for post in roots for reply in self._answers(post)):
             found.setdefault(reply.id, reply)
@@ -137,11 +138,11 @@ class ThreadsWorld:
         post.kind = "IMAGE" if luck.random() < 0.2 else "TEXT_POST"
         return post
 
-    def _refer(self, post: ThreadsPost) -> None:
+    def _refer(self, post: ThreadsPost, roots: Mapping[int, list[ThreadsPost]]) -> None:
         """Some repeat or quote what another star said before."""
         luck = mix(self.world.seed, Draw.THREADS, post.id)
         other = self.world.stars[luck % len(self.world.stars)].index
-        earlier = [each for each in self._roots[other] if each.at_ms < post.at_ms and each.kind != "REPOST_FACADE"]
+        earlier = [each for each in roots[other] if each.at_ms < post.at_ms and each.kind != "REPOST_FACADE"]
         if not earlier or other == post.author:
             return
         original = earlier[(luck >> 16) % len(earlier)].id

@@ -71,8 +71,8 @@ class Pools:
     """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
     def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
+        self.url = parse_url(url)  # first: it says what is wrong with a URL
         given = make_url(url)
-        self.url = parse_url(url)
         self.libsql = libsql.Server(address_of(given)) if given.drivername in SCHEMES else None
         self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
         self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql)
@@ -99,8 +99,8 @@ class Database:
         connect_args: Mapping[str, Any] | None = None,
         pools: Pools | None = None,
     ) -> None:
-        self.shown_url = shown(make_url(url))
         used = pools or Pools(url, connect_args=connect_args)
+        self.shown_url = shown(make_url(url))
         self._own_pools = used if pools is None else None
         self.url = used.url
         self.dialect: Final[str] = used.url.get_backend_name()
