@@ -71,6 +71,13 @@ async def test_a_job_is_not_due_before_its_time(url: str) -> None:
         assert len(await shop.claim()) == 1
 
 
+async def test_a_claim_with_room_to_spare_leaves_what_is_not_due(url: str) -> None:
+    async with open_shop(url) as shop:
+        later = shop.now + timedelta(hours=1)
+        await shop.add(new(key="now"), new(key="later", run_at=later), new(key="also now"))
+        assert {lease.key for lease in await shop.claim(slots=10)} == {"now", "also now"}
+
+
 async def test_a_retryable_job_waits_for_its_backoff(url: str) -> None:
     async with open_shop(url) as shop:
         await shop.add(new())
