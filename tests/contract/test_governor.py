@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TypeVar
@@ -46,16 +46,26 @@ T = TypeVar("T")
 FIRST, SECOND = KeyLabel("key-1"), KeyLabel("key-2")
 
 
+@dataclass
+class Hold:
+    early: bool
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait(self) -> None:
+        self.reached.set()
+        await self.over.wait()
+
+
 class CountingBook(StoreBook):
     """The real book; it also knows how often it was opened."""
 
     opened = 0
-    held: asyncio.Event | None = None
-    early = True
+    held: Hold | None = None
 
-    def hold_next(self, *, early: bool) -> asyncio.Event:
-        """The next change waits for this, before it is made or before its maker hears of it."""
-        self.held, self.early = asyncio.Event(), early
+    def hold_next(self, *, early: bool) -> Hold:
+        """The next change waits, before it is made or before its maker hears of it."""
+        self.held = Hold(early=early)
         return self.held
 
     async def change(
@@ -66,10 +76,10 @@ class CountingBook(StoreBook):
     ) -> T:
         self.opened += 1
         held, self.held = self.held, None
-        if held and self.early:
+        if held and held.early:
             await held.wait()
         changed = await super().change(source, label, decide)
-        if held and not self.early:
+        if held and not held.early:
             await held.wait()
         return changed
 
@@ -373,11 +383,9 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
             office.clock.turn(seconds=2)  # what it has in hand is too old
         held = office.book.hold_next(early=early)
         asking = asyncio.create_task(call(governor, most=most, cost=0))
-        await asyncio.sleep(0)
-        telling = asyncio.create_task(passage.__aexit__(type(news), news, None))
-        await asyncio.sleep(0.05)
-        held.set()
-        await telling
+        await held.reached.wait()
+        await passage.__aexit__(type(news), news, None)
+        held.over.set()
         with pytest.raises(NotNow) as refused:
             await asking
         assert refused.value.until >= office.clock.now() + until - timedelta(seconds=2)

@@ -14,6 +14,7 @@ from mistnet.store.paces import Habit, StorePaces, counting, first_id_at
 from mistnet.store.schedule import Members
 from mistnet.store.tables import accounts, job_history
 from tests.contract.test_ticks import ANN, BEA, CY, EVERYBODY, Office, opened
+from tests.databases import analyze
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -66,12 +67,22 @@ async def test_habits_are_posts_by_hour_of_the_last_four_weeks(url: str) -> None
 async def test_the_hour_of_a_post_comes_from_an_index_alone(url: str) -> None:
     """At a million posts a look at every row would take longer than the minute between two looks."""
     async with opened(url) as office:
-        await office.account(ANN, "ann")
+        everybody = [UserId(n) for n in range(1, 41)]
+        for user_id in everybody:
+            await office.account(user_id, f"user{user_id}")
+        await office.write(
+            *(
+                post(user_id, START + timedelta(hours=serial), serial=int(user_id))
+                for user_id in everybody
+                for serial in range(100)
+            )
+        )
         asked = counting(Platform.X, [ANN, BEA], START).compile(
             office.app.database.engine.sync_engine, compile_kwargs={"literal_binds": True}
         )
         explain = "EXPLAIN QUERY PLAN" if office.app.database.dialect == "sqlite" else "EXPLAIN"
         async with office.app.database.read() as connection:
+            await analyze(connection)
             if office.app.database.dialect == "postgresql":
                 await connection.execute(text("SET enable_seqscan = off"))
                 await connection.execute(text("SET enable_bitmapscan = off"))

@@ -9,6 +9,7 @@ from sqlalchemy import Select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.domain.segments import Segment
 from mistnet.store.materialize import _free_plans, _Turn
 from mistnet.store.segment_members import as_of, changes, present
 from mistnet.store.segment_rules import Known, members_of
@@ -71,45 +72,44 @@ def reads_whole(explained: str) -> list[str]:
     return [line for line in explained.splitlines() if any(each in line for each in bad)]
 
 
-@pytest.mark.parametrize("kind", ["followers", "followed", "mutuals", "unreciprocated_followed"])
-async def test_who_came_and_who_went_is_found_through_the_indexes(url: str, kind: str) -> None:
+async def test_segments_are_materialized_and_read_through_their_indexes(url: str) -> None:
     async with workshop(url) as shop:
         await fill(shop)
         await shop.synced_both(SUBJECT)
-        segment = await shop.define("some", kind=kind, subject=str(SUBJECT))
-        others = await shop.define("others", kind="specified_users")
-        await shop.store.add_inputs("others", ids(*range(FIRST, FIRST + 20_000)), now=START)
-        await shop.materialize(others.name)
-        snapshot = await shop.materialize("some")
-        assert snapshot.members == {"mutuals": OWN // 2, "unreciprocated_followed": OWN // 2}.get(kind, OWN)
-        await analyzed(shop)
-        known = Known(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
-        turn = _Turn(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
-        fresh = members_of(segment, known)
-        async with shop.app.database.write() as connection, _free_plans(connection):
-            came, went = await plan(connection, turn.come(fresh)), await plan(connection, turn.gone(fresh))
-        assert not reads_whole(came), came
-        assert not reads_whole(went), went
-
-
-async def test_pages_of_members_and_events_are_read_in_order_without_a_sort(url: str) -> None:
-    async with workshop(url) as shop:
-        await fill(shop)
-        segment = await shop.define("some", kind="specified_users")
+        some = await shop.define("some", kind="specified_users")
         await shop.store.add_inputs("some", ids(*range(FIRST, FIRST + 20_000)), now=START)
         await shop.materialize("some")
         await shop.store.remove_inputs("some", ids(*range(FIRST, FIRST + 10_000)))
         await shop.materialize("some")
-        await analyzed(shop)
-        then = START + timedelta(days=1)
-        async with shop.app.database.read() as connection:
-            plans = {
-                "present": await plan(connection, present(segment, after=15_000, limit=50)),
-                "as of": await plan(connection, as_of(segment, then, after=15_000, limit=50)),
-                "changes": await plan(connection, changes(segment, before=15_000, limit=50, kind=None)),
-            }
-        indexes = {"present": "segment_members", "as of": "segment_events", "changes": "segment_events"}
-        for name, explained in plans.items():
-            assert re.search(rf"{indexes[name]}_(order|segment|pkey)|PRIMARY KEY", explained), (name, explained)
-            assert not reads_whole(explained), (name, explained)
-            assert not re.search(r"Sort Key: segment|TEMP B-TREE FOR ORDER BY.*segment", explained), (name, explained)
+        for kind in ("followers", "followed", "mutuals", "unreciprocated_followed"):
+            await who_came_and_who_went_is_found_through_the_indexes(shop, kind)
+        await pages_are_read_in_order_without_a_sort(shop, some)
+
+
+async def who_came_and_who_went_is_found_through_the_indexes(shop: Workshop, kind: str) -> None:
+    segment = await shop.define(kind, kind=kind, subject=str(SUBJECT))
+    snapshot = await shop.materialize(kind)
+    assert snapshot.members == {"mutuals": OWN // 2, "unreciprocated_followed": OWN // 2}.get(kind, OWN)
+    await analyzed(shop)
+    known = Known(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
+    turn = _Turn(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
+    fresh = members_of(segment, known)
+    async with shop.app.database.write() as connection, _free_plans(connection):
+        came, went = await plan(connection, turn.come(fresh)), await plan(connection, turn.gone(fresh))
+    assert not reads_whole(came), came
+    assert not reads_whole(went), went
+
+
+async def pages_are_read_in_order_without_a_sort(shop: Workshop, segment: Segment) -> None:
+    then = START + timedelta(days=1)
+    async with shop.app.database.read() as connection:
+        plans = {
+            "present": await plan(connection, present(segment, after=15_000, limit=50)),
+            "as of": await plan(connection, as_of(segment, then, after=15_000, limit=50)),
+            "changes": await plan(connection, changes(segment, before=15_000, limit=50, kind=None)),
+        }
+    indexes = {"present": "segment_members", "as of": "segment_events", "changes": "segment_events"}
+    for name, explained in plans.items():
+        assert re.search(rf"{indexes[name]}_(order|segment|pkey)|PRIMARY KEY", explained), (name, explained)
+        assert not reads_whole(explained), (name, explained)
+        assert not re.search(r"Sort Key: segment|TEMP B-TREE FOR ORDER BY.*segment", explained), (name, explained)
