@@ -87,9 +87,11 @@ Said = FeedPage | Gathered | Profile | Exception | None
 
 
 class Scripted:
-    """Threads as a test has it: answers by question. Also what is stored."""
+    """Threads as a test has it: answers by question, or one for each time it is asked. Also what is stored."""
 
-    def __init__(self, feed: Feed, answers: Mapping[tuple[object, ...], Said], known: Collection[int] = ()) -> None:
+    def __init__(
+        self, feed: Feed, answers: Mapping[tuple[object, ...], Said | list[Said]], known: Collection[int] = ()
+    ) -> None:
         self._feed, self._answers, self._known = feed, answers, known
         self.asked: list[tuple[object, ...]] = []
         self.own = False
@@ -97,6 +99,8 @@ class Scripted:
     def _say(self, *question: object) -> Any:
         self.asked.append(question)
         said = self._answers[question]
+        if isinstance(said, list):
+            said = said.pop(0)
         if isinstance(said, Exception):
             raise said
         return said
@@ -310,6 +314,13 @@ async def test_what_cannot_be_read_is_asked_for_by_its_id_or_seen_again() -> Non
     assert stored(writes) == [3, 8, 81, 82]
     assert threads.asked.count(("posts", None)) == 2
     assert [each for each in writes if isinstance(each, Unreadable)]
+
+
+async def test_an_empty_end_after_something_unreadable_is_no_second_look() -> None:
+    for place in [("posts", None), ("conversation", 3, None)]:
+        looks: list[Said] = [page(unreadable=[illegible(None)]), page(), page(post(31))]
+        writes, _ = await run(Scripted(feed(), {("posts", None): page(post(3), answered=[3]), place: looks}))
+        assert stored(writes)[-1] == 31, place
 
 
 CLOSED = {

@@ -118,7 +118,7 @@ async def test_pages_end_where_no_next_is_named_and_never_without_saying_where()
         page(POST), answer({"data": []}), answer({"data": [], "paging": {"next": "https://g/"}}), answer({"paging": {}})
     )
     assert (await threads.posts("ann", own=False)).cursor is None
-    assert (await threads.posts("ann", own=False)).is_doubtful
+    assert (await threads.posts("ann", own=False)).is_empty_end
     for _ in range(2):
         with pytest.raises(BrokenAnswer):
             await threads.posts("ann", own=False)

@@ -92,10 +92,13 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
     answered: frozenset[PostId] = frozenset()
 
     @property
-    def is_doubtful(self) -> bool:
-        """An end with nothing on it, or something of which not even the id can be read: worth a second look."""
-        empty = not self.own and not self.gathered.unreadable and self.cursor is None
-        return empty or any(each.post_id is None for each in self.gathered.unreadable)
+    def is_empty_end(self) -> bool:
+        return not self.own and not self.gathered.unreadable and self.cursor is None
+
+    @property
+    def has_nameless(self) -> bool:
+        """Something is on it of which not even the id can be read, so that it cannot be asked for alone."""
+        return any(each.post_id is None for each in self.gathered.unreadable)
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -54,6 +54,7 @@ class Visit(msgspec.Struct, frozen=True):
     """Something a page leads to: a post of which only the id was shown, or what was said below one.
 
     `whole`: nothing below it has been read before. `if_own`: it is kept if it is the author's, as nobody could tell.
+    `suspected` and `unreadable`: the last look showed an empty end, or something that could not be read.
     """
 
     id: PostId
@@ -62,6 +63,11 @@ class Visit(msgspec.Struct, frozen=True):
     whole: bool = False
     place: Place = Place()
     suspected: bool = False
+    unreadable: bool = False
+
+    @property
+    def is_second_look(self) -> bool:
+        return self.suspected or self.unreadable
 
 
 class FeedPollArgs(Args, frozen=True):
@@ -69,6 +75,7 @@ class FeedPollArgs(Args, frozen=True):
 
     `top` is the newest post so far. `anchor` is when the poll began, by upstream's clock: what was said until then is
     read when it is over. `ended`: the list's end or its floor is reached. `unread` is why replies cannot be read.
+    `suspected` and `unreadable` are those of a visit.
     """
 
     feed_id: FeedId
@@ -82,8 +89,26 @@ class FeedPollArgs(Args, frozen=True):
     restarts: int = 0
     ended: bool = False
     suspected: bool = False
+    unreadable: bool = False
     visits: Sequence[Visit] = ()
     unread: str | None = None
+
+
+Looking = TypeVar("Looking", Visit, FeedPollArgs)
+
+
+def look_again(at: Looking, *, empty_end: bool, unreadable: bool) -> Looking | None:
+    """A second look at the same page, if its doubt is new. An empty end says nothing of what could not be read before,
+    nor the other way round: each is believed only when it is seen twice."""
+    if empty_end and not at.suspected:
+        return msgspec.structs.replace(at, suspected=True)
+    if unreadable and not at.unreadable:
+        return msgspec.structs.replace(at, unreadable=True)
+    return None
+
+
+def afresh(at: Looking) -> Looking:
+    return msgspec.structs.replace(at, suspected=False, unreadable=False)
 
 
 def feed_poll(feed_id: FeedId) -> NewJob:

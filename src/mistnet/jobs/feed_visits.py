@@ -13,7 +13,7 @@ from mistnet.domain.feeds import Feed, FeedGrown, FeedLook, FeedPage, ThreadsSou
 from mistnet.domain.jobs import Write
 from mistnet.domain.social import Platform, Post, PostId
 from mistnet.domain.sources import Errand
-from mistnet.jobs.feed_args import SLACK, FeedPollArgs, Visit
+from mistnet.jobs.feed_args import SLACK, FeedPollArgs, Visit, afresh, look_again
 
 GONE: Final = "Threads does not show it"
 
@@ -62,8 +62,7 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
         except NotPermitted as error:
             return Visited(unread=str(error))
         visit.place.require_progress(page, "conversation")
-        if (page.is_doubtful or page.gathered.unreadable) and not visit.suspected:
-            again = msgspec.structs.replace(visit, suspected=True)
+        if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
             return Visited(writes=page.gathered.unreadable, behind=[again])
         own = [post for post in _shown(page) if post.author_id == user_id_of(feed.handle)]
         known = await self.look.known_posts(Platform.THREADS, [post.id for post in own])
@@ -83,7 +82,7 @@ def _further(visit: Visit, page: FeedPage, at: FeedPollArgs) -> list[Visit]:
         return []
     moments = [post.created_at for post in _shown(page)]
     read = not visit.whole and at.reply_floor is not None and moments and moments[-1] < at.reply_floor - SLACK
-    return [] if read else [msgspec.structs.replace(visit, place=visit.place.turned(page), suspected=False)]
+    return [] if read else [msgspec.structs.replace(afresh(visit), place=visit.place.turned(page))]
 
 
 def _shown(page: FeedPage) -> Sequence[Post]:

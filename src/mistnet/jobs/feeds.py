@@ -24,7 +24,17 @@ from mistnet.domain.jobs import Continue, Done, Job, Outcome, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Platform, Post, PostId
 from mistnet.domain.sources import Errand
-from mistnet.jobs.feed_args import SLACK, FeedPollArgs, FeedRules, Phase, Place, Visit, feed_poll
+from mistnet.jobs.feed_args import (
+    SLACK,
+    FeedPollArgs,
+    FeedRules,
+    Phase,
+    Place,
+    Visit,
+    afresh,
+    feed_poll,
+    look_again,
+)
 from mistnet.jobs.feed_visits import Visitor
 
 SECOND_LOOK: Final = "looks a second time before it believes what it saw"
@@ -96,8 +106,8 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             # a cursor that is not valid any more: from the top again, down to the same floor
             return Continue(args=msgspec.structs.replace(at, place=Place(), restarts=at.restarts + 1))
         at.place.require_progress(page, str(at.phase))
-        if page.is_doubtful and not (at.suspected and job.is_first_try):
-            again = msgspec.structs.replace(at, suspected=True)
+        sure = at if job.is_first_try else afresh(at)
+        if again := look_again(sure, empty_end=page.is_empty_end, unreadable=page.has_nameless):
             return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
         return await self._turned(at, page)
 
@@ -115,12 +125,11 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         anchor = at.anchor or page.at or max(moments, default=None)
         visits = await self._visits(at, page, posts, known, anchor)
         down = msgspec.structs.replace(
-            at,
+            afresh(at),
             top=max([*moments, *([at.top] if at.top else [])], default=None) if at.phase is Phase.POSTS else at.top,
             anchor=anchor,
             place=at.place.turned(page),
             ended=page.cursor is None or self._reached(at, moments, anchor),
-            suspected=False,
             visits=visits,
         )
         grown = FeedGrown(feed_id=at.feed_id, posts=len(page.own) - len(known))
@@ -171,7 +180,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
     async def _visit(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         at = job.args
         first, *rest = at.visits
-        sure = msgspec.structs.replace(first, suspected=first.suspected and job.is_first_try)
+        sure = first if job.is_first_try else afresh(first)
         found = await self._visitor.visit(sure, feed, at, errand=Errand(job.id))
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
@@ -182,7 +191,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         if unread:
             visits = [each for each in visits if not each.replies]
         down = msgspec.structs.replace(at, visits=visits, unread=unread)
-        waits = bool(found.behind) and all(each.suspected for each in visits)
+        waits = bool(found.behind) and all(each.is_second_look for each in visits)
         if waits:  # once for all that are to be looked at again
             return Continue(found.writes, args=down, run_at=self._later(), reason=SECOND_LOOK)
         return Continue(found.writes, args=down)
