@@ -123,7 +123,11 @@ async def visiting(
     expected: tuple[int, ...] = (),
 ) -> AsyncIterator[Visit]:
     """Somebody's visit; whatever the browser complains of meanwhile fails the test."""
-    context = await browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    context = await browser.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=scheme,
+        reduced_motion="reduce",  # a mark that breathes would have Chromium paint the page all the time
+    )
     context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
     visit = Visit(page, context, site, expected=expected)

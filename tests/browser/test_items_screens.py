@@ -16,9 +16,9 @@ from tests.harvests import rows
 CENT = "1909-S VDB Lincoln cent"
 
 
-async def test_a_thing_is_followed_asked_for_paused_and_removed(browser: Browser, url: str) -> None:
+async def test_a_thing_is_followed_asked_for_paused_and_removed(browser: Browser, sqlite_url: str) -> None:
     async with (
-        dashboard(url) as site,
+        dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(400,)) as visit,
     ):
         page = visit.page

@@ -113,8 +113,10 @@ async def test_on_a_phone_the_first_tap_tells_and_the_second_follows(
         await context.close()
 
 
-async def test_an_accounts_products_have_a_page_of_their_own_on_either_platform(browser: Browser, url: str) -> None:
-    async with dashboard(url) as site:
+async def test_an_accounts_products_have_a_page_of_their_own_on_either_platform(
+    browser: Browser, sqlite_url: str
+) -> None:
+    async with dashboard(sqlite_url) as site:
         there = await promote(site.app)
         async with visiting(browser, site) as visit:
             page = visit.page

@@ -18,8 +18,8 @@ HIDE = """hidden => {
 }"""
 
 
-async def test_a_dead_job_is_retried_from_the_overview(browser: Browser, url: str) -> None:
-    async with dashboard(url) as site:
+async def test_a_dead_job_is_retried_from_the_overview(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site:
         await end_badly(site.app, args.backfill(ANN))
         async with visiting(browser, site) as visit:
             await visit.go("/")

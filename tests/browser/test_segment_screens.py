@@ -16,10 +16,10 @@ from tests.worlds import SMALLEST, Oracle
 WORLD = World(7, SMALLEST)
 
 
-async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: Browser, url: str) -> None:
+async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: Browser, sqlite_url: str) -> None:
     handle = Oracle(WORLD).handles[0]
     async with (
-        dashboard(url, world=WORLD, working=True) as site,
+        dashboard(sqlite_url, world=WORLD, working=True) as site,
         visiting(browser, site) as visit,
     ):
         page = visit.page

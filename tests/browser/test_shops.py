@@ -14,9 +14,9 @@ from tests.harvests import change, rows
 from tests.shelves import offer
 
 
-async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Browser, url: str) -> None:
+async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Browser, sqlite_url: str) -> None:
     async with (
-        dashboard(url) as site,
+        dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(400,)) as visit,
     ):
         page = visit.page
@@ -103,8 +103,8 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         await expect(page.get_by_text("No page of it was read yet.")).to_be_visible()
 
 
-async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser: Browser, url: str) -> None:
-    async with dashboard(url) as site:
+async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site:
         there = await furnish(site.app)
         async with visiting(browser, site) as visit:
             page = visit.page
