@@ -14,7 +14,7 @@ from tests.e2e.conftest import QUICK, CommandLine, until
 from tests.e2e.test_collecting_cli import Sim
 from tests.simulated import list_handles, world_served
 
-LEASE = 3.0
+LEASE = 2.0
 CLOCK_SECONDS = 2.0
 """How far a process on a busy machine may be off in its view of the database's clock."""
 GROUPS = {"default": {"every_seconds": 1}}
@@ -45,12 +45,13 @@ def service(on_postgres: CommandLine, sim: Sim) -> CommandLine:
     return on_postgres
 
 
-def serving(service: CommandLine, **settings: str) -> "subprocess.Popen[str]":
-    """A service that has said where it is."""
-    process = service.start("serve", "--port", "0", **settings)
-    assert process.stdout is not None
-    assert "http://127.0.0.1:" in process.stdout.readline()
-    return process
+def two_serving(service: CommandLine, **settings: str) -> list["subprocess.Popen[str]"]:
+    """Two services that have said where they are."""
+    crew = [service.start("serve", "--port", "0", **settings) for _ in range(2)]
+    for process in crew:
+        assert process.stdout is not None
+        assert "http://127.0.0.1:" in process.stdout.readline()
+    return crew
 
 
 def leader(service: CommandLine) -> dict[str, Any]:
@@ -96,31 +97,27 @@ def test_killing_the_leader_moves_the_lead_within_its_lease_and_no_tick_is_lost_
 ) -> None:
     service.ok("track", *list_handles(sim.url)[:2])
     service("work", "--until-idle")
-    crew = [serving(service) for _ in range(2)]
     workers = [service.start("work") for _ in range(2)]
+    crew = two_serving(service)
     more_ticks(service, 2)
-    for _ in range(2):
-        victim = leading(service, crew)
-        victim.kill()
-        victim.wait()
-        (last,) = service.sql(
-            "SELECT fence, lease_until, clock_timestamp() AS now FROM leaders WHERE name = 'schedule'"
-        )
-        assert last["lease_until"] - last["now"] < timedelta(seconds=LEASE + CLOCK_SECONDS)
-        led_by_another(service, last["fence"])
-        assert leader(service)["since"] >= last["lease_until"], "never two at a time"
-        assert leader(service)["fence"] == last["fence"] + 1
-        crew.remove(victim)
-        crew.append(serving(service))
-        more_ticks(service, 3)
+    victim = leading(service, crew)
+    victim.kill()
+    victim.wait()
+    (last,) = service.sql("SELECT fence, lease_until, clock_timestamp() AS now FROM leaders WHERE name = 'schedule'")
+    assert last["lease_until"] - last["now"] < timedelta(seconds=LEASE + CLOCK_SECONDS)
+    led_by_another(service, last["fence"])
+    assert leader(service)["since"] >= last["lease_until"], "never two at a time"
+    assert leader(service)["fence"] == last["fence"] + 1
+    crew.remove(victim)
+    more_ticks(service, 3)
     for process in (*crew, *workers):
         process.terminate()
-    assert [process.wait(DEADLINE_SECONDS) for process in (*crew, *workers)] == [0] * 4
+    assert [process.wait(DEADLINE_SECONDS) for process in (*crew, *workers)] == [0] * 3
     for group, every in EVERY.items():
         made = ticks(service, group)
         assert uncovered(made, every) == 0
         assert [tick["fence"] for tick in made] == sorted(tick["fence"] for tick in made)
-    assert sum(tick["missed"] for tick in ticks(service, "default")) >= 2, "no kill ever cost a slot"
+    assert sum(tick["missed"] for tick in ticks(service, "default")) >= 1, "the kill cost no slot"
     caught_up = service.sql("SELECT count(*) AS n FROM job_history WHERE kind = 'catch_up' AND state = 'succeeded'")
     assert caught_up[0]["n"] >= 4
     overlaps = service.sql(
@@ -131,7 +128,7 @@ def test_killing_the_leader_moves_the_lead_within_its_lease_and_no_tick_is_lost_
 
 
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(service: CommandLine) -> None:
-    crew = [serving(service, MISTNET_LEADER_LEASE_SECONDS="60") for _ in range(2)]
+    crew = two_serving(service, MISTNET_LEADER_LEASE_SECONDS="60")
     first = leading(service, crew)
     fence = leader(service)["fence"]
     others = [process for process in crew if process is not first]
@@ -142,14 +139,14 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(service: CommandLine) 
 
 
 def test_a_suspended_leader_wakes_up_to_find_that_another_leads(service: CommandLine) -> None:
-    crew = [serving(service) for _ in range(2)]
+    crew = two_serving(service)
     asleep = leading(service, crew)
     fence = leader(service)["fence"]
     more_ticks(service, 1)
     asleep.send_signal(signal.SIGSTOP)
     try:
         until(lambda: leader(service).get("fence") == fence + 1)
-        more_ticks(service, 3)
+        more_ticks(service, 1)
     finally:
         asleep.send_signal(signal.SIGCONT)
     more_ticks(service, 3)
