@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Final
 
 from sqlalchemy import bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import (
@@ -25,13 +24,14 @@ from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
 from mistnet.store.events import write_events
 from mistnet.store.fetching import STATISTICS, stats_of
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 from mistnet.store.tables import accounts, posts, suggestions, users
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
     """A user who is tracked already stays as far as he is; one who was not any more is again."""
-    insert = postgresql.insert(accounts) if connection.dialect.name == "postgresql" else sqlite.insert(accounts)
+    insert = insert_of(connection.dialect.name)(accounts)
     adding = insert.on_conflict_do_update(
         index_elements=["platform", "user_id"],
         set_={"state": AccountState.ACTIVE, "state_since": now, "state_reason": None, "next_look_at": None},

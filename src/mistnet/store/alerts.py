@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import bindparam, case, delete, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.alerts import Alert, Rule, Severity
 from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.store.database import Database
 from mistnet.store.events import write_events
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import alerts
 from mistnet.store.tables.running import OPEN
 
@@ -98,7 +98,7 @@ def _row(row: Any) -> AlertRow:
 
 async def _open(connection: AsyncConnection, new: Sequence[Alert], now: datetime) -> list[AlertRow]:
     """One that somebody else opened a moment ago is left to them."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert = insert_of(connection.dialect.name)
     opened: list[AlertRow] = []
     for alert in new:
         adding = insert(alerts).values(**msgspec.structs.asdict(alert), opened_at=now, last_seen_at=now)

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Select, case, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mistnet.domain.crawling import CachedAnswer
 from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import cached_answers
 
 _PRUNED: Final = 1_000
@@ -32,7 +32,7 @@ class StoreAnswers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        self._insert = insert_of(database.dialect)
 
     async def get(self, key: str) -> CachedAnswer | None:
         async with self._database.peek() as connection:

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import case, func, insert, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName, bounded, content_hash
 from mistnet.domain.links import LinkId
 from mistnet.domain.products import OfferId, PageFacts, ProductId
 from mistnet.store.driver_values import storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.links import LinkWriter
 from mistnet.store.product_words import write_words
 from mistnet.store.products import Sighting, write_offer
@@ -141,4 +141,4 @@ async def _mark(
 
 
 def _insert(connection: AsyncConnection) -> Any:
-    return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return insert_of(connection.dialect.name)

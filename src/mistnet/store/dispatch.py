@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import select, text
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import JobId, JobState, Lane, Lease, Target, WorkerName
 from mistnet.domain.ports import ClaimedById, DeadLetter, Letter
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.queue import CAP_LOCK, LONG_AGO
 from mistnet.store.statements import command, statement
 
@@ -103,7 +103,7 @@ class StoreDispatch:
         if not letters:
             return
         dead = tables.dead_letters
-        insert = postgresql.insert if self._dialect == "postgresql" else sqlite.insert
+        insert = insert_of(self._dialect)
         upsert = insert(dead).values([{"job_id": each.job_id, "fence": each.fence, "at": now} for each in letters])
         changes = {"fence": upsert.excluded.fence, "at": upsert.excluded.at}
         async with self._database.statement() as connection:

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 from sqlalchemy import RowMapping, Select, func, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import FeedNotFound
@@ -18,6 +17,7 @@ from mistnet.domain.social import Platform, UserId
 from mistnet.store.account_jobs import cancel
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import feeds, jobs
 from mistnet.store.tables.engine import GAP, LIVE_KEY
 
@@ -142,7 +142,7 @@ class Feeds:
     async def _added(
         self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
     ) -> AddedFeed:
-        adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(feeds)
+        adding = insert_of(connection.dialect.name)(feeds)
         new = adding.values(
             platform=self._platform,
             handle=handle,

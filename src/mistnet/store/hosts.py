@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import hosts
 
 
@@ -16,7 +16,7 @@ class StoreHosts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        self._insert = insert_of(database.dialect)
 
     async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
         """One statement takes the turn or leaves it: of any number of workers exactly one gets it."""

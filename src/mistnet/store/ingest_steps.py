@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, func, insert, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.ingests import Exchange, IngestAdvanced, IngestBegun, IngestEnded, IngestId, IngestStatus
 from mistnet.domain.jobs import LIVE_STATES, JobId
 from mistnet.store.account_jobs import slices
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import ingest_events, ingest_ids, jobs
 from mistnet.store.tables.engine import GAP
 from mistnet.store.tables.graph import OPEN_INGEST
@@ -98,7 +98,7 @@ def storable(problem: str | None) -> str | None:
 
 
 def _insert(connection: AsyncConnection) -> Any:
-    return postgresql.insert(ingest_events) if connection.dialect.name == "postgresql" else sqlite.insert(ingest_events)
+    return insert_of(connection.dialect.name)(ingest_events)
 
 
 def deserted(lost_before: datetime) -> Select[Any]:

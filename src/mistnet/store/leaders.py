@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, case, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.leading import Leader, Term
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import leaders
 
 
@@ -21,7 +21,7 @@ class StoreLeaders:
         self._database = database
 
     async def take(self, name: str, holder: str, *, lease: timedelta, now: datetime) -> Term | None:
-        insert = postgresql.insert if self._database.dialect == "postgresql" else sqlite.insert
+        insert = insert_of(self._database.dialect)
         row = {"name": name, "holder": holder, "fence": 1, "since": now, "lease_until": now + lease}
         own = leaders.c.holder == holder
         taking = (

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet import links as link_rules
@@ -18,6 +17,7 @@ from mistnet.domain.links import LinkId, LinkKind, LinkState, PostLinks
 from mistnet.domain.social import Post, PostId
 from mistnet.store.driver_values import moment, storable
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import statement
 from mistnet.store.tables import links
 
@@ -152,5 +152,5 @@ def _problem(target: LinkTarget) -> str | None:
 
 @cache
 def _adding(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(links)
+    adding = insert_of(dialect)(links)
     return adding.on_conflict_do_nothing().returning(links.c.id, links.c.url_norm)

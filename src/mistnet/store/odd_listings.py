@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.items import PriceAsked
 from mistnet.store.driver_values import storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import odd_listings
 
 
@@ -35,7 +35,7 @@ async def keep_odd_listings(connection: AsyncConnection, given: Sequence[PriceAs
     ]
     if not rows:
         return
-    adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(odd_listings)
+    adding = insert_of(connection.dialect.name)(odd_listings)
     again = {
         "problem": adding.excluded.problem,
         "last_seen_at": adding.excluded.last_seen_at,

@@ -7,7 +7,6 @@ from typing import Final, TypeVar
 
 import msgspec
 from sqlalchemy import delete, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import DatabaseBusy, WriteRefused
@@ -15,6 +14,7 @@ from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 from mistnet.store.tables.engine import GAP
 
@@ -103,7 +103,7 @@ class Operations:
     async def pause(self, kind: KindName, reason: str, *, now: datetime) -> bool:
         """No worker claims this kind until it is resumed. Says whether it was not paused before."""
         paused = tables.paused_kinds
-        insert = postgresql.insert if self._dialect == "postgresql" else sqlite.insert
+        insert = insert_of(self._dialect)
         new = insert(paused).values(kind=kind, reason=reason, paused_at=now).on_conflict_do_nothing()
         async with self._database.write() as connection:
             won = (await connection.execute(new.returning(paused.c.kind))).first() is not None

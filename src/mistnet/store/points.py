@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any, Protocol
 
 from sqlalchemy import case, func
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.items import ItemId, PriceAsked, Valuation
 from mistnet.domain.sources import SourceName
 from mistnet.store.driver_values import storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.odd_listings import keep_odd_listings
 from mistnet.store.point_rows import upsert_points
 from mistnet.store.tables import item_looks
@@ -95,7 +95,7 @@ def _look(asked: PriceAsked, now: datetime) -> dict[str, Any]:
 @cache
 def _noting(dialect: str) -> Any:
     """What the last answer held stays known while a source has problems."""
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(item_looks)
+    adding = insert_of(dialect)(item_looks)
     new, own = adding.excluded, item_looks.c
     answered = new.problem.is_(None)
     told = {name: case((answered, new[name]), else_=own[name]) for name in ("listings", "points")}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import Select, delete, func, select, union_all
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet import pricing
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
 from mistnet.store.driver_values import storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import product_words
 
 ASKED: Final = 24
@@ -33,7 +33,7 @@ async def write_words(connection: AsyncConnection, product_id: ProductId, platfo
         await connection.execute(delete(product_words).where(own, product_words.c.word.in_(gone)))
     if new := sorted(wanted - known):
         rows = [{"product_id": product_id, "word": word, "lane": platform.lane} for word in new]
-        adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(product_words)
+        adding = insert_of(connection.dialect.name)(product_words)
         await connection.execute(adding.on_conflict_do_nothing(), rows)
 
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Select, and_, select, tuple_, union_all
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.pricing.exchange import OLDEST, DatedRate, Rates
 from mistnet.store.database import Database
 from mistnet.store.driver_values import storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import currency_rates
 
 _SLICE: Final = 1_000
@@ -54,7 +54,7 @@ class RateBook:
             {"base": base, "quote": quote, "day": day, "rate": rate, "origin": storable(origin), "told_at": now}
             for (base, quote, day), rate in sorted(rows.items())  # in an order all writers share
         ]
-        adding = (postgresql.insert if self._database.dialect == "postgresql" else sqlite.insert)(currency_rates)
+        adding = insert_of(self._database.dialect)(currency_rates)
         again = {name: adding.excluded[name] for name in ("rate", "origin", "told_at")}
         upsert = adding.on_conflict_do_update(index_elements=list(_KEY), set_=again)
         async with self._database.write() as connection:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Text, cast, func, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import AccountState
@@ -21,6 +20,7 @@ from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.fetching import STATISTICS, stats_of
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import accounts, posts, suggestions, users
 from mistnet.store.tables.social import LIVE
 
@@ -206,7 +206,7 @@ class Roster:
         """The handles that had no live suggestion until now."""
         if not given:
             return set()
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        insert = insert_of(connection.dialect.name)
         adding = insert(suggestions).on_conflict_do_nothing(
             index_elements=["platform", "handle_key"], index_where=text(LIVE)
         )

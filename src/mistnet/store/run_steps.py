@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.events import EventKind, NewEvent
@@ -16,6 +15,7 @@ from mistnet.domain.runs import UNFINISHED, Run, RunAccount, RunId, RunStatus, R
 from mistnet.domain.social import UserId
 from mistnet.store.account_jobs import slices
 from mistnet.store.events import write_events
+from mistnet.store.inserts import insert_of
 from mistnet.store.tables import posts, run_accounts, run_posts, runs
 
 
@@ -59,7 +59,7 @@ async def _take(connection: AsyncConnection, step: RunStep, begun_at: datetime, 
         update(run_accounts).where(own, run_accounts.c.status.in_(UNFINISHED)).values(told)
     )
     if changed.rowcount and new:
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        insert = insert_of(connection.dialect.name)
         rows = [{"run_id": step.run_id, "platform": step.platform, "post_id": each} for each in sorted(new)]
         await connection.execute(insert(run_posts).on_conflict_do_nothing(), rows)
 

@@ -10,7 +10,6 @@ from typing import Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, insert, select, text
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import DatabaseBusy, RunInProgress, RunNotFound
@@ -20,6 +19,7 @@ from mistnet.domain.social import PostId
 from mistnet.store import account_jobs
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.inserts import insert_of
 from mistnet.store.run_steps import close_if_over, give_up, read_runs
 from mistnet.store.tables import jobs, run_accounts, run_posts, runs
 from mistnet.store.tables.engine import GAP, LIVE_KEY
@@ -108,7 +108,7 @@ class RunDesk:
     async def _insert(
         self, connection: AsyncConnection, run_id: RunId, limit: int, asked_by: str, now: datetime
     ) -> bool:
-        new = postgresql.insert(runs) if connection.dialect.name == "postgresql" else sqlite.insert(runs)
+        new = insert_of(connection.dialect.name)(runs)
         adding = new.on_conflict_do_nothing(index_elements=["kind"], index_where=text(UNFINISHED_RUN))
         row = {
             "id": run_id,

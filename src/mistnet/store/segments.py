@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import delete, func, insert, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import BadSegment, SegmentNotFound
@@ -28,6 +27,7 @@ from mistnet.segments.order import parts_of, what_of
 from mistnet.segments.rules import check, check_rhythm, handles_in, read_name
 from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.segment_members import LARGEST_ID, as_of, changes, event_of, member_of, present
 from mistnet.store.segment_rows import SEGMENT, SNAPSHOT, all_segments, segment_of, snapshot_of
 from mistnet.store.tables import segment_inputs, segment_snapshots, segments, users
@@ -127,7 +127,7 @@ class Segments:
         segment = await self._with_inputs(name)
         added = 0
         async with self._database.write() as connection:
-            new = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+            new = insert_of(connection.dialect.name)
             for each in slices(sorted(set(user_ids))):
                 rows = [
                     {"segment_id": segment.id, "platform": Platform.X, "user_id": user_id, "added_at": now}

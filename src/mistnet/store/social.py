@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Table, bindparam, func, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import Missing
 from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
 from mistnet.store.driver_values import moment, storable
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import statement
 from mistnet.store.tables import missing, posts, quarantine, user_versions, users
 
@@ -310,7 +310,7 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
 
 
 def _insert(dialect: str, table: Table) -> Any:
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    return insert_of(dialect)(table)
 
 
 def _key(handle: str | None) -> str | None:

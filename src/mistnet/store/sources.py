@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import bindparam, case, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.events import Channel, EventKind, NewEvent
@@ -18,6 +17,7 @@ from mistnet.store.database import Database
 from mistnet.store.driver_values import storable
 from mistnet.store.enqueue import CHANNEL
 from mistnet.store.events import write_events
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command
 from mistnet.store.tables import source_keys, sources
 
@@ -197,12 +197,12 @@ def _later(connection: AsyncConnection, at: datetime) -> Any:
 
 async def _ensure(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
     await _ensure_source(connection, source)
-    adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(source_keys)
+    adding = insert_of(connection.dialect.name)(source_keys)
     await connection.execute(adding.on_conflict_do_nothing(), {"source": source, "label": label})
 
 
 async def _ensure_source(connection: AsyncConnection, source: SourceName) -> None:
-    adding = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(sources)
+    adding = insert_of(connection.dialect.name)(sources)
     await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
 
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, text
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mistnet.domain.jobs import JobState, KindName, LostLease, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 
 
@@ -87,7 +87,7 @@ class StoreUpkeep:
             "started_at": now,
             "seen_at": now,
         }
-        insert = postgresql.insert if self._dialect == "postgresql" else sqlite.insert
+        insert = insert_of(self._dialect)
         changes = {name: value for name, value in row.items() if name not in ("name", "started_at")}
         upsert = insert(tables.workers).values(row).on_conflict_do_update(index_elements=["name"], set_=changes)
         async with self._database.statement() as connection:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import BindParameter, bindparam, delete, func, insert, select, type_coerce, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import NullType
 
@@ -20,6 +19,7 @@ from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
 from mistnet.pricing.exchange import Rates
 from mistnet.pricing.valuation import valued
+from mistnet.store.inserts import insert_of
 from mistnet.store.rates import rates_between
 from mistnet.store.tables import items, price_points, valuation_history, valuations
 from mistnet.store.valuations import WORTH, worth_of
@@ -179,7 +179,7 @@ def said(worth: Valuation | None) -> tuple[Any, ...] | None:
 
 @cache
 def _upsert(dialect: str) -> Any:
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(valuations)
+    adding = insert_of(dialect)(valuations)
     told = {name: adding.excluded[name] for name in (*WORTH, "valued_at")}
     return adding.on_conflict_do_update(index_elements=["item_id"], set_=told)
 
