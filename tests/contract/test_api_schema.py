@@ -15,6 +15,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import load_all_checks, not_a_server_error
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from mistnet.api.auth import Scope
@@ -31,11 +33,13 @@ from tests.apis import PUBLIC, app_on
 from tests.databases import Templates
 from tests.followed import follow, point, tell_prices
 from tests.harvests import end_badly, post, tell, user
+from tests.seeds import ROTATION
 from tests.shelves import crawl, job, link, mention, offer, product
 
 KEY = "the-key-of-upstream"
 PATIENCE = 120  # a busy machine is not a server that does not answer
-EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", "3"))
+FEW = 3
+EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", FEW))
 EXCLUDED: dict[str, list[Any]] = {
     "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say
     # Titles without a letter, unknown currencies and sources, and pages nobody follows are refused by what they say.
@@ -139,15 +143,11 @@ def running(request: pytest.FixtureRequest) -> Running:
     return found
 
 
-def _described() -> dict[str, Any]:
-    return dict(describe(make_routes()))
-
-
-DESCRIBED = _described()
-schema = schemathesis.openapi.from_dict(DESCRIBED)
-
-
-common = settings(
+DESCRIBED = dict(describe(make_routes()))
+LABELS = [f"{method.upper()} {path}" for path, methods in DESCRIBED["paths"].items() for method in methods]
+COVERED = LABELS if EXAMPLES > FEW else LABELS[ROTATION % 2 :: 2]
+"""Every limit of every parameter of these is tried; which half of all operations it is changes with the commit."""
+COMMON = settings(
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
@@ -155,18 +155,51 @@ common = settings(
 )
 
 
-@schema.parametrize()
-@settings(common, max_examples=EXAMPLES)
-def test_every_operation_answers_as_it_is_described(case: schemathesis.Case[Any], on_sqlite: Running) -> None:
-    call(case, on_sqlite)
+@pytest.fixture(scope="module")
+def wide() -> schemathesis.BaseSchema:
+    schema = schemathesis.openapi.from_dict(DESCRIBED)
+    schema.config.phases.coverage.unexpected_methods = {"TRACE"}
+    return schema
 
 
-@schema.include(method="GET").parametrize()
-@settings(common, max_examples=max(1, EXAMPLES // 3))
-def test_every_read_answers_as_it_is_described_on_postgresql(
-    case: schemathesis.Case[Any], on_postgresql: Running
+@pytest.fixture(scope="module")
+def narrow() -> schemathesis.BaseSchema:
+    """Questions at random alone."""
+    schema = schemathesis.openapi.from_dict(DESCRIBED)
+    schema.config.phases.coverage.enabled = False
+    return schema
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_operation_answers_as_it_is_described(
+    label: str, wide: schemathesis.BaseSchema, narrow: schemathesis.BaseSchema, on_sqlite: Running
 ) -> None:
-    call(case, on_postgresql)
+    ask(label, wide if label in COVERED else narrow, on_sqlite, examples=EXAMPLES)
+
+
+@pytest.mark.parametrize("label", [label for label in LABELS if label.startswith("GET ")])
+def test_every_read_answers_as_it_is_described_on_postgresql(
+    label: str, narrow: schemathesis.BaseSchema, on_postgresql: Running
+) -> None:
+    ask(label, narrow, on_postgresql, examples=max(2, EXAMPLES // 3))
+
+
+def ask(label: str, schema: schemathesis.BaseSchema, running: Running, *, examples: int) -> None:
+    """All that Schemathesis makes up for one operation. Its own `parametrize` would do so when tests are collected, in
+    every process of a run, which took longer than many tests."""
+    method, _, path = label.partition(" ")
+
+    @settings(COMMON, max_examples=examples)
+    def answers(case: schemathesis.Case[Any]) -> None:
+        call(case, running)
+
+    build_operation_test(
+        config=schema.config,
+        operation=schema[path][method],
+        test_func=answers,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )()
 
 
 def call(case: schemathesis.Case[Any], running: Running) -> None:

@@ -355,8 +355,8 @@ async def test_a_packed_body_is_unpacked(pack: Callable[[bytes], bytes], name: s
     [
         (b"x" * 200_000, {}),
         (b"", {"Content_Length": "200000"}),
-        (gzip.compress(b"0" * 50_000_000), {"Content_Encoding": "gzip"}),
-        (zlib.compress(b"0" * 50_000_000), {"Content_Encoding": "deflate"}),
+        (gzip.compress(b"0" * 5_000_000), {"Content_Encoding": "gzip"}),
+        (zlib.compress(b"0" * 5_000_000), {"Content_Encoding": "deflate"}),
     ],
     ids=["endless", "announced", "gzip bomb", "deflate bomb"],
 )
