@@ -4,13 +4,46 @@ A test marked `fresh_database` gets one of its own: it changes the schema, fills
 or cuts connections.
 """
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import uvicorn.server
 
+from mistnet.engine.governor import Governor
 from tests.databases import Templates
 from tests.services.rabbitmq import SharedNode
 from tests.services.sqld import SqldServer
+
+
+class Hasty:
+    """The module asyncio for a web server that looks two hundred times a second whether it is done, not ten times."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.005))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hasty_server() -> Iterator[None]:
+    """A test of the API would spend most of its time waiting for its server to notice that it is to end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.server, "asyncio", Hasty())
+        yield
+
+
+async def _at_once(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+def no_rate_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests whose clock is turned by hand: a slot of a rate limit never comes nearer while it stands still."""
+    assert Governor.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(Governor.__init__.__kwdefaults__, "sleep", _at_once)
 
 
 @pytest.fixture

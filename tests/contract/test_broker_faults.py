@@ -39,6 +39,20 @@ HASTY = {
 
 
 @pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks for work or for the broker does so more often than in life."""
+    for place in (
+        "mistnet.engine.dispatcher._LOOK_SECONDS",
+        "mistnet.engine.dispatcher._FIRST_WAIT",
+        "mistnet.engine.mail._AGAIN_SECONDS",
+        "mistnet.broker.mailbox._FIRST_WAIT",
+    ):
+        monkeypatch.setattr(place, 0.1)
+    for place in ("mistnet.engine.dispatcher._LONGEST_WAIT", "mistnet.broker.mailbox._LONGEST_WAIT"):
+        monkeypatch.setattr(place, 0.5)
+
+
+@pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
     """Connections that were cut are collected here, where their warnings are expected, and not in a later test."""
     yield
@@ -133,7 +147,7 @@ async def all_done(app: App) -> bool:
     return await states(app) == {}
 
 
-@pytest.mark.parametrize("seeds", chunks(4, 4, 4), ids=named)
+@pytest.mark.parametrize("seeds", chunks(3, 3, 3), ids=named)
 async def test_whatever_the_network_does_every_job_is_done_and_none_twice_at_once(
     rabbit: SharedNode, templates: object, postgres_dsn: str, seeds: range
 ) -> None:

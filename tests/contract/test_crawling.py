@@ -95,10 +95,10 @@ async def test_a_link_that_only_looks_like_a_shops_is_kept_with_the_reason_and_n
 
 
 @pytest.mark.parametrize("posted", POSTED)
-async def test_every_way_to_post_a_thing_leads_to_its_product(url: str, posted: str) -> None:
+async def test_every_way_to_post_a_thing_leads_to_its_product(sqlite_url: str, posted: str) -> None:
     canonical = POSTED[posted]
     thing = BY_CANONICAL[SHORT_LINKS.get(canonical, canonical)]
-    async with open_town(url) as town:
+    async with open_town(sqlite_url) as town:
         await town.write(post(1, f"look {posted} !"))
         outcomes = await town.crawl()
         assert all(isinstance(each, Done) for each in outcomes), outcomes
@@ -236,8 +236,8 @@ async def test_a_decoy_price_is_kept_apart_looked_at_again_and_never_shown(url: 
         ("https://s.shopee.tw/evilCode66", "leads to"),
     ],
 )
-async def test_what_must_not_be_fetched_fails_with_the_reason(url: str, posted: str, why: str) -> None:
-    async with open_town(url) as town:
+async def test_what_must_not_be_fetched_fails_with_the_reason(sqlite_url: str, posted: str, why: str) -> None:
+    async with open_town(sqlite_url) as town:
         await town.write(post(1, posted))
         await town.crawl()
         row = await town.one("SELECT state, last_error FROM jobs")
@@ -256,8 +256,8 @@ async def test_a_dead_short_link_is_gone(url: str) -> None:
 
 
 @pytest.mark.parametrize("posted", ["https://pictures.example.com/coin.png", "http://example.com/"])
-async def test_a_page_without_a_price_is_crawled_and_names_no_product(url: str, posted: str) -> None:
-    async with open_town(url) as town:
+async def test_a_page_without_a_price_is_crawled_and_names_no_product(sqlite_url: str, posted: str) -> None:
+    async with open_town(sqlite_url) as town:
         await town.write(post(1, posted))
         await town.crawl()
         assert await town.one("SELECT outcome FROM crawls") == "no_price"

@@ -1,4 +1,4 @@
-"""The statements of the dispatcher and of claims by id go through their indexes with 50,000 rows of every state."""
+"""The statements of the dispatcher and of claims by id go through their indexes with 50,000 rows."""
 
 from datetime import timedelta
 

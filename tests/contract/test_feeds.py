@@ -26,7 +26,7 @@ from tests.feeds import NOBODY, FeedOracle, open_feeds, threads_of, work_off
 from tests.harvests import change, end_badly, rows, run, told
 from tests.support import LEASE, TurnedClock
 
-pytestmark = pytest.mark.common_sql
+pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]
 
 SIZE = Size(users=22, stars=9, posts=100)
 

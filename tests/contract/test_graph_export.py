@@ -230,13 +230,13 @@ async def test_networkx_reads_the_same_graph_where_it_is_installed(sqlite_url: s
 
 
 async def random_graph(database: Database, chance: random.Random) -> tuple[set[int], set[tuple[int, int]]]:
-    everybody = chance.sample(range(1, 10_000), 40)
+    everybody = chance.sample(range(1, 10_000), 16)
     await people(database, [person(each) for each in everybody])
     pairs = {(one, other) for one in everybody for other in everybody if one != other and chance.random() < 0.2}
     hub = everybody[0]
     pairs |= {(hub, other) for other in everybody[1:]}
     await follow(database, *sorted(pairs))
-    members = set(everybody[:25])
+    members = set(everybody[:10])
     await segment(database, "net", sorted(members))
     return members, pairs
 
@@ -246,7 +246,7 @@ async def test_pages_of_any_size_make_the_same_whole(url: str) -> None:
     members, pairs = await random_graph(database, random.Random(7))
     asked = await selection(database, Edges.FOLLOWS)
     truth = sorted(pair for pair in pairs if set(pair) <= members)
-    for page_rows in (1, 2, 3, 7, 24, 25, 26, len(truth), 10_000):
+    for page_rows in (1, 2, 3, 7, 9, 10, 11, len(truth), 10_000):
         found = await edges_of(database, asked, page_rows)
         assert [(int(edge[0]), int(edge[1])) for edge in found] == truth, page_rows
         assert [int(node[0]) for node in await nodes_of(database, asked, page_rows)] == sorted(members)
@@ -260,7 +260,8 @@ async def test_pages_of_any_size_make_the_same_whole(url: str) -> None:
     await database.close()
 
 
-MANY, LARGE = 50_000, 20_000
+MANY = 10_000
+LARGE = 3_000  # tracing memory makes an export many times slower
 
 
 async def fill_many(database: Database, many: int) -> Circle:
@@ -296,7 +297,7 @@ async def fill_many(database: Database, many: int) -> Circle:
 async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> None:
     database = open_database(url)
     circle = await fill_many(database, LARGE)
-    exporter = GraphExporter(database, page_rows=500)
+    exporter = GraphExporter(database, page_rows=200)
     few = GraphSelection(circle=circle, edges=Edges.FOLLOWS)
     tracemalloc.start()
     try:
@@ -306,8 +307,10 @@ async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> 
         tracemalloc.stop()
         await database.close()
     assert (size.nodes, size.edges) == (LARGE, 2 * (LARGE - 1))
-    assert (tmp_path / "net").stat().st_size > 10_000_000
-    assert peak < 5_000_000, f"{peak:,} bytes"
+    written_bytes = (tmp_path / "net").stat().st_size
+    assert written_bytes > 1_700_000
+    # All rows together take half as much again as the file; pages, statements and garbage take half of it.
+    assert peak < written_bytes, f"{peak:,} bytes for a file of {written_bytes:,}"
 
 
 async def test_a_page_of_a_graph_is_found_by_an_index_however_many_edges_there_are(url: str) -> None:
@@ -340,24 +343,25 @@ async def plan(database: Database, statement: str, values: Any) -> str:
         return "\n".join(str(row[-1]) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("nothing", "no segment 'nothing'"), ("posts", "holds posts"), ("fresh", "mistnet segments materialize fresh")],
-)
-async def test_a_segment_without_a_graph_is_refused_with_what_to_do(url: str, name: str, said: str) -> None:
+async def test_a_segment_without_a_graph_is_refused_with_what_to_do(url: str) -> None:
     async with filled(url) as database:
         await segment(database, "posts", what="posts")
         await segment(database, "fresh", materialized=False)
-        with pytest.raises(BadExport, match=said):
-            await circle_of_segment(database, name)
+        for name, said in (
+            ("nothing", "no segment 'nothing'"),
+            ("posts", "holds posts"),
+            ("fresh", "mistnet segments materialize fresh"),
+        ):
+            with pytest.raises(BadExport, match=said):
+                await circle_of_segment(database, name)
 
 
-@pytest.mark.parametrize("account", ["nobody", "4", "9" * 30, "@bea2"])
-async def test_a_user_who_is_not_one_is_refused(url: str, account: str) -> None:
+async def test_a_user_who_is_not_one_is_refused(url: str) -> None:
     async with filled(url) as database:
         await people(database, [person(77, "bea2"), person(78, "Bea2")])
-        with pytest.raises(BadExport, match=r"no stored user is|several stored users go by"):
-            await neighbourhood_of(database, account)
+        for account in ("nobody", "4", "9" * 30, "@bea2"):
+            with pytest.raises(BadExport, match=r"no stored user is|several stored users go by"):
+                await neighbourhood_of(database, account)
 
 
 def run(url: str, *arguments: str) -> Any:

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from sqlalchemy import text
+
 from mistnet.domain.leading import Term
 from mistnet.store.leaders import StoreLeaders, still_leads
 from tests.databases import open_database
@@ -136,6 +138,9 @@ async def test_a_leader_stopped_in_the_middle_of_its_transaction_cannot_block_th
         async with leaders._database.engine.connect() as connection:
             await connection.begin()
             assert await still_leads(connection, term, now=START + timedelta(seconds=29))
+            patience = await connection.execute(text("SHOW idle_in_transaction_session_timeout"))
+            assert patience.scalar_one() == "5s"
+            await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
             async with asyncio.timeout(50):
                 assert await take(others, "bea", seconds=40)
             await connection.invalidate()

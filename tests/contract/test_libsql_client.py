@@ -49,6 +49,10 @@ async def opened(url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def numbers_url(sqld: SqldServer) -> str:
+    return with_numbers(sqld)
+
+
+def with_numbers(sqld: SqldServer) -> str:
     url = sqld.create()
 
     async def prepare() -> None:
@@ -233,8 +237,15 @@ async def test_two_writers_take_turns(numbers_url: str) -> None:
         assert found == 50, "no two saw the same table"
 
 
-async def test_who_dallies_loses_the_transaction_and_nothing_is_kept_of_it(numbers_url: str) -> None:
-    """The server lets nobody wait for more than five seconds."""
+async def test_who_dallies_loses_the_transaction_and_nothing_is_kept_of_it(sqld: SqldServer) -> None:
+    """The server lets nobody wait for more than five seconds: databases and bare connections wait at the same time."""
+    first, second = [await asyncio.to_thread(with_numbers, sqld) for _ in range(2)]
+    async with asyncio.TaskGroup() as both:
+        both.create_task(_lose_through_a_database(first))
+        both.create_task(_lose_through_a_connection(second))
+
+
+async def _lose_through_a_database(numbers_url: str) -> None:
     async with opened(numbers_url) as slow, opened(numbers_url) as quick:
         with pytest.raises(DatabaseBusy, match="timed out"):  # noqa: PT012 (the block is what fails)
             async with slow.write() as connection:
@@ -248,7 +259,8 @@ async def test_who_dallies_loses_the_transaction_and_nothing_is_kept_of_it(numbe
             assert list(found.scalars()) == ["quick", "again"]
 
 
-async def test_after_a_lost_transaction_no_statement_stands_alone(numbers_url: str) -> None:
+async def _lose_through_a_connection(numbers_url: str) -> None:
+    """After a lost transaction no statement stands alone."""
     async with connected(numbers_url) as slow, connected(numbers_url) as quick:
         slow.begin()
         await slow.run(ADD, [1, "slow"])

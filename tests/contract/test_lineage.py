@@ -26,6 +26,7 @@ from mistnet.store.lineage import Lineage, Lined
 from mistnet.store.lineage_export import NAMES, LineageWanted, export_lineage
 from mistnet.store.mention_pages import Before
 from tests.databases import open_database
+from tests.examples import count_examples
 from tests.harvests import change, open_harvest, post, tell, user
 from tests.lineages import AUTHORS, Offered, Story, Written, stories, tell_story
 from tests.loops import LOOP
@@ -35,8 +36,7 @@ from tests.support import START
 pytestmark = pytest.mark.common_sql
 
 RANDOM = settings(
-    max_examples=25,
-    deadline=None,
+    max_examples=count_examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 HOUR = timedelta(hours=1)

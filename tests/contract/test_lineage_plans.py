@@ -97,56 +97,60 @@ async def all_are_by_index(app: App, seen: Sequence[tuple[str, Any]], *, most: i
         assert not reads_a_whole_table(plan), f"{sql[:2_000]}\n{plan[:4_000]}"
 
 
-@pytest.mark.parametrize("few", [400, 0])
-async def test_no_question_of_lineage_reads_a_whole_table(url: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mistnet.store.mention_pages._FEW", few)
+async def test_no_question_of_lineage_reads_a_whole_table(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_harvest(url) as app:
         await fill(app)
-        database = app.database
-        with noted() as seen:
-            page = await Lineage(database).page(ProductId(7), now=START, limit=5, before=Before(x=FIRST + 15_000))
-            assert len(page.posts) == 5
-            assert page.next is not None
-            assert len(await Lineage(database).course(ProductId(7))) == OFFERS // PRODUCTS
-        await all_are_by_index(app, seen, most=12)
-        with noted() as seen:
-            linked = await AccountProducts(database).page(Platform.X, UserId(7), limit=10, before=LATELY)
-            assert len(linked.products) == 10
-            assert linked.next is not None
-        await all_are_by_index(app, seen, most=14)
-        with noted() as seen:
-            assert len(await ItemProducts(database).page(ItemId(7), limit=3)) == 3
-        await all_are_by_index(app, seen, most=3)
+        for few in (400, 0):
+            monkeypatch.setattr("mistnet.store.mention_pages._FEW", few)
+            await questions_are_by_index(app)
+        await an_export_is_by_index(app, monkeypatch)
 
 
-async def test_an_export_reads_its_tables_page_by_page_and_by_index(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_harvest(url) as app:
-        await fill(app)
-        monkeypatch.setattr("mistnet.store.lineage_export._POSTS", 20)
-        with noted() as seen:
-            written = io.BytesIO()
-            wanted = LineageWanted(author="user7")
-            assert await export_lineage(app.database, wanted, Format.JSONL, written, now=START) == POSTS // AUTHORS
-        await all_are_by_index(app, seen, most=200)
+async def questions_are_by_index(app: App) -> None:
+    database = app.database
+    with noted() as seen:
+        page = await Lineage(database).page(ProductId(7), now=START, limit=5, before=Before(x=FIRST + 15_000))
+        assert len(page.posts) == 5
+        assert page.next is not None
+        assert len(await Lineage(database).course(ProductId(7))) == OFFERS // PRODUCTS
+    await all_are_by_index(app, seen, most=12)
+    with noted() as seen:
+        linked = await AccountProducts(database).page(Platform.X, UserId(7), limit=10, before=LATELY)
+        assert len(linked.products) == 10
+        assert linked.next is not None
+    await all_are_by_index(app, seen, most=14)
+    with noted() as seen:
+        assert len(await ItemProducts(database).page(ItemId(7), limit=3)) == 3
+    await all_are_by_index(app, seen, most=3)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/products/7",
-        "/people/x/7/products",
-        "/api/products/7/lineage",
-        "/api/accounts/7/products",
-        "/api/accounts/user7/products?limit=5",
-        "/api/items/7/products",
-    ],
+async def an_export_is_by_index(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads its tables page by page."""
+    monkeypatch.undo()
+    monkeypatch.setattr("mistnet.store.lineage_export._POSTS", 20)
+    with noted() as seen:
+        wanted = LineageWanted(author="user7")
+        assert await export_lineage(app.database, wanted, Format.JSONL, io.BytesIO(), now=START) == POSTS // AUTHORS
+    await all_are_by_index(app, seen, most=200)
+
+
+PATHS = (
+    "/products/7",
+    "/people/x/7/products",
+    "/api/products/7/lineage",
+    "/api/accounts/7/products",
+    "/api/accounts/user7/products?limit=5",
+    "/api/items/7/products",
 )
-async def test_pages_and_routes_of_lineage_read_no_whole_table(sqlite_url: str, path: str) -> None:
+
+
+async def test_pages_and_routes_of_lineage_read_no_whole_table(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         await fill(api.app)
         await api.get("/", headers=PAGE)
         stand_still(api)
-        with noted() as seen:
-            answer = await api.get(path, headers=PAGE)
-        assert answer.status == 200, answer.text[:500]
-        await all_are_by_index(api.app, seen, most=24)
+        for path in PATHS:
+            with noted() as seen:
+                answer = await api.get(path, headers=PAGE)
+            assert answer.status == 200, answer.text[:500]
+            await all_are_by_index(api.app, seen, most=24)

@@ -19,15 +19,15 @@ from tests.harvests import tell, user
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
-POSTS, AUTHORS = 50_000, 50
+POSTS, AUTHORS = 20_000, 50
 FIRST_ID = 2_000_000_000_000_000_000
 PAGE = {"Accept": "text/html"}
 
 
 async def fill(app: App) -> None:
-    for each in range(1, AUTHORS + 1):
-        own = UserId(each)
-        await tell(app, user(own, f"user{each}"), TrackedAccount(platform=Platform.X, user_id=own))
+    authors = [UserId(each) for each in range(1, AUTHORS + 1)]
+    people = [user(each, f"user{each}") for each in authors]
+    await tell(app, *people, *(TrackedAccount(platform=Platform.X, user_id=each) for each in authors))
     series = (
         f"generate_series(1::bigint, {POSTS}) AS s(n)"
         if app.database.dialect == "postgresql"

@@ -73,44 +73,44 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
             assert hint in (await api.get(path, headers=PAGE)).text, path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/accounts?state=nonsense",
-        "/accounts?after=%00",
-        "/accounts?q=%00",
-        "/jobs?state=%27%3B--",
-        "/jobs?kind=%00",
-        "/search?q=a&since=2027-13-45",
-        "/search?q=-only",
-        "/search?q=%22",
-        "/search?q=a&author=%00",
-        "/?did=%3Cscript%3E",
-        "/accounts/99999999999999999999",
-        "/conversations/0",
-        "/jobs/abc",
-        "/runs/%00",
-        "/runs?before=nonsense",
-        "/sources/nonsense/pause",
-        "/feeds?after=-1",
-        "/links?state=%00&kind=x&lane=%27",
-        "/links?q=%00",
-        "/links?q=https://[",
-        "/links/0",
-        "/links/7",
-        "/links/1?before=1.2.3",
-        "/products?shop=%00&price=x",
-        "/products/99999999999999999999",
-        "/products/7",
-        "/lanes?lane=%00&state=x",
-        "/lanes?lane=%3Cscript%3E",
-    ],
+NONSENSE = (
+    "/accounts?state=nonsense",
+    "/accounts?after=%00",
+    "/accounts?q=%00",
+    "/jobs?state=%27%3B--",
+    "/jobs?kind=%00",
+    "/search?q=a&since=2027-13-45",
+    "/search?q=-only",
+    "/search?q=%22",
+    "/search?q=a&author=%00",
+    "/?did=%3Cscript%3E",
+    "/accounts/99999999999999999999",
+    "/conversations/0",
+    "/jobs/abc",
+    "/runs/%00",
+    "/runs?before=nonsense",
+    "/sources/nonsense/pause",
+    "/feeds?after=-1",
+    "/links?state=%00&kind=x&lane=%27",
+    "/links?q=%00",
+    "/links?q=https://[",
+    "/links/0",
+    "/links/7",
+    "/links/1?before=1.2.3",
+    "/products?shop=%00&price=x",
+    "/products/99999999999999999999",
+    "/products/7",
+    "/lanes?lane=%00&state=x",
+    "/lanes?lane=%3Cscript%3E",
 )
-async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str, path: str) -> None:
+
+
+async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str) -> None:
     async with open_api(url) as api:
-        answer = await api.get(path, headers=PAGE)
-        assert answer.status < 500, answer.text
-        assert "<script>" not in answer.text
+        for path in NONSENSE:
+            answer = await api.get(path, headers=PAGE)
+            assert answer.status < 500, (path, answer.text)
+            assert "<script>" not in answer.text, path
 
 
 async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url: str) -> None:
@@ -146,7 +146,10 @@ async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -
         assert await rows(api.app, "SELECT state FROM jobs WHERE id = :id", id=there.dead) == [("pending",)]
 
 
-async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_server_ends_it(url: str) -> None:
+async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_server_ends_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.api.pages.live._LOOK_SECONDS", 0.05)
     async with open_api(url) as api:
         stream = await api.session.get(f"{api.url}/live")
         assert stream.headers["Content-Type"].startswith("text/event-stream")

@@ -17,7 +17,7 @@ from mistnet.sim.market import MarketFault
 from mistnet.valuing import credentials_of
 from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, untrue, wish_for
 
-pytestmark = pytest.mark.common_sql
+pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]
 
 JOBS = "SELECT count(*) FROM jobs WHERE kind = 'price'"
 TWICE = "SELECT item_id, source, dedupe_key FROM price_points GROUP BY item_id, source, dedupe_key HAVING count(*) > 1"

@@ -33,7 +33,7 @@ def brute_force(edges: set[tuple[int, int]], kind: str, subject: int) -> set[int
     }[kind]
 
 
-async def graph_of(shop: Workshop, chance: random.Random, size: int = 30) -> set[tuple[int, int]]:
+async def graph_of(shop: Workshop, chance: random.Random, size: int = 20) -> set[tuple[int, int]]:
     people = range(1, size + 1)
     await shop.people(*people)
     pairs = [(one, other) for one in people for other in people if one != other and chance.random() < 0.3]
@@ -41,9 +41,8 @@ async def graph_of(shop: Workshop, chance: random.Random, size: int = 30) -> set
     return set(pairs)
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_each_rule_finds_whom_a_plain_count_finds_while_the_graph_changes(url: str, seed: int) -> None:
-    chance = random.Random(seed)
+async def test_each_rule_finds_whom_a_plain_count_finds_while_the_graph_changes(url: str) -> None:
+    chance = random.Random(0)
     async with workshop(url) as shop:
         edges = await graph_of(shop, chance)
         for subject in (1, 2):
@@ -52,7 +51,7 @@ async def test_each_rule_finds_whom_a_plain_count_finds_while_the_graph_changes(
                 await shop.define(f"{kind}-{subject}", kind=kind, subject=str(subject))
         for name in ("union", "intersection", "difference"):
             await shop.define(name, kind=name, of=["followers-1", "mutuals-2", "followed-2"])
-        for _ in range(4):
+        for _ in range(3):
             wanted = {f"{kind}-{subject}": brute_force(edges, kind, subject) for kind in FOUR for subject in (1, 2)}
             parts = [wanted[name] for name in ("followers-1", "mutuals-2", "followed-2")]
             wanted["union"] = parts[0] | parts[1] | parts[2]
@@ -62,7 +61,7 @@ async def test_each_rule_finds_whom_a_plain_count_finds_while_the_graph_changes(
                 snapshot = await shop.materialize(name)
                 assert await shop.members(name, page=7) == members
                 assert snapshot.members == len(members)
-            for edge in chance.sample(sorted(edges), 40):
+            for edge in chance.sample(sorted(edges), 25):
                 edges.discard(edge)
                 await shop.unfollow(*edge)
 

@@ -163,7 +163,10 @@ async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) 
     return code, said.out + said.err
 
 
-async def test_who_waits_is_told_what_came_of_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_who_waits_is_told_what_came_of_it(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.cli.segments._LOOK_SECONDS", 0.02)
     async with workshop(url) as shop:
         await shop.people(1, 2)
         await shop.follow((2, 1))

@@ -13,7 +13,7 @@ from tests.harvests import tell, user
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
-LINKS, PRODUCTS, JOBS = 30_000, 10_000, 20_000
+LINKS, PRODUCTS, JOBS = 15_000, 5_000, 10_000
 FIRST_POST = 2_000_000_000_000_000_000
 PAGE = {"Accept": "text/html"}
 TABLES = "links|post_links|products|offers|crawls|posts|jobs|job_history"

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,7 +28,9 @@ from mistnet.store.accounts import StoreLook
 from mistnet.store.database import Database
 from mistnet.store.writes import Writers
 from mistnet.upstream.x.decode import gather_posts
-from tests.databases import Templates, open_database
+from tests.databases import open_database
+from tests.examples import count_examples
+from tests.loops import LOOP
 from tests.support import START, TurnedClock
 from tests.unit.test_x_decode import POST, anything, raw
 
@@ -281,7 +282,7 @@ async def test_the_way_up_is_climbed_through_what_is_stored(url: str) -> None:
         assert {start: (end.post_id, end.user_id) for start, end in found.items()} == {5: (3, 30), 6: (6, None)}
 
 
-@settings(max_examples=60, deadline=timedelta(seconds=30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=count_examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     strange=st.dictionaries(
         st.sampled_from([*POST, "entities", "extendedEntities", "inReplyToUserId", "viewCount"]), anything, max_size=4
@@ -289,24 +290,15 @@ async def test_the_way_up_is_climbed_through_what_is_stored(url: str) -> None:
     author=st.dictionaries(st.sampled_from([*POST["author"], "followers", "description"]), anything, max_size=3),
 )
 def test_no_payload_stops_its_neighbours_from_being_stored(
-    fuzz_url: str, strange: dict[str, object], author: dict[str, object]
+    url: str, strange: dict[str, object], author: dict[str, object]
 ) -> None:
+    """One database for all examples: what one leaves behind, the next one has to live with."""
+
     async def store() -> None:
-        async with shelf(fuzz_url) as s:
+        async with shelf(url) as s:
             hostile = raw({**POST, "author": {**POST["author"], **author}, **strange})
             gathered, _ = gather_posts([hostile, raw({**POST, "id": "5"})], "fuzz")
             await s.write(*gathered.writes)
             assert await s.rows("SELECT id FROM posts WHERE id = 5")
 
-    asyncio.run(store())
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql", "libsql"])
-def fuzz_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for all examples: what one leaves behind, the next one has to live with."""
-    templates = Templates(tmp_path_factory.mktemp("fuzz"))
-    if request.param == "sqlite":
-        return templates.sqlite()
-    if request.param == "libsql":
-        return templates.libsql(request.getfixturevalue("sqld"))
-    return templates.postgresql(request.getfixturevalue("postgres_dsn"))
+    LOOP.run(store())

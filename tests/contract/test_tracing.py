@@ -179,8 +179,9 @@ async def test_spans_reach_a_collector_over_http(sqlite_url: str) -> None:
 
 
 async def test_a_collector_that_is_away_does_not_hold_the_work_up(
-    sqlite_url: str, capfd: pytest.CaptureFixture[str]
+    sqlite_url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
     logger.remove()  # streams that earlier tests have closed
     app = make_app(settings_for(sqlite_url, otel_endpoint="http://127.0.0.1:9"), plugins=[Plugin(kinds=KINDS)])
     try:

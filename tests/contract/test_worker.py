@@ -3,12 +3,16 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import select
 
 from mistnet.domain.errors import NotNow, Permanent, Temporary
 from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
 from mistnet.engine.kinds import Kind, batched
 from mistnet.engine.policy import Policy
+from mistnet.store.tables import jobs
 from tests.support import Effect, Number, Shop, kind, new, open_shop, run_until, stepping
 
 QUICK = Policy(backoff_base=timedelta(milliseconds=20), grace=timedelta(seconds=5))
@@ -22,6 +26,7 @@ def in_batches(handler: object, size: int = 20) -> Kind:
     return batched("many", handler, Number, batch=size, job_class=JobClass.WALK, lanes=["x"])  # type: ignore[arg-type]
 
 
+@pytest.mark.common_sql
 async def test_fifty_long_jobs_take_turns_within_ten_percent(url: str) -> None:
     seen: list[int] = []
     async with open_shop(url, kind(handler=stepping(20, seen)), real_time=True) as shop:
@@ -36,6 +41,7 @@ async def test_fifty_long_jobs_take_turns_within_ten_percent(url: str) -> None:
             assert min(turns.values()) >= fair * 0.9 - 1
 
 
+@pytest.mark.common_sql
 async def test_two_workers_share_fifty_long_jobs_fairly(url: str) -> None:
     seen: list[int] = []
     async with open_shop(url, kind(handler=stepping(20, seen)), real_time=True) as shop:
@@ -170,7 +176,7 @@ async def test_draining_lets_short_jobs_finish_and_hands_long_ones_back(url: str
         await (release_short.wait() if job.args.n == 1 else asyncio.Event().wait())
         return Done([Effect(job_id=job.args.n)])
 
-    policy = Policy(grace=timedelta(milliseconds=300))
+    policy = Policy(grace=timedelta(seconds=1))
     async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
         await add(shop, new(key="short", n=1), new(key="long", n=2), new(key="third", n=3))
         worker = shop.worker(concurrency=2, until_idle=False)
@@ -212,17 +218,31 @@ async def test_a_worker_stops_working_on_a_job_it_has_lost(url: str) -> None:
 
 
 async def test_a_running_job_outlives_many_leases_by_its_heartbeat(url: str) -> None:
+    """The clock is turned by half a lease after each heartbeat: how long a heartbeat takes decides nothing."""
+    policy = Policy(
+        lease=timedelta(seconds=60), heartbeat=timedelta(milliseconds=20), reclaim=timedelta(milliseconds=20)
+    )
+
     async def handler(_job: Job[Number]) -> Outcome:
-        await asyncio.sleep(1.0)
+        async with asyncio.timeout(50):
+            for _ in range(10):
+                now = shop.clock.turn(seconds=30)
+                while await lease_until(shop) < now + policy.lease:
+                    await asyncio.sleep(0.005)
         return Done([Effect(job_id=1)])
 
-    policy = Policy(lease=timedelta(milliseconds=300), heartbeat=timedelta(milliseconds=50))
-    async with open_shop(url, kind(handler=handler), policy=policy, real_time=True) as shop:
+    async with open_shop(url, kind(handler=handler), policy=policy) as shop:
         await add(shop, new())
         await asyncio.gather(shop.worker("ann").run(), shop.worker("bob").run())
         assert await shop.effects() == [1]
         row = await shop.one("SELECT fence, attempts FROM job_history")
         assert tuple(row) == (1, 0)
+
+
+async def lease_until(shop: Shop) -> datetime:
+    async with shop.database.read() as connection:
+        until: datetime = (await connection.execute(select(jobs.c.lease_until))).scalar_one()
+        return until
 
 
 async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -> None:
