@@ -32,5 +32,6 @@ def quiet() -> Iterator[None]:
     logger.remove()
     yield
     gc.collect()
+    gc.freeze()  # what is left now, such as compiled statements, stays to the end
     for each, level in zip(loggers, levels, strict=True):
         each.setLevel(level)

@@ -8,13 +8,20 @@ import random
 import select
 import socket
 import struct
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.08
 """Seconds between questions about a statement that has no answer yet. They decide nothing, they only save questions."""
 
 _CANCEL_REQUEST = 80877102
+_RESET = b"S\0\0\0\4" + b"".join(
+    b"Q" + struct.pack("!i", len(query) + 5) + query + b"\0" for query in (b"ROLLBACK", b"DISCARD ALL")
+)
+_RESET_ANSWERS = 3  # one to the sync, which ends whatever was begun, and one to each query
 _AUTHENTICATION_STEPS = {3, 5, 10, 11}  # the server waits for a message of ours before it goes on
 _BLOCKED_BY = """
     SELECT coalesce(json_object_agg(pid, pg_blocking_pids(pid)), '{{}}')
@@ -22,11 +29,25 @@ _BLOCKED_BY = """
 """
 
 
+Address: TypeAlias = tuple[str, int] | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A server process whose client is gone, reset to what it was when it had just started."""
+
+    socket: socket.socket
+    greeting: bytes
+
+
 class Exchange:
     """Everything that is under way between the loop and the server.
 
     The server is at rest when each statement is answered or waits for a lock that only a later statement can release.
     That is known from the server's own lock table, never from how long an answer takes.
+
+    Machines die by the dozen, and a new server process reads its whole catalog first. So one that was left between two
+    statements is reset, which also rolls back its transaction, and serves the next client that starts in the same way.
     """
 
     def __init__(self, order: str | None = None) -> None:
@@ -35,7 +56,8 @@ class Exchange:
         self._waiting: list[ServerConnection] = []
         self._sent: list[ServerConnection] = []
         self._leaving: set[int] = set()
-        self._has_news = False
+        self._has_news = self._is_over = False
+        self._spare: defaultdict[tuple[Address, bytes], list[Backend]] = defaultdict(list)
         self.monitor: Any = None  # a connection of the driver's that no worker uses
 
     @property
@@ -60,13 +82,24 @@ class Exchange:
             connection.is_cancelled |= connection.pid == pid
 
     def leave(self, connection: ServerConnection) -> None:
-        """The server needs a moment to notice, and to release the locks of the one that left."""
+        """Hang up. In the middle of a statement the server needs a moment to notice, and to release the locks."""
+        is_idle = connection not in self._sent
         self._open.pop(connection, None)
         self._waiting = [each for each in self._waiting if each is not connection]
         self._sent = [each for each in self._sent if each is not connection]
-        if connection.pid and not connection.has_ended:
+        if not connection.pid or connection.has_ended or self._is_over:
+            connection.hang_up()
+            return
+        self._has_news = True
+        if is_idle and (backend := connection.reset()):
+            self._spare[connection.origin].append(backend)
+        else:
+            connection.hang_up()
             self._leaving.add(connection.pid)
-            self._has_news = True
+
+    def spare(self, origin: tuple[Address, bytes]) -> Backend | None:
+        """A server process that was started in exactly this way and has no client."""
+        return self._spare[origin].pop() if self._spare[origin] else None
 
     def take_turn(self) -> None:
         """Send one request, wait until the server is at rest, and deliver its answers in the order of the requests."""
@@ -84,8 +117,11 @@ class Exchange:
             connection.deliver()
 
     def close(self) -> None:
+        self._is_over = True
         for connection in [*self._open]:
             connection.abort()
+        for backend in chain.from_iterable(self._spare.values()):
+            backend.socket.close()
 
     def _wait_for_rest(self) -> None:
         pause = FIRST_PAUSE
@@ -136,20 +172,22 @@ def wait_for_data(connections: Sequence[ServerConnection], pause: float = LONGES
 class ServerConnection(asyncio.Transport):
     """A transport that understands enough of PostgreSQL's protocol to know when a request is answered."""
 
-    def __init__(self, exchange: Exchange, sock: socket.socket, protocol: asyncio.Protocol) -> None:
-        super().__init__({"socket": sock})
-        sock.setblocking(False)
-        self.socket = sock
+    def __init__(self, exchange: Exchange, address: Address, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.socket: socket.socket  # opened with the first message, which tells whether a spare process can serve it
+        self.origin: tuple[Address, bytes] = (address, b"")
         self.pid: int | None = None
         self.has_ended = self.is_cancelled = self.is_blocked = False
         self._exchange = exchange
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._outgoing, self._incoming = bytearray(), bytearray()
+        self._greeting = b""
         self._read_to = 0
         self._has_started = self._is_closing = False
         self._ready_due = 0  # ReadyForQuery messages that have to come yet
         self._description_due = self._our_step = False
+        self._can_be_greeted_again = True  # not if a password was asked for
         exchange.opened(self)
         protocol.connection_made(self)
 
@@ -164,14 +202,25 @@ class ServerConnection(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing:
             return
+        if not self._has_started:
+            self._start(bytes(data))
+            self._exchange.request(self)
+            return
         self._outgoing += data
         if self._wants_answer(bytes(data)):
             self._exchange.request(self)
 
+    def _start(self, first_message: bytes) -> None:
+        self._has_started, self._ready_due = True, 1
+        self.origin = (self.origin[0], first_message)
+        if backend := self._exchange.spare(self.origin):
+            self.socket, self._greeting = backend.socket, backend.greeting
+            self._read(backend.greeting)
+        else:
+            self.socket = _open_socket(self.origin[0])
+            self._outgoing += first_message
+
     def _wants_answer(self, data: bytes) -> bool:
-        if not self._has_started:
-            self._has_started, self._ready_due = True, 1
-            return True
         place, before = 0, (self._ready_due, self._description_due, self._our_step)
         while place < len(data):
             match data[place : place + 1]:
@@ -201,6 +250,9 @@ class ServerConnection(asyncio.Transport):
             data = b""
         if not data:
             self._end()
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         self._incoming += data
         while len(self._incoming) >= (body := self._read_to + 5):
             end = self._read_to + 1 + int.from_bytes(self._incoming[self._read_to + 1 : body])
@@ -224,11 +276,14 @@ class ServerConnection(asyncio.Transport):
                 self.pid = int.from_bytes(value)
             case "R":
                 self._our_step = int.from_bytes(value) in _AUTHENTICATION_STEPS
+                self._can_be_greeted_again &= not self._our_step
 
     def deliver(self) -> None:
         self.is_blocked = False
         data, self._read_to = bytes(self._incoming), 0
         self._incoming.clear()
+        if self.pid and not self._greeting and self._can_be_greeted_again:
+            self._greeting = data
         if data:
             self._loop.call_soon(self._hand_over, data)
         if self.has_ended:
@@ -248,6 +303,20 @@ class ServerConnection(asyncio.Transport):
         self._incoming.clear()
         return _only_value(answer)
 
+    def reset(self) -> Backend | None:
+        """Roll back, and forget all that this client told the server; none if the server cannot be reused."""
+        if not self._greeting:
+            return None
+        self._outgoing[:] = _RESET
+        self._ready_due, self._description_due = _RESET_ANSWERS, False
+        while not self.is_answered:
+            wait_for_data([self])
+        return None if self.has_ended else Backend(socket=self.socket, greeting=self._greeting)
+
+    def hang_up(self) -> None:
+        if self._has_started:
+            self.socket.close()
+
     def close(self) -> None:
         self.abort()
 
@@ -256,7 +325,6 @@ class ServerConnection(asyncio.Transport):
             return
         self._is_closing = True
         self._exchange.leave(self)
-        self.socket.close()
         if not self._loop.is_closed():
             self._loop.call_soon(self._protocol.connection_lost, None)
 
@@ -273,12 +341,18 @@ def _only_value(answer: bytes) -> str:
     return answer[place + 11 : place + 11 + size].decode()
 
 
-async def connect_to(exchange: Exchange, protocol_factory: Any, address: tuple[str, int] | str) -> Any:
-    """Stands in for the loop's own way to open a connection."""
+def _open_socket(address: Address) -> socket.socket:
     if isinstance(address, str):
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(address)
+        opened = socket.socket(socket.AF_UNIX)
+        opened.connect(address)
     else:
-        sock = socket.create_connection(address)
-    connection = ServerConnection(exchange, sock, protocol_factory())
+        opened = socket.create_connection(address)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setblocking(False)
+    return opened
+
+
+async def connect_to(exchange: Exchange, protocol_factory: Any, address: Address) -> Any:
+    """Stands in for the loop's own way to open a connection."""
+    connection = ServerConnection(exchange, address, protocol_factory())
     return connection, connection._protocol

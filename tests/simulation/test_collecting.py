@@ -52,14 +52,14 @@ def storm(seed: int) -> Chaos:
     return Chaos(seed, crash=0.003, freeze=0.003)
 
 
-@pytest.mark.parametrize("seeds", chunks(3, 2, 3), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 1, 2), ids=named)
 def test_crashes_lose_nothing_on_sqlite(memory: Templates, seeds: range) -> None:
     results = [collected(memory.sqlite(), s, size=SMALLEST, faults="all", chaos=storm(s)) for s in seeds]
     if is_fixed(seeds):
         assert sum(result.crashes for result in results) >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 0, 1), ids=named)
 def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     url = memory.postgresql
     results = [collected(url(postgres_dsn), s, size=SMALLEST, faults="all", chaos=storm(s)) for s in seeds]
@@ -67,7 +67,7 @@ def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str
         assert sum(result.crashes for result in results) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
 
 
-@pytest.mark.parametrize(("backend", "faults"), [("sqlite", "none"), ("sqlite", "all"), ("postgresql", "all")])
+@pytest.mark.parametrize(("backend", "faults"), [("sqlite", "none"), ("postgresql", "all")])
 @pytest.mark.parametrize("seeds", chunks(1, 0, 1), ids=named)
 def test_days_later_new_posts_are_there_and_a_renamed_account_is_followed(
     memory: Templates, request: pytest.FixtureRequest, seeds: range, backend: str, faults: str
@@ -88,7 +88,7 @@ def test_days_later_new_posts_are_there_and_a_renamed_account_is_followed(
 
 
 def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:
-    later = catch_up_later(memory.sqlite(), 0, days=60, faults="all", limit=1)
+    later = catch_up_later(memory.sqlite(), 0, days=30, faults="all", limit=1)
     assert (later.missing, later.too_low, later.jobs) == ({}, [], [])
 
 

@@ -30,6 +30,7 @@ from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
 SIZE = Size(users=24, stars=9, posts=170)
+OPEN_FEEDS = 2
 SETTINGS: dict[str, Any] = {
     "threads_token": DEFAULT_TOKEN,
     "threads_rate_per_minute": 60_000,
@@ -41,6 +42,16 @@ SETTINGS: dict[str, Any] = {
 
 def settings_for(url: str) -> Settings:
     return Settings.model_validate({"database_url": url, **SETTINGS})
+
+
+class FewerFeeds(FeedOracle):
+    """Some of the feeds that can be read, others with each seed, and all that cannot."""
+
+    @property
+    def open_handles(self) -> Sequence[str]:
+        every = super().open_handles
+        first = self.service.threads.world.seed % len(every)
+        return [*every[first:], *every[:first]][:OPEN_FEEDS]
 
 
 @dataclass
@@ -89,7 +100,7 @@ async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, day
     fleet = FeedFleet(url, chaos or calm, size=3 if chaos else 1, service=service)
     app = App(settings_for(url), database=database, threads=ThreadsTransport(service))
     try:
-        oracle = FeedOracle(service)
+        oracle = FeedOracle(service) if faults == "none" else FewerFeeds(service)
         await app.feeds.add(oracle.all_handles, every_seconds=None, job_writer=app.job_writer)
         await _until_idle(app, fleet)
         wrong, later = await oracle.compare(database), []
@@ -150,7 +161,7 @@ def test_feeds_bring_exactly_what_is_true_and_go_on_from_there(
 ) -> None:
     dsn = "" if backend == "sqlite" else request.getfixturevalue("postgres_dsn")
     url = memory.postgresql(dsn) if dsn else memory.sqlite()
-    read = read_feeds(url, 1, faults="none", days=(0.05, 0.4, 1.5, 4))
+    read = read_feeds(url, 1, faults="none", days=(0.05, 4) if dsn else (0.05, 0.4, 1.5, 4))
     assert (read.wrong, read.later, read.tokens_seen) == ([], [], [])
 
 
@@ -163,7 +174,7 @@ def test_faults_of_threads_cost_no_post(memory: Templates, seeds: range) -> None
 
 
 def read_in_a_storm(url: str, seed: int) -> Read:
-    read = read_feeds(url, seed, faults="all", chaos=Chaos(seed, crash=0.002, freeze=0.002), days=(0.3, 2))
+    read = read_feeds(url, seed, faults="all", chaos=Chaos(seed, crash=0.002, freeze=0.002), days=(2,))
     assert (read.wrong, read.later, read.tokens_seen) == ([], [], []), replay(seed)
     return read
 

@@ -13,7 +13,7 @@ from tests.simulation.following import CUTS, MANY_PAGES, Followed, follow
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-CHUNK = 6
+CHUNK = 4
 
 
 def right(result: Followed, seed: int) -> Followed:

@@ -6,14 +6,18 @@ import asyncio
 import os
 import selectors
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import chain
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
 from sqlalchemy import Engine
+from sqlalchemy.engine.default import DefaultDialect
 
 from tests.simulation.server import Exchange, connect_to
 
@@ -24,10 +28,17 @@ ORDER = os.environ.get("MISTNET_TEST_ORDER")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time passes only when nothing is left to do at the present instant, here or on a database server."""
+    """Time passes only when nothing is left to do at the present instant, here or on a database server.
+
+    What machines learn from their database is kept here for the next ones. It must not outlive the simulation: a life
+    would depend on those before it, because a question that is left out changes who is served first.
+    """
 
     def __init__(self) -> None:
         self.virtual_now = 0.0
+        self.spare_files: defaultdict[str, list[sqlite3.Connection]] = defaultdict(list)
+        self.known_dialects: defaultdict[type, dict[str, Any]] = defaultdict(dict)
+        self.known_types: dict[frozenset[int], Any] = {}
         self.exchange = Exchange(ORDER)
         super().__init__(_Selector(self))
 
@@ -50,6 +61,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     def close(self) -> None:
+        for connection in chain.from_iterable(self.spare_files.values()):
+            connection.close()
         self.exchange.close()
         super().close()
 
@@ -69,6 +82,12 @@ class _Selector(selectors.SelectSelector):
         elif timeout > 0:
             self._loop.virtual_now += timeout
         return []
+
+
+def _virtual_loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
@@ -97,6 +116,15 @@ class _Inline:
                 future.set_result(result)
 
 
+class _InlineConnection(aiosqlite.Connection):
+    """Its calls are made at once. One that was abandoned makes none."""
+
+    async def _execute(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        if self._connection is None:
+            raise ValueError("Connection closed")
+        return fn(*args, **kwargs)
+
+
 class _NoThread:
     daemon = True
 
@@ -108,30 +136,42 @@ def inline_sqlite(opened: list[Callable[[], None]]) -> Callable[..., aiosqlite.C
     """Connections that run in the loop's own thread, so that a seed decides every order of events."""
 
     def connect(database: str, **about: Any) -> aiosqlite.Connection:
+        spare = _virtual_loop().spare_files[database]
         connector = partial(sqlite3.connect, database, **{**about, "timeout": 0, "check_same_thread": False})
-        connection = aiosqlite.Connection(connector, 64)
+        connection = _InlineConnection(lambda: spare.pop() if spare else connector(), 64)
         connection._tx = _Inline()  # type: ignore[assignment]
         connection._thread = _NoThread()  # type: ignore[assignment]
-        opened.append(lambda: _abandon_sqlite(connection))
+        opened.append(lambda: _abandon_sqlite(connection, spare))
         return connection
 
     return connect
 
 
-def _abandon_sqlite(connection: aiosqlite.Connection) -> None:
+def _abandon_sqlite(connection: aiosqlite.Connection, spare: list[sqlite3.Connection]) -> None:
+    """Another machine gets the open file: a new one would read the whole schema first."""
     if connection._connection is not None:
         connection._connection.rollback()  # a statement that is still open would keep the dead one's lock
-        connection._connection.close()
+        spare.append(connection._connection)
         connection._connection = None
+
+
+class _KnowingConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """Asks for the description of a type once in a simulation, not once in each of a hundred connections."""
+
+    async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> Any:
+        known, asked = _virtual_loop().known_types, frozenset(typeoids)
+        if asked in known:
+            return known[asked], SimpleNamespace(name="no statement was made")
+        known[asked], statement = await super()._introspect_types(typeoids, timeout)
+        return known[asked], statement
 
 
 def simulated_asyncpg(opened: list[Callable[[], None]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Real connections to a real server, whose statements the loop sends in turn."""
 
     async def connect(*args: Any, **about: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        about |= {"timeout": None, "ssl": False}
+        loop = _virtual_loop()
+        about |= {"timeout": None, "ssl": False, "connection_class": _KnowingConnection}
         if loop.exchange.monitor is None:
             loop.exchange.monitor = await asyncpg.connect(*args, **about)
         connection = await asyncpg.connect(*args, **about)
@@ -146,14 +186,28 @@ def share_compiled(engine: Engine) -> None:
     dialect: Any = engine.dialect
     if type(dialect) not in _COMPILED:
         kind = type(dialect)
-        dialect.__class__ = _ALIKE.setdefault(kind, type(kind.__name__, (kind,), _SAME))
+        own = {"supports_statement_cache": True}  # believed only of the class itself, not of those that it inherits
+        dialect.__class__ = _ALIKE.setdefault(kind, type(kind.__name__, (_Alike, kind), own))
     engine._compiled_cache = _COMPILED.setdefault(type(dialect), {})
 
 
-_ALIKE: dict[Any, Any] = {}
-_COMPILED: dict[Any, dict[Any, Any]] = {}
-_SAME: dict[str, Any] = {  # statements are cached by dialect, and two of these are the same
-    "__eq__": lambda one, other: type(one) is type(other),
-    "__hash__": lambda one: hash(type(one)),
-    "supports_statement_cache": True,
-}
+class _Alike(DefaultDialect):
+    """Statements are cached by dialect, and two of these are the same. Only the first asks what its database can do."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def initialize(self, connection: Any) -> None:
+        known = _virtual_loop().known_dialects[type(self)]
+        if not known:
+            before = {**vars(self)}
+            super().initialize(connection)
+            known |= {name: value for name, value in vars(self).items() if before.get(name) is not value}
+        vars(self).update(known)
+
+
+_ALIKE: dict[type, type] = {}
+_COMPILED: dict[type, dict[Any, Any]] = {}

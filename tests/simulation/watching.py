@@ -43,7 +43,7 @@ PATIENT = msgspec.structs.replace(
 STAYS = timedelta(minutes=48)
 """How long a price lasts."""
 
-PLATEAUS = 4
+PLATEAUS = 3
 END = START + STAYS * PLATEAUS + STAYS / 2
 EVERY_HOURS = 0.15
 PAUSE = timedelta(minutes=2)

@@ -192,6 +192,9 @@ class EbayAsker:
         if status == 403 and _SOLD_WORD in endpoint:
             advice = f"{problem}; eBay must grant Marketplace Insights, or turn `ebay_sold` off"
             return NotPermitted(EBAY_API, endpoint, advice, status=status)
+        if status == 401 and request.path != TOKENS:
+            # Who may have tokens is decided where they are given out. One may be forgotten again at any time.
+            return SourceDown(EBAY_API, f"it does not know a token that it gave out ({problem})", status=status)
         if status in (401, 403) or (request.path == TOKENS and status == 400):
             return SourceRefused(EBAY_API, now + REFUSED_WAIT, f"{_advice(problem)} ({problem})", status=status)
         if status >= 500 or status in _TOO_EARLY:
