@@ -11,11 +11,13 @@ from tests.worlds import SMALLEST, Oracle
 WORLD = World(7, SMALLEST)
 
 
-async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversation(browser: Browser, url: str) -> None:
+async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversation(
+    browser: Browser, sqlite_url: str
+) -> None:
     oracle = Oracle(WORLD)
     handle = next(each for each in oracle.handles if oracle.truth.missing_ancestors([each], oracle.at))
     async with (
-        dashboard(url, world=WORLD, working=True) as site,
+        dashboard(sqlite_url, world=WORLD, working=True) as site,
         visiting(browser, site) as visit,
     ):
         page = visit.page

@@ -145,8 +145,8 @@ def running(request: pytest.FixtureRequest) -> Running:
 
 DESCRIBED = dict(describe(make_routes()))
 LABELS = [f"{method.upper()} {path}" for path, methods in DESCRIBED["paths"].items() for method in methods]
-COVERED = LABELS if EXAMPLES > FEW else LABELS[ROTATION % 2 :: 2]
-"""Every limit of every parameter of these is tried; which half of all operations it is changes with the commit."""
+COVERED = LABELS if EXAMPLES > FEW else LABELS[ROTATION % 4 :: 4]
+"""Every limit of every parameter of these is tried; which quarter of all operations it is changes with the commit."""
 COMMON = settings(
     deadline=None,
     derandomize=True,

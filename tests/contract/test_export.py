@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
@@ -45,6 +44,7 @@ from mistnet.store.export import Exported, Exporter, Format, Selection, fields_o
 from mistnet.store.social import write_missing, write_posts, write_users
 from tests.databases import analyze, open_database
 from tests.loops import LOOP
+from tests.memory import most_memory
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -412,14 +412,11 @@ async def fill_many(database: Database, count: int) -> None:
 async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> None:
     database = open_database(url)
     await fill_many(database, LARGE)
-    tracemalloc.start()
-    try:
+    with most_memory() as held:
         exporter = Exporter(database, page_rows=200)
         assert await exporter.export(Selection(what=Exported.POSTS), Format.JSONL, tmp_path / "posts") == LARGE
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        await database.close()
+        peak = held()
+    await database.close()
     written_bytes = (tmp_path / "posts").stat().st_size
     assert written_bytes > 3_000_000
     # All rows together take half as much again as the file; pages, statements and garbage take a third of it.

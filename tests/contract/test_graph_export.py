@@ -5,7 +5,6 @@ import importlib
 import json
 import random
 import re
-import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -27,6 +26,7 @@ from mistnet.store.export import Exported, Format
 from mistnet.store.graph_export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
 from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
+from tests.memory import most_memory
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -299,13 +299,10 @@ async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> 
     circle = await fill_many(database, LARGE)
     exporter = GraphExporter(database, page_rows=200)
     few = GraphSelection(circle=circle, edges=Edges.FOLLOWS)
-    tracemalloc.start()
-    try:
+    with most_memory() as held:
         size = await exporter.export(few, GraphFormat.GEXF, tmp_path / "net")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        await database.close()
+        peak = held()
+    await database.close()
     assert (size.nodes, size.edges) == (LARGE, 2 * (LARGE - 1))
     written_bytes = (tmp_path / "net").stat().st_size
     assert written_bytes > 1_700_000

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mistnet.store.database import Database
 from mistnet.store.schema import migrate
 from tests.commands import DEADLINE_SECONDS, SOURCES, Ran, command_line, run_here, run_process
 from tests.databases import Templates
+from tests.loops import LOOP
 from tests.plugins import toy
 from tests.services.sqld import SqldServer
 from tests.simulated import world_served
@@ -58,6 +60,7 @@ class CommandLine:
     url: str
     settings: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _database: Database | None = None
 
     def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> Ran:
         return run_here(arguments, folder=self.folder, environment=self.environment(**settings), stdin=stdin)
@@ -89,8 +92,18 @@ class CommandLine:
         return {**inherited, **own, **self.settings, **settings}
 
     def sql(self, query: str, **values: object) -> list[dict[str, Any]]:
-        """Look into the database, or put it into a state that only an accident would."""
-        return asyncio.run(_sql(self.url, query, values))
+        """Look into the database, or put it into a state that only an accident would.
+
+        Tests look many times a second: a file is asked directly, PostgreSQL through connections that stay open.
+        """
+        if self.url.startswith("sqlite:///"):
+            return _ask_file(self.url.removeprefix("sqlite:///"), query, values)
+        self._database = self._database or Database(self.url)
+        try:
+            return LOOP.run(_ask(self._database, query, values))
+        finally:
+            if self._database.product == "libsql":  # tests stop and start its server
+                self._let_go()
 
     def add(self, kind: str, *, key: str | None = None, **args: object) -> None:
         """Add a job without a command; `jobs add` has tests of its own."""
@@ -110,6 +123,12 @@ class CommandLine:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._database:
+            LOOP.run(self._database.close())
+            self._database = None
 
 
 async def _add(url: str, jobs: Sequence[tuple[str, str | None, dict[str, object]]], settings: dict[str, Any]) -> None:
@@ -125,15 +144,17 @@ async def _migrate(url: str) -> None:
         await database.close()
 
 
-async def _sql(url: str, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
-    database = Database(url)
+async def _ask(database: Database, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     is_read = query.lstrip().upper().startswith("SELECT")  # a look must not wait for a lock that a stopped writer holds
-    try:
-        async with database.read() if is_read else database.write() as connection:
-            result = await connection.execute(text(query), values)
-            return [dict(row) for row in result.mappings()] if result.returns_rows else []
-    finally:
-        await database.close()
+    async with database.read() if is_read else database.write() as connection:
+        result = await connection.execute(text(query), values)
+        return [dict(row) for row in result.mappings()] if result.returns_rows else []
+
+
+def _ask_file(file: str, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(file, timeout=DEADLINE_SECONDS)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(query, values)]
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -142,7 +163,7 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail("the awaited condition never came true")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -53,8 +53,11 @@ def _kill(pid: int) -> None:
 
 
 def _has_ended(pid: int) -> bool:
+    """Whether its parent may be told so: the first of its threads can be gone before the others."""
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        is_gone = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return is_gone and len([*(process / "task").iterdir()]) <= 1
     except (FileNotFoundError, ProcessLookupError):
         return True
 

@@ -25,7 +25,16 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 _LIBC = ctypes.CDLL(None)
 PLENTY = 4 * 2**30
-FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+FAST = (
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "jit=off",
+    "autovacuum=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    "shared_buffers=32MB",
+)
 
 
 class PostgresStartError(Exception):

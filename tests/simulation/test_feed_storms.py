@@ -173,15 +173,15 @@ def test_faults_of_threads_cost_no_post(memory: Templates, seeds: range) -> None
         assert read.faults or not is_fixed(seeds), "a world without faults proves nothing"
 
 
-def read_in_a_storm(url: str, seed: int) -> Read:
-    read = read_feeds(url, seed, faults="all", chaos=Chaos(seed, crash=0.002, freeze=0.002), days=(2,))
+def read_in_a_storm(url: str, seed: int, *, days: Sequence[float] = ()) -> Read:
+    read = read_feeds(url, seed, faults="all", chaos=Chaos(seed, crash=0.002, freeze=0.002), days=days)
     assert (read.wrong, read.later, read.tokens_seen) == ([], [], []), replay(seed)
     return read
 
 
 @pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
 def test_crashes_leave_no_hole_in_a_feed(memory: Templates, seeds: range) -> None:
-    crashes = sum(read_in_a_storm(memory.sqlite(), seed).crashes for seed in seeds)
+    crashes = sum(read_in_a_storm(memory.sqlite(), seed, days=(2,)).crashes for seed in seeds)
     assert crashes or not is_fixed(seeds), "a storm that breaks nothing proves nothing"
 
 
