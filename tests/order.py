@@ -19,7 +19,7 @@ def order_of(item: pytest.Item) -> int:
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-LIBSQL_SHARE = 4
+LIBSQL_SHARE = 8
 """One in so many files of tests that run the same statements on SQLite and libSQL also runs on libSQL."""
 
 

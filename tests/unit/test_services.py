@@ -16,6 +16,7 @@ import asyncpg
 import pytest
 
 from scripts import setup
+from tests.services import browser, debian
 from tests.services.availability import missing_services, unavailable
 from tests.services.postgres import (
     PORTS,
@@ -340,3 +341,17 @@ def test_a_folder_that_is_no_environment_is_never_removed(tmp_path: Path) -> Non
 def test_a_missing_lock_file_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert setup.main(["--lock", "no/such.lock"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_another_browser_will_do_where_the_shell_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(package: str, **_: object) -> None:
+        raise debian.CannotInstall(f"install Debian's package {package}")
+
+    there = {"google-chrome": "/opt/google-chrome"}
+    monkeypatch.delenv("MISTNET_TEST_CHROMIUM", raising=False)
+    monkeypatch.setattr(debian, "ensure", refuse)
+    monkeypatch.setattr(shutil, "which", there.get)
+    assert browser.find_chromium.__wrapped__() == "/opt/google-chrome"
+    there.clear()
+    with pytest.raises(browser.BrowserMissing, match="chromium-headless-shell, or name a browser"):
+        browser.find_chromium.__wrapped__()
