@@ -38,7 +38,7 @@ from tests.shelves import crawl, job, link, mention, offer, product
 
 KEY = "the-key-of-upstream"
 PATIENCE = 120  # a busy machine is not a server that does not answer
-FEW = 3
+FEW = 2
 EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", FEW))
 EXCLUDED: dict[str, list[Any]] = {
     "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say

@@ -13,7 +13,7 @@ from tests.e2e.conftest import CommandLine, until
 
 END_SECONDS: Final = 480.0
 """How long a crew may take to end, even on a busy machine."""
-KILLS: Final = int(os.environ.get("MISTNET_TEST_KILLS", "3"))
+KILLS: Final = int(os.environ.get("MISTNET_TEST_KILLS", "2"))
 """How many workers are killed while they hold a job, in each test that kills again and again."""
 
 
