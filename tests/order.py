@@ -32,8 +32,9 @@ def is_left_to_another_run(item: pytest.Item) -> bool:
 
 
 def needs_services(item: pytest.Item) -> bool:
-    """Whether a test uses a server or a browser, be it by a fixture or by a parameter."""
-    return bool(SERVICES.intersection(getattr(item, "fixturenames", ()))) or database_of(item) in DATABASES[1:]
+    """Whether a test uses a server or a browser, be it by a fixture, by a parameter or because it says so."""
+    named = bool(SERVICES.intersection(getattr(item, "fixturenames", ()))) or database_of(item) in DATABASES[1:]
+    return named or item.get_closest_marker("starts_servers") is not None
 
 
 def database_of(item: pytest.Item) -> str | None:

@@ -157,7 +157,10 @@ COMMON = settings(
 
 
 @pytest.fixture(scope="module")
-def wide() -> schemathesis.BaseSchema:
+def wide(request: pytest.FixtureRequest, narrow: schemathesis.BaseSchema) -> schemathesis.BaseSchema:
+    """Questions at random and at every limit; for the daily loop those at random will do."""
+    if request.config.option.no_services:
+        return narrow
     schema = schemathesis.openapi.from_dict(DESCRIBED)
     schema.config.phases.coverage.unexpected_methods = {"TRACE"}
     return schema

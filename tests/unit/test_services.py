@@ -27,6 +27,8 @@ from tests.services.postgres import (
     wheel_binaries,
 )
 
+pytestmark = pytest.mark.starts_servers
+
 ROOT = Path(__file__).parents[2]
 
 OWNER = """
