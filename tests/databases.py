@@ -296,6 +296,12 @@ async def analyze(connection: AsyncConnection) -> None:
         await connection.execute(text("ANALYZE"))
 
 
+def numbers(first: int, last: int) -> str:
+    """A table of one column `n` for a FROM clause, in words that every database understands."""
+    counted = f"SELECT CAST({first} AS BIGINT) UNION ALL SELECT n + 1 FROM counted WHERE n < {last}"
+    return f"(WITH RECURSIVE counted(n) AS ({counted}) SELECT n FROM counted) AS numbers"
+
+
 async def create_database(dsn: str, name: str, *, template: str = "template1") -> None:
     connection = await asyncpg.connect(dsn)
     try:

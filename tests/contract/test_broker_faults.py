@@ -16,7 +16,7 @@ from mistnet.app import App, Via
 from mistnet.domain.errors import Temporary
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.engine.worker import Worker
-from tests.brokered import add, brokered, channel_to, effects, kind, purge, rows, send, states, until
+from tests.brokered import add, brokered, channel_to, effects, hurry, kind, purge, rows, send, states, until
 from tests.seeds import chunks, named, replay
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMissing, RabbitNode, SharedNode
@@ -40,16 +40,10 @@ HASTY = {
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks for work or for the broker does so more often than in life."""
-    for place in (
-        "mistnet.engine.dispatcher._LOOK_SECONDS",
-        "mistnet.engine.dispatcher._FIRST_WAIT",
-        "mistnet.engine.mail._AGAIN_SECONDS",
-        "mistnet.broker.mailbox._FIRST_WAIT",
-    ):
-        monkeypatch.setattr(place, 0.1)
-    for place in ("mistnet.engine.dispatcher._LONGEST_WAIT", "mistnet.broker.mailbox._LONGEST_WAIT"):
-        monkeypatch.setattr(place, 0.5)
+    dispatcher, mailbox = "mistnet.engine.dispatcher", "mistnet.broker.mailbox"
+    first_waits = (f"{dispatcher}._FIRST_WAIT", f"{mailbox}._FIRST_WAIT")
+    hurry(monkeypatch, 0.1, f"{dispatcher}._LOOK_SECONDS", "mistnet.engine.mail._AGAIN_SECONDS", *first_waits)
+    hurry(monkeypatch, 0.5, f"{dispatcher}._LONGEST_WAIT", f"{mailbox}._LONGEST_WAIT")
 
 
 @pytest.fixture(autouse=True)

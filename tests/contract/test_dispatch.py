@@ -18,6 +18,7 @@ from tests.brokered import (
     dead,
     dispatcher,
     effects,
+    hurry,
     kind,
     purge,
     ready,
@@ -31,15 +32,9 @@ from tests.support import Effect, Number, new
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks once a second or twice for something to do looks twenty times a second here."""
-    for place in (
-        "mistnet.engine.dispatcher._LOOK_SECONDS",
-        "mistnet.engine.mail._LAST_LOOK_SECONDS",
-        "mistnet.engine.mail._AGAIN_SECONDS",
-        "mistnet.store.bells._ASK_SECONDS",
-        "mistnet.dispatching._LOOK_SECONDS",
-    ):
-        monkeypatch.setattr(place, 0.05)
+    looks = ("mistnet.engine.dispatcher._LOOK_SECONDS", "mistnet.dispatching._LOOK_SECONDS")
+    asks = ("mistnet.engine.mail._LAST_LOOK_SECONDS", "mistnet.engine.mail._AGAIN_SECONDS")
+    hurry(monkeypatch, 0.05, *looks, *asks, "mistnet.store.bells._ASK_SECONDS")
 
 
 async def effect(job: Job[Number]) -> Outcome:

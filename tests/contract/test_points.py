@@ -28,7 +28,7 @@ from mistnet.store.points import PointWriter
 from mistnet.store.revaluing import revalue
 from mistnet.store.tables import items, price_points, valuation_history
 from mistnet.store.valuations import PointFilter, PointLine, Valuations
-from tests.databases import analyze, open_database
+from tests.databases import analyze, numbers, open_database
 from tests.examples import count_examples
 from tests.support import START, TurnedClock
 
@@ -547,12 +547,7 @@ async def plan_of(database: Database, statement: Any) -> str:
 
 
 async def copy_items(database: Database, last: int) -> None:
-    """Items up to this one, each with the points and the history of the first."""
-    series = (
-        f"generate_series(2, {last}) AS s(n)"
-        if database.dialect == "postgresql"
-        else f"(WITH RECURSIVE s(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n < {last}) SELECT n FROM s) AS s"
-    )
+    """Items up to this one, each with the points and the history of the first, item by item."""
     async with database.write() as connection:
         for table, own in ((items, {"id": "n", "digest": "n"}), (price_points, {}), (valuation_history, {})):
             told = {each.name: f"o.{each.name}" for each in table.columns if each.name != "id" or table is items}
@@ -561,7 +556,8 @@ async def copy_items(database: Database, last: int) -> None:
                 told["item_id"] = "n"
             await connection.exec_driver_sql(
                 f"INSERT INTO {table.name} ({', '.join(told)}) "
-                f"SELECT {', '.join(told.values())} FROM {table.name} AS o CROSS JOIN {series}"
+                f"SELECT {', '.join(told.values())} FROM {table.name} AS o CROSS JOIN {numbers(2, last)} "
+                "ORDER BY numbers.n"
             )
 
 

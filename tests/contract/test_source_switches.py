@@ -24,6 +24,7 @@ from mistnet.store.items import Items
 from mistnet.store.tables import cached_answers
 from tests.apis import open_api
 from tests.command_groups import commands_of
+from tests.databases import numbers
 from tests.harvests import open_harvest, rows, run, told
 from tests.loops import LOOP
 from tests.support import START, TurnedClock
@@ -67,16 +68,11 @@ async def keep(app: App, *keys: str, source: SourceName = EBAY, fresh_until: dat
 
 async def copy_answers(app: App, copies: int) -> None:
     """As many more, each like the one that is there."""
-    series = (
-        f"generate_series(1, {copies}) AS s(n)"
-        if app.database.dialect == "postgresql"
-        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {copies}) SELECT n FROM s)"
-    )
     columns = [column.name for column in cached_answers.columns if column.name != "key"]
     async with app.database.write() as connection:
         await connection.exec_driver_sql(
             f"INSERT INTO cached_answers (key, {', '.join(columns)}) "
-            f"SELECT 'GET ' || n, {', '.join(columns)} FROM cached_answers CROSS JOIN {series}"
+            f"SELECT 'GET ' || n, {', '.join(columns)} FROM cached_answers CROSS JOIN {numbers(1, copies)}"
         )
 
 
