@@ -9,6 +9,11 @@ from playwright.async_api import Browser, Page, expect
 from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
 from tests.browser.promoted import ANN, CAT, PRICES, Promoted, promote
 
+RENEW = """() => new Promise((renewed) => {
+    document.addEventListener("htmx:afterSettle", renewed, { once: true });
+    htmx.trigger(document.body, "changed");
+})"""
+
 
 async def overflows(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
@@ -50,6 +55,8 @@ async def test_posts_are_marks_on_the_prices_and_stand_below_with_before_and_aft
         await visit.shot(f"lineage-note-{name}")
         await page.keyboard.press("Escape")
         await expect(note).to_have_count(0)
+        await page.evaluate(RENEW)
+        await expect(note).to_have_count(0)  # a page that renews itself does not bring it back
         await visit.go(f"/accounts/{ANN}")
         await expect(page.locator("#linked-title")).to_be_visible()
         await expect(page.locator("svg.spark")).to_have_count(3)

@@ -14,7 +14,8 @@
     Idiomorph.defaults.ignoreActiveValue = true;
     Object.assign(Idiomorph.defaults.callbacks, {
       beforeNodeMorphed: (old) => !(old.dataset && "keep" in old.dataset),
-      beforeAttributeUpdated: (name, node) => !(name === "open" && node.localName === "details"),
+      beforeAttributeUpdated: (name, node) =>
+        !(name === "open" && node.localName === "details") && !(name === "class" && node.matches(".marks, .marks > li")),
     });
   }
 
