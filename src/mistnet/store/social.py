@@ -117,6 +117,7 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[An
         now,
         now,
         now if user.detail is Detail.PROFILE else None,
+        None,
     )
 
 
@@ -242,6 +243,7 @@ def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
         post.raw.decode("utf-8", "replace"),
         now,
         now,
+        None,
     )
 
 

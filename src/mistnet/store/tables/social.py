@@ -55,6 +55,7 @@ users = Table(
     Column("first_seen_at", UtcTime, nullable=False),
     Column("last_updated_at", UtcTime, nullable=False),
     Column("profiled_at", UtcTime),
+    Column("ingest_id", BigId),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("detail IN ('author', 'listed', 'profile')", name="detail_is_known"),
     Index("users_handle", "handle_key", "platform"),
@@ -99,6 +100,8 @@ accounts = Table(
     Column("last_new_count", Integer),
     Column("new_rate", Float, nullable=False, server_default=text("0")),
     Column("fetch_limit", Integer),
+    Column("suspect_since", UtcTime),
+    Column("suspect_looks", Integer, nullable=False, server_default=text("0")),
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="accounts_user_fkey"),
     CheckConstraint("state IN ('active', 'protected', 'suspended', 'vanished', 'untracked')", name="state_is_known"),
     CheckConstraint("oldest_post_id <= newest_post_id", name="boundaries_are_in_order"),
@@ -165,10 +168,12 @@ posts = Table(
     Column("raw", RawJson, nullable=False),
     Column("first_seen_at", UtcTime, nullable=False),
     Column("last_updated_at", UtcTime, nullable=False),
+    Column("ingest_id", BigId),
     ForeignKeyConstraint(["platform", "author_id"], ["users.platform", "users.id"], name="posts_author_fkey"),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("posts_author", "platform", "author_id", "id"),
     Index("posts_conversation", "platform", "conversation_id", "id"),
+    Index("posts_created_at", "created_at", "platform", "id"),
     Index("posts_first_seen_at", "first_seen_at"),
 )
 
@@ -238,6 +243,7 @@ source_keys = Table(
     Column("pause_reason", Text),
     Column("balance", BigId),
     Column("balance_at", UtcTime),
+    Column("fingerprint", Text),
     ForeignKeyConstraint(["source"], ["sources.name"], name="source_keys_source_fkey"),
 )
 

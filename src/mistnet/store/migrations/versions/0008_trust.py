@@ -1,0 +1,20 @@
+"""Suspect accounts, fingerprints of keys, the ingest that last wrote a row, and posts by time."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from mistnet.store.types import BigId, UtcTime
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("users", sa.Column("ingest_id", BigId, nullable=True))
+    op.add_column("posts", sa.Column("ingest_id", BigId, nullable=True))
+    op.add_column("accounts", sa.Column("suspect_since", UtcTime, nullable=True))
+    op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
+    op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
+    op.create_index("posts_created_at", "posts", ["created_at", "platform", "id"])
