@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROTATIONS = 1000
 """The rotating seeds of a commit are one of so many blocks that follow the fixed ones."""
+TURNS = 3
 
 
 def rotation() -> int:
@@ -24,13 +25,18 @@ def _commit() -> str:
     return asked.stdout.strip() if asked.returncode == 0 else "no commit"
 
 
-def chunks(core: int, rotating: int, size: int) -> list[range]:
-    """The seeds of one test: `core` fixed ones and `rotating` ones, or what the environment asks for instead."""
+def chunks(core: int, rotating: int, size: int, *, turn: int | None = None) -> list[range]:
+    """The seeds of one test: `core` fixed ones and `rotating` ones, or what the environment asks for instead.
+
+    A test with a turn runs its rotating seeds for one commit in three.
+    """
     if one := os.environ.get("MISTNET_TEST_SEED"):
         return [range(int(one), int(one) + 1)]
     if asked := os.environ.get("MISTNET_TEST_SEEDS"):
         first, _, stop = asked.partition(":")
         return _cut(range(int(first), int(stop)), size)
+    if turn is not None and turn != ROTATION % TURNS:
+        rotating = 0
     first_rotating = core + ROTATION * rotating
     return [*_cut(range(core), size), *_cut(range(first_rotating, first_rotating + rotating), size)]
 

@@ -27,7 +27,7 @@ def test_every_link_of_a_collected_world_is_visited_once(
     assert result.met == []
 
 
-@pytest.mark.parametrize("seeds", chunks(2, 1, 5), ids=named)
+@pytest.mark.parametrize("seeds", chunks(2, 1, 5, turn=1), ids=named)
 def test_faulty_shops_and_dying_machines_lose_nothing_and_visit_nothing_twice_at_once(
     memory: Templates, seeds: range
 ) -> None:
@@ -42,7 +42,7 @@ def test_faulty_shops_and_dying_machines_lose_nothing_and_visit_nothing_twice_at
         assert faults
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=1), ids=named)
 def test_a_frozen_machine_that_comes_back_writes_nothing(memory: Templates, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.005, freeze=0.02)

@@ -165,7 +165,7 @@ def test_feeds_bring_exactly_what_is_true_and_go_on_from_there(
     assert (read.wrong, read.later, read.tokens_seen) == ([], [], [])
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=2), ids=named)
 def test_faults_of_threads_cost_no_post(memory: Templates, seeds: range) -> None:
     for seed in seeds:
         read = read_feeds(memory.sqlite(), seed, faults="all", days=(0.1, 1))
@@ -179,7 +179,7 @@ def read_in_a_storm(url: str, seed: int, *, days: Sequence[float] = ()) -> Read:
     return read
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=2), ids=named)
 def test_crashes_leave_no_hole_in_a_feed(memory: Templates, seeds: range) -> None:
     crashes = sum(read_in_a_storm(memory.sqlite(), seed, days=(2,)).crashes for seed in seeds)
     assert crashes or not is_fixed(seeds), "a storm that breaks nothing proves nothing"

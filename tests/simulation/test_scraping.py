@@ -177,7 +177,7 @@ def check_faulty(held: Held, seed: int) -> None:
     assert held.events == ["run.finished", "run.finished"]
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=2), ids=named)
 def test_faults_of_the_source_cost_no_account(memory: Templates, seeds: range) -> None:
     for seed in seeds:
         print(replay(seed))
@@ -191,7 +191,7 @@ def run_in_a_storm(url: str, seed: int) -> Held:
     return held
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=2), ids=named)
 def test_crashes_cost_no_account_and_count_nothing_twice(memory: Templates, seeds: range) -> None:
     crashes = sum(run_in_a_storm(memory.sqlite(), seed).crashes for seed in seeds)
     assert crashes or not is_fixed(seeds), "a storm that breaks nothing proves nothing"

@@ -67,8 +67,6 @@ def test_soak(): pytest.skip('soak: takes an hour')
 def test_other(): pass
 """
 
-ALONE_AND_WITH_WORKERS = pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "workers"])
-
 
 async def _ask(dsn: str, question: str) -> object:
     connection = await asyncpg.connect(dsn)
@@ -202,16 +200,15 @@ def _pytest(folder: Path, *options: str, ci: str = "", **files: str) -> subproce
     )
 
 
-@ALONE_AND_WITH_WORKERS
-def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = _pytest(tmp_path, *options, needy=NEEDY, lazy=LAZY)
+def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, "-n", "1", needy=NEEDY, lazy=LAZY)
     assert done.returncode == pytest.ExitCode.OK
     assert "NOT TESTED on this machine: postgresql (2 tests): MISTNET_TEST_PG_BIN=" in done.stdout
     assert "1 passed, 3 skipped" in done.stdout
 
 
 def test_a_missing_service_fails_its_tests_in_ci(tmp_path: Path) -> None:
-    done = _pytest(tmp_path, "-n", "1", ci="true", needy=NEEDY)
+    done = _pytest(tmp_path, ci="true", needy=NEEDY)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 errors" in done.stdout
 
@@ -224,9 +221,8 @@ def test_what_is_unavailable_fails_a_test_in_ci_alone(monkeypatch: pytest.Monkey
     assert type(raised.value).__name__ == outcome
 
 
-@ALONE_AND_WITH_WORKERS
-def test_unexplained_skips_of_tests_and_modules_fail_the_run_in_ci(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = _pytest(tmp_path, *options, ci="1", lazy=LAZY, module=LAZY_MODULE)
+def test_unexplained_skips_of_tests_and_modules_fail_the_run_in_ci(tmp_path: Path) -> None:
+    done = _pytest(tmp_path, "-n", "1", ci="1", lazy=LAZY, module=LAZY_MODULE)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 skipped: too lazy\n" in done.stdout
     assert "1 skipped: too lazy as a whole\n" in done.stdout
