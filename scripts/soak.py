@@ -88,7 +88,7 @@ SEARCHES = (
         name="worlds",
         unit="worlds",
         total=2_000,
-        per_chunk=20,
+        per_chunk=4,
         variable="MISTNET_TEST_SEEDS",
         arguments=(f"{SIMULATION}/test_collecting.py", "-k", "whole or lose_nothing_on"),
     ),
@@ -96,7 +96,7 @@ SEARCHES = (
         name="other simulations",
         unit="seeds",
         total=500,
-        per_chunk=10,
+        per_chunk=2,
         variable="MISTNET_TEST_SEEDS",
         arguments=(SIMULATION, "-k", "not test_engine and not test_collecting and not test_virtual"),
     ),
@@ -171,9 +171,12 @@ class Soak:
                 if not running:
                     break
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    self._results[running.pop(future).name] = future.result()
+                    chunk = running.pop(future)
+                    self._results[chunk.name] = future.result()
                     save(self._state, self._results)
                     progress.advance(bar)
+                    if not self._console.is_terminal:  # a log shows no bar
+                        self._show(f"{chunk.name}: {'passed' if future.result().passed else 'failed'}")
         return self.report()
 
     def _progress(self) -> Progress:

@@ -53,6 +53,7 @@ def test_all_chunks_run_and_the_report_counts_them(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
     assert runs.run() == 0
     assert len(runs.started) == 4
+    assert "seeds 2-3: passed" in runs.output.getvalue()
     assert "seeds: 5 of 5 seeds, 0 of 3 chunks failed" in runs.output.getvalue()
     assert "kills: 1 of 1 kills, 0 of 1 chunks failed" in runs.output.getvalue()
 
