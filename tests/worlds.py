@@ -87,12 +87,14 @@ class Oracle:
             accounts = {row.user_id: row for row in await rows(_ACCOUNTS)}
             jobs = await rows("SELECT id, kind, key, state, last_error, wait_reason FROM jobs")
             suggestions = await rows("SELECT handle, deleted_at, outcome FROM suggestions")
+            missing = await rows("SELECT id FROM missing WHERE what = 'user'")
             versions = await rows("SELECT user_id, handle FROM user_versions")
         self.faults = []
         self._check_accounts(accounts)
         swept = self._check_posts(posts)
         self._check_threads(posts, swept)
         self._check_users(posts, users, swept)
+        self._check_missing([row.id for row in missing])
         self._check_jobs(jobs)
         self._say(any(row.deleted_at is None for row in suggestions), "a suggestion is still open")
         self._say(bool(versions), f"users turned although nothing changed: {versions[:3]}")
@@ -158,13 +160,13 @@ class Oracle:
         self._say(bool(lost), f"{len(lost)} users who were answered are missing: {sorted(lost)[:3]}")
         self._say(bool({post.author_id for post in posts.values()} - users.keys()), "a post without its author")
 
+    def _check_missing(self, user_ids: Sequence[int]) -> None:
+        there = self.truth.hydratable(user_ids, self.at) | self.truth.unavailable(user_ids, self.at)
+        self._say(bool(there), f"users are called gone whom upstream shows: {sorted(there)[:3]}")
+
     def _check_jobs(self, jobs: Sequence[Any]) -> None:
         for job in jobs:
-            gone = job.kind == "hydrate_user" and job.state == "failed"
-            if gone:
-                there = self.truth.hydratable([int(job.key)], self.at) | self.truth.unavailable([int(job.key)], self.at)
-                gone = not there
-            self._say(not gone, f"{job.kind} {job.key} is left {job.state}: {job.last_error or job.wait_reason}")
+            self._say(True, f"{job.kind} {job.key} is left {job.state}: {job.last_error or job.wait_reason}")
 
 
 _POSTS = "SELECT id, author_id, text, in_reply_to_id, in_reply_to_user_id, CAST(raw AS text) AS raw FROM posts"

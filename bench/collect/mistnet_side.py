@@ -24,7 +24,7 @@ BESIDES = (args.WALK, args.HYDRATE_USER, args.HYDRATE_POST)
 async def prepare(options: Options, handles: list[str]) -> None:
     app = App(load_settings(database_url=database_url(options)))
     try:
-        await ready(app.database)
+        await ready(app.database, create=True)
         await app.enqueue([args.suggestion(handle) for handle in handles])
         for kind in BESIDES if options.form == "sweeps" else ():
             await app.operations.pause(kind, "the others do not do this", now=app.database.clock.now())

@@ -30,7 +30,7 @@ def prepare(options: Options) -> None:
 async def _prepare(options: Options) -> None:
     app = App(load_settings(database_url=database_url(options)))
     try:
-        await ready(app.database)
+        await ready(app.database, create=True)
         await app.enqueue([follow_sync(UserId(SUBJECT), Side.FOLLOWERS, mode=SyncMode.FULL, asked_by="bench")])
     finally:
         await app.database.close()

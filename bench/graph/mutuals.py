@@ -38,7 +38,7 @@ def mutuals(options: Options) -> list[Figure]:
 async def _measured(options: Options) -> list[Figure]:
     app = App(load_settings(database_url=database_url(options)))
     try:
-        await ready(app.database)
+        await ready(app.database, create=True)
         await _fill(app.database, options.jobs)
         selected = await _plain(app.database, "SELECT count(*) FROM ({join}) AS found")
         written = await _plain(app.database, "INSERT INTO plain_members {join}")

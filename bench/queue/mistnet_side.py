@@ -67,7 +67,7 @@ async def install(options: Options) -> None:
 
 async def fill(options: Options) -> Span:
     async with opened(options, noop(1)) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
         started_ns = now_ns()
         for first in range(0, options.jobs, CHUNK):
             numbers = range(first, min(first + CHUNK, options.jobs))
@@ -88,7 +88,7 @@ async def drain(options: Options, begin: Callable[[], None]) -> Span:
     singly = options.batch == 1 or options.form == "single jobs"
     kind = noop(1 if singly else options.batch)
     async with opened(options, kind) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
         width = options.batch if singly else IN_FLIGHT
         async with app.worker(concurrency=width, until_idle=True) as worker:
             begin()
@@ -104,7 +104,7 @@ async def serve(options: Options, starts: Starts) -> None:
 
     kind = single("noop", note, Number, job_class=JobClass.WALK, lanes=["bench"])
     async with opened(options, kind) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
         async with app.worker(concurrency=20) as worker:
             await worker.run()
 
@@ -112,7 +112,7 @@ async def serve(options: Options, starts: Starts) -> None:
 @asynccontextmanager
 async def enqueuer(options: Options) -> AsyncIterator[Enqueue]:
     async with opened(options, noop(1)) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
 
         async def enqueue(number: int) -> None:
             await app.enqueue([NewJob(kind=KindName("noop"), args=Number(n=number))])
@@ -161,7 +161,7 @@ async def _rounds(options: Options, rounds: int) -> Span:
 
     kind = batched("noop", noted, Number, batch=options.batch, job_class=JobClass.WALK, lanes=["bench"])
     async with opened(options, kind) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
         async with app.worker(concurrency=IN_FLIGHT) as worker:
             running = asyncio.create_task(worker.run())
             worked_ns = handled = 0
@@ -191,7 +191,7 @@ async def _first_jobs(options: Options, count: int) -> Span:
 
     kind = batched("noop", counted, Number, batch=options.batch, job_class=JobClass.WALK, lanes=["bench"])
     async with opened(options, kind) as app:
-        await ready(app.database)
+        await ready(app.database, create=True)
         async with app.worker(concurrency=IN_FLIGHT) as worker:
             started_ns = now_ns()
             running = asyncio.create_task(worker.run())

@@ -294,23 +294,34 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True) -> AsyncIterator[App]:
-    """The app on a database that is ready for it. A fresh SQLite file is set up on the way."""
+async def open_app(
+    settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True, create: bool = False
+) -> AsyncIterator[App]:
+    """The app on a database that is ready for it. With `create`, a SQLite file that is not there yet is made."""
     app = App(settings, plugins=plugins)
     try:
         if checked:
-            await ready(app.database)
+            await ready(app.database, create=create)
         yield app
     finally:
         await app.database.close()
 
 
-async def ready(database: Database) -> None:
-    """Makes sure the tables are there. Only a fresh file of our own is migrated without being asked."""
-    if database.product == "sqlite" and (await schema_state(database)).verdict == "empty":
+async def ready(database: Database, *, create: bool = False) -> None:
+    """Makes sure the tables are there. With `create`, a file that is not there or is empty gets them.
+
+    Few commands create: in the wrong folder, an empty new database would look like lost data.
+    """
+    if create and await _is_blank_file(database):
         await migrate(database)
     await require_current(database)
     await database.correct_clock()
+
+
+async def _is_blank_file(database: Database) -> bool:
+    if database.product != "sqlite":
+        return False
+    return bool(database.file and not database.file.exists()) or (await schema_state(database)).verdict == "empty"
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, Unreadable, UserId
+from mistnet.domain.social import Platform, PostId, Unreadable, UserId
 from mistnet.jobs import args
 from tests.apis import open_api
 from tests.harvests import change, days_ago, end_badly, id_at, rows, tell, user
@@ -111,6 +111,26 @@ async def test_jobs_are_retried_cancelled_and_requeued(url: str) -> None:
         assert (await api.post(f"/api/jobs/{ids['relook']}/cancel")).json["state"] == "cancelled"
         assert (await api.post(f"/api/jobs/{ids['relook']}/cancel")).status == 409
         assert (await api.post("/api/jobs/999999/retry")).status == 404
+
+
+async def test_gaps_that_are_alike_are_accepted_at_once_and_all_others_stay(url: str) -> None:
+    async with open_api(url) as api:
+        await end_badly(api.app, args.relook(ANN), args.hydrate_post(PostId(5)), args.hydrate_post(PostId(6)))
+        await api.app.enqueue([args.hydrate_post(PostId(7))])
+        await change(api.app, "UPDATE jobs SET last_error = 'Robots.txt says 100% no' WHERE key = '6' OR key = '7'")
+        assert (await api.post("/api/jobs/cancel", json={})).status == 400
+        assert (await api.post("/api/jobs/cancel", json={"error": ""})).status == 400
+        assert (await api.post("/api/jobs/cancel", json={"error": "1__% no"})).json["cancelled"] == []
+        gone = await api.post("/api/jobs/cancel", json={"kind": "hydrate_post", "error": "robots.TXT says 100% no"})
+        assert len(gone.json["cancelled"]) == 1
+        left = (await api.ok("/api/jobs"))["items"]
+        assert {(each["kind"], each["key"]) for each in left} == {
+            ("relook", str(ANN)),
+            ("hydrate_post", "5"),
+            ("hydrate_post", "7"),
+        }
+        assert len((await api.post("/api/jobs/cancel", json={"kind": "hydrate_post"})).json["cancelled"]) == 1
+        assert [each["state"] for each in (await api.ok("/api/jobs?state=pending"))["items"]] == ["pending"]
 
 
 async def test_a_kind_is_paused_and_goes_on(url: str) -> None:

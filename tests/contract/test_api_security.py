@@ -44,6 +44,7 @@ BODIES: dict[str, Any] = {
     "/api/suggestions": {"handles": ["ann"]},
     "/api/users/{who}/follow-sync": {},
     "/api/jobs/requeue": {},
+    "/api/jobs/cancel": {"kind": "walk"},
     "/api/sources/{name}": {"rate": 60},
     "/api/segments/{name}": {"rule": {"kind": "specified_users"}},
     "/api/segments/{name}/inputs": {"add": ["11"]},

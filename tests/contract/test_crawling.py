@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
-from mistnet.domain.jobs import Continue, Done, Fail, Retry, Snooze
+from mistnet.domain.jobs import Continue, Done, Retry, Snooze
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import PageFacts, PageVerdict
 from mistnet.domain.social import Reference
@@ -175,14 +175,14 @@ async def test_a_changed_price_is_a_new_offer_and_the_old_one_stays(url: str) ->
         assert Decimal(shown) == amounts[1]
 
 
-async def test_a_page_that_is_gone_fails_and_marks_its_product(url: str) -> None:
+async def test_a_page_that_is_gone_is_no_failure_and_marks_its_product(url: str) -> None:
     async with open_town(url) as town:
         await town.write(post(1, "https://www.ebay.com/itm/186600998877"))
         (outcome,) = await town.crawl()
-        assert isinstance(outcome, Fail)
+        assert isinstance(outcome, Done)
         assert await town.one("SELECT state FROM links") == "gone"
         assert await town.one("SELECT gone_at FROM products") is not None
-        assert await town.one("SELECT state FROM jobs") == "failed"
+        assert await town.one("SELECT count(*) FROM jobs") == 0
 
 
 @pytest.mark.parametrize(

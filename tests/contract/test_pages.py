@@ -118,7 +118,15 @@ async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url
         there = await furnish(api.app)
         reader, operator = await api.token(Scope.READ), await api.token(Scope.OPERATE)
         changes = (
-            *("/accounts", "/jobs/requeue", f"/jobs/{there.dead}/retry", "/sources/x/pause", "/runs", "/feeds"),
+            *(
+                "/accounts",
+                "/jobs/requeue",
+                "/jobs/accept",
+                f"/jobs/{there.dead}/retry",
+                "/sources/x/pause",
+                "/runs",
+                "/feeds",
+            ),
             *("/lanes/shopee/requeue", f"/lanes/shopee/requeue/{there.shops.letter}", "/feeds/cat/remove"),
         )
         for path in there.paths:
@@ -129,6 +137,22 @@ async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url
             assert (await api.post(path, headers=bearer(reader))).status == 403
             assert (await api.post(path, headers=PAGE)).status == 303  # to the log-in
         assert 'action="/jobs/requeue"' in (await api.get("/jobs", headers=bearer(operator))).text
+
+
+async def test_gaps_with_one_error_are_accepted_on_the_page_after_a_question(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        await end_badly(api.app, args.relook(ANN), args.hydrate_post(PostId(5)))
+        assert "/jobs/accept" not in (await api.get("/jobs?state=gaps", headers=PAGE)).text, "only those that are alike"
+        shown = (await api.get("/jobs?state=gaps&kind=relook&error=BROKE", headers=PAGE)).text
+        assert "Accept 1 gap like this" in shown
+        assert 'data-confirm="End 1 job for good' in shown
+        word = re.findall(r'name="csrf" value="([^"]+)"', shown)[0]
+        here = {**PAGE, "Origin": api.url}
+        nothing = await api.post("/jobs/accept", data={"csrf": word, "error": " "}, headers=here)
+        assert nothing.headers["location"] == "/jobs?did=not-accepted"
+        done = await api.post("/jobs/accept", data={"csrf": word, "kind": "relook", "error": "BROKE"}, headers=here)
+        assert done.headers["location"] == "/jobs?did=accepted"
+        assert await rows(api.app, "SELECT kind FROM jobs") == [("hydrate_post",)]
 
 
 async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -> None:

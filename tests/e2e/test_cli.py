@@ -151,6 +151,20 @@ def test_requeue_takes_the_gaps_of_one_kind(on_sqlite: CommandLine) -> None:
     assert states(on_sqlite) == {1: "dead", 2: "pending"}
 
 
+def test_gaps_that_are_alike_are_accepted_at_once(on_sqlite: CommandLine) -> None:
+    on_sqlite.add_all([("quick", str(n), {"n": n}) for n in range(4)])
+    on_sqlite.sql("UPDATE jobs SET state = 'dead', last_error = 'it broke' WHERE key <> '3'")
+    on_sqlite.sql("UPDATE jobs SET last_error = 'another' WHERE key = '2'")
+    assert on_sqlite("jobs", "cancel").code == 2
+    assert on_sqlite("jobs", "cancel", "1", "--kind", "quick").code == 2
+    assert on_sqlite("jobs", "cancel", "--error", " ").code == 2
+    assert on_sqlite("jobs", "cancel", "--kind", "quikc").code == 2
+    assert on_sqlite.ok("jobs", "cancel", "--kind", "quick", "--error", "broke").out == "2 gaps accepted\n"
+    assert on_sqlite.ok("jobs", "cancel", "--error", "broke").out == "no gap is like that\n"
+    assert on_sqlite.ok("jobs", "cancel", "--kind", "quick", "--json").json["cancelled"] == ["3"]
+    assert on_sqlite.sql("SELECT key, state FROM jobs") == [{"key": "3", "state": "pending"}]
+
+
 def test_a_cancelled_job_is_not_worked_on_and_stays_in_the_history(on_sqlite: CommandLine) -> None:
     on_sqlite.add("quick", n=1)
     on_sqlite.ok("jobs", "cancel", "1")

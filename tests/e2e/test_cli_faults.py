@@ -80,6 +80,22 @@ BAD_VARIABLES = (
     ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
     ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
 )
+READING = (
+    ("status",),
+    ("work", "--until-idle"),
+    ("serve", "--list-tokens"),
+    ("jobs", "list"),
+    ("jobs", "add", "quick", "--args", '{"n": 1}'),
+    ("suggest", "ann"),
+    ("untrack", "ann"),
+    ("coverage",),
+    ("spend",),
+    ("sources",),
+    ("search", "coin"),
+    ("db", "check"),
+    ("db", "check", "--json"),
+    ("hydrate", "users", "--placeholders"),
+)
 
 
 def one_line(done: Ran, *said: str, code: int = 2) -> None:
@@ -143,7 +159,8 @@ def test_a_database_that_is_not_there_is_told(on_sqlite: CommandLine, fresh_post
 def test_a_wrong_scheme_and_no_url_at_all_are_told(on_sqlite: CommandLine) -> None:
     one_line(on_sqlite("status", "--database-url", f"mysql://u:{SECRET}@h/x"), "no driver for 'mysql'")
     one_line(on_sqlite("status", "--database-url", "queue.db"), "use sqlite:///FILE")
-    one_line(on_sqlite("status", "--database-url", "sqlite:////nowhere/queue.db"), "unable to open", code=1)
+    one_line(on_sqlite("status", "--database-url", "sqlite:////nowhere/queue.db"), "no database at /nowhere/", code=1)
+    one_line(on_sqlite("db", "migrate", "--database-url", "sqlite:////nowhere/queue.db"), "unable to open", code=1)
 
 
 def test_an_unmigrated_database_says_which_command_helps(on_sqlite: CommandLine, fresh_postgres: str) -> None:
@@ -167,6 +184,32 @@ def test_a_file_that_is_no_database_is_left_as_it_is(on_no_file: CommandLine) ->
     for command in (("status",), ("work",), ("db", "migrate")):
         one_line(on_no_file(*command), "not a database", code=1)
     assert letter.read_text() == "dear reader, " * 200
+
+
+def test_a_command_that_reads_makes_no_database_and_says_which_file_it_looked_for(on_no_file: CommandLine) -> None:
+    wanted = on_no_file.folder / "queue.db"
+    for command in READING:
+        one_line(on_no_file(*command), f"there is no database at {wanted}.", "`mistnet init`", "--database-url", code=1)
+    seen = on_no_file("doctor")
+    assert f"there is no database at {wanted}." in " ".join(seen.out.split()), seen
+    assert (seen.code, list(on_no_file.folder.iterdir())) == (1, [])
+
+
+def test_a_relative_database_is_told_with_the_folder_it_was_looked_for_in(on_no_file: CommandLine) -> None:
+    told = on_no_file("status", MISTNET_DATABASE_URL="sqlite:///mistnet.db")
+    one_line(told, f"there is no database at {on_no_file.folder / 'mistnet.db'}.", code=1)
+
+
+def test_a_database_of_an_older_version_is_told_apart_from_one_that_is_not_there(on_no_file: CommandLine) -> None:
+    on_no_file.ok("db", "migrate")
+    on_no_file.sql("UPDATE alembic_version SET version_num = '0001'")
+    one_line(on_no_file("status"), "is at revision 0001", "run `mistnet db migrate`", code=1)
+    one_line(on_no_file("track", "ann"), "is at revision 0001", "run `mistnet db migrate`", code=1)
+
+
+def test_tracking_an_account_in_a_new_folder_makes_the_database(on_no_file: CommandLine) -> None:
+    on_no_file.ok("track", "ann")
+    assert on_no_file.ok("status", "--json").json["kinds"]
 
 
 def test_a_database_with_foreign_tables_is_not_mixed_with_ours(on_no_file: CommandLine) -> None:

@@ -84,7 +84,8 @@ def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_no_file: Comm
     assert left_in(on_no_file.folder) == ["box of mine"]
     url = f"sqlite:///{kept}/demo.db"
     assert f"export MISTNET_DATABASE_URL='{url}'" in told.out
-    assert on_no_file.ok("status", "--json", MISTNET_DATABASE_URL=url).json["kinds"]
+    shown = on_no_file.ok("status", "--json", MISTNET_DATABASE_URL=url).json
+    assert (bool(shown["kinds"]), shown["gaps"]) == (True, {}), "who and what is gone upstream is no gap"
 
     again = on_no_file("demo", "--keep", str(kept))
     assert again.code == 2

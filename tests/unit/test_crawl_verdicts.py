@@ -120,6 +120,7 @@ def test_a_short_links_script_is_followed_inside_the_shop_only() -> None:
         led_to(seen(short, body=b"<script>var url = 'https://evil.example.com/x?id=673425618890';</script>"), "taobao")
     with pytest.raises(BrokenAnswer):
         led_to(seen(short), "taobao")
+    assert led_to(seen(short, status=404), "taobao") is None, "it is gone: no failure"
 
 
 @pytest.mark.parametrize(

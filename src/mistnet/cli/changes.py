@@ -17,6 +17,7 @@ from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import JobNotAllowed, JobNotFound, UsageError
 from mistnet.domain.jobs import JobId, KindName, Lane
+from mistnet.store.gaps import GapFilter
 from mistnet.store.operations import Change
 
 _USAGE = 2
@@ -75,11 +76,37 @@ async def retry(invocation: Invocation, ids: Ids) -> int:
 
 
 @shared_options
-async def cancel(invocation: Invocation, ids: Ids) -> int:
-    """End jobs for good. A running one too: what its worker would write is void."""
+async def cancel(
+    invocation: Invocation,
+    ids: Annotated[
+        list[int] | None, typer.Argument(min=1, max=LARGEST_ID, metavar="[ID]...", help="The jobs' ids.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Accept all gaps of this kind: dead and failed jobs.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="Accept all gaps whose last error holds this text.")
+    ] = None,
+) -> int:
+    """End jobs for good. A running one too: what its worker would write is void.
+
+    With --kind or --error, gaps are accepted in bulk; jobs that are still alive are left alone.
+    """
+    if bool(ids) == (kind is not None or error is not None):
+        raise typer.BadParameter("say which: some ids, or --kind KIND, or --error TEXT, or both of these")
+    if error is not None and not error.strip():
+        raise typer.BadParameter("give a part of the error", param_hint="--error")
     async with open_app(invocation.settings) as app:
-        changes = await app.operations.cancel(_unique(ids), now=app.database.clock.now())
-        return await _tell(invocation, app, changes, "cancelled")
+        now = app.database.clock.now()
+        if ids:
+            return await _tell(invocation, app, await app.operations.cancel(_unique(ids), now=now), "cancelled")
+        await require_kind(app, kind)
+        accepted = await app.operations.accept(GapFilter(kind=kind, error=error), now=now)
+    said = "1 gap accepted" if len(accepted) == 1 else f"{len(accepted):,} gaps accepted"
+    invocation.out.show(
+        document(cancelled=[str(each) for each in accepted]), said if accepted else "no gap is like that"
+    )
+    return 0
 
 
 @shared_options

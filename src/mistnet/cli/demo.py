@@ -177,7 +177,7 @@ def _settings(folder: Path, key: str) -> Settings:
 
 
 async def _suggest(app: App, world: "DemoWorld") -> None:
-    await ready(app.database)
+    await ready(app.database, create=True)
     wanted = [NewSuggestion(handle=handle) for handle in world.handles]
     roster, now = Roster(app.database, app.job_writer), app.database.clock.now()
     await roster.suggest(wanted, job=args.suggestion, now=now)

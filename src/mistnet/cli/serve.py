@@ -86,7 +86,7 @@ async def up(
 
     SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
     """
-    async with open_app(invocation.settings) as app:
+    async with open_app(invocation.settings, create=True) as app:
         wanted_lanes(app, None)
         await _run(invocation, app, host, port, working=True, concurrency=concurrency)
 

@@ -92,7 +92,7 @@ async def track(
     """
     if quote and by_id:
         raise typer.BadParameter("--quote takes handles, not ids")
-    async with open_app(invocation.settings) as app:
+    async with open_app(invocation.settings, create=True) as app:
         if quote:
             named = sort_rows(handles, source, "handle", lambda row: read_handle(row.value))
             return max(await show_quotes(invocation, app, named.good), named.complain())

@@ -45,6 +45,7 @@ MistnetError
 ├── DatabaseError              exit code 1
 │   ├── DatabaseUnreachable
 │   ├── DatabaseBusy
+│   ├── DatabaseMissing
 │   ├── DatabaseNotMigrated
 │   ├── DatabaseTooNew
 │   ├── DatabaseForeign
@@ -78,6 +79,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from pathlib import Path
 
 from mistnet.domain.ingests import Exchange, IngestId
 from mistnet.domain.jobs import JobId, JobState
@@ -465,6 +467,17 @@ class DatabaseBusy(DatabaseError):
     def __init__(self, problem: str) -> None:
         super().__init__(f"the database is busy: {problem}")
         self.problem = problem
+
+
+class DatabaseMissing(DatabaseError):
+    """There is no file where the SQLite database should be."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"there is no database at {file}. Run `mistnet init` to make one there, "
+            f"or name yours with --database-url or MISTNET_DATABASE_URL."
+        )
+        self.file = file
 
 
 class DatabaseNotMigrated(DatabaseError):

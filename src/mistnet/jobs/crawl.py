@@ -97,11 +97,13 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 read=lambda seen: led_to(seen, link.lane),
                 errand=Errand(job.id),
             )
+            if target is None:
+                return Done([_gone(job, link, visited, f"{GONE} (status {visited.status})")])
             about = links.canonical(target)
             if isinstance(about, links.Refused):
                 raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
             if about.kind is LinkKind.DEAD:
-                return Fail(f"{link.url[:200]}: it leads nowhere any more", [_gone(job, link, visited)])
+                return Done([_gone(job, link, visited, "it leads nowhere any more")])
             if about.kind is not LinkKind.SHORT:
                 return Done([_resolved(job, link, visited, target, about)])
             url = target
@@ -121,7 +123,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             case PageVerdict.OFFER if facts.amount is not None:
                 return await self._offered(job, link, visited, facts)
             case PageVerdict.GONE:
-                return Fail(f"{link.url[:200]}: {facts.reason or GONE}", [_gone(job, link, visited)])
+                return Done([_gone(job, link, visited, facts.reason or GONE)])
             case _:
                 seen = self._seen(job, link, visited, facts, CrawlOutcome.NO_PRICE)
                 known = named(link) if link.kind in NAMED else None
@@ -184,10 +186,11 @@ def _resolved(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, target: s
     return msgspec.structs.replace(seen, final_url=target, target=LinkTarget(url=target, canonical=about))
 
 
-def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited) -> Crawled:
+def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, why: str) -> Crawled:
+    """What a shop has no more is an answer like any other, not a failure: nobody could act on it."""
     seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
     known = named(link) if link.kind in NAMED or link.product_id is not None else None
-    return msgspec.structs.replace(seen, problem=GONE, product=known)
+    return msgspec.structs.replace(seen, problem=why, product=known)
 
 
 def _went_wrong(

@@ -62,15 +62,15 @@ def judged(seen: Visited, lane: str) -> PageFacts:
     return facts
 
 
-def led_to(seen: Visited, lane: str) -> str:
-    """Where a short link's answer leads: by redirect, or by the script in a page that answers 200."""
+def led_to(seen: Visited, lane: str) -> str | None:
+    """Where a short link's answer leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
     about = links.canonical(seen.final_url)
     if not isinstance(about, links.Refused) and about.kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
     if isinstance(about, links.Refused) or about.kind is not LinkKind.SHORT:
         return seen.final_url
     if seen.status in _GONE:
-        raise CrawlRefused(seen.url, f"{GONE} (status {seen.status})")
+        return None
     target = links.inline_target(seen.body.decode("utf-8", "replace"))
     if target is None:
         facts = pricing.read_page(seen.body, url=seen.final_url, content_type=seen.content_type)

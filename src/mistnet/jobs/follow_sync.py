@@ -22,7 +22,7 @@ from mistnet.domain.follows import (
     verdict,
 )
 from mistnet.domain.ingests import IngestAdvanced, IngestEnded, IngestStatus
-from mistnet.domain.jobs import Continue, Done, Fail, Job, Outcome, Wake, Write
+from mistnet.domain.jobs import Continue, Done, Job, Outcome, Wake, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.segments import MATERIALIZE, Need, awaits
 from mistnet.domain.social import Platform, User, UserId, UserPage
@@ -31,6 +31,7 @@ from mistnet.jobs.args import Rules
 from mistnet.jobs.follow_args import FOLLOW_SYNC, FollowSyncArgs, Phase, begun, confirming_sync, follow_sync, sync_of
 from mistnet.jobs.follow_doubts import Doubter
 from mistnet.jobs.ingesting import recorded
+from mistnet.jobs.profiles import NEVER_RETURNED, never_returned
 
 PROFILE_HOLDS: Final = timedelta(hours=1)
 """A handle may change hands; after that long it is looked at again before anything is asked by it."""
@@ -83,7 +84,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         now = self.clock.now()
         user = await self._subject(job)
         if user is None or _hidden(user):
-            return self._fail(job, user)
+            return self._unreadable(job, user)
         down = msgspec.structs.replace(
             at,
             phase=Phase.PAGES,
@@ -102,12 +103,13 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
         return gathered.users.get(user_id)
 
-    def _fail(self, job: Job[FollowSyncArgs], user: User | None) -> Fail:
+    def _unreadable(self, job: Job[FollowSyncArgs], user: User | None) -> Done:
+        """Nobody can act on somebody who is gone or hides: the ingest tells it, the job is no gap."""
         at = job.args
-        why = _hidden(user) if user else "upstream does not return this user"
+        why = _hidden(user) if user else NEVER_RETURNED
         said = f"the {at.side} of user {at.user_id} cannot be read: {why}"
         ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=said)
-        return Fail(said, [*([user] if user else []), begun(job), ended, _over(at)])
+        return Done([user or never_returned(at.user_id), begun(job), ended, _over(at)])
 
     async def _pages(self, job: Job[FollowSyncArgs]) -> Outcome:
         """As many pages as come within a moment: what a slow source sends is kept page by page.
@@ -119,7 +121,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         if job.attempt > 1 or at.profiled_at is None or started - at.profiled_at > PROFILE_HOLDS:
             user = await self._subject(job)
             if user is None or _hidden(user):
-                return self._fail(job, user)
+                return self._unreadable(job, user)
             writes += [user, IngestAdvanced(job_id=job.id, calls=1)]
             at = msgspec.structs.replace(at, profiled_at=started, handle=user.handle or "")
         for number in range(PAGES_PER_STEP):
@@ -187,7 +189,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         at, now = job.args, self.clock.now()
         user = await self._subject(job)
         if user is None or _hidden(user):
-            return self._fail(job, user)
+            return self._unreadable(job, user)
         seen = await self.look.seen(sync_of(job))
         known = await self.look.hidden(sync_of(job)) + (at.explained or 0)
         found = verdict(at.tally, seen=seen, at_start=at.at_start, at_end=at.side.count_of(user), explained=known)

@@ -20,7 +20,7 @@ from mistnet.domain.accounts import (
 )
 from mistnet.domain.errors import BrokenAnswer, Permanent, Temporary
 from mistnet.domain.ingests import IngestKind
-from mistnet.domain.jobs import Done, Fail, Job, NewJob, Outcome, Retry, Write
+from mistnet.domain.jobs import Done, Job, NewJob, Outcome, Retry, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Platform, User, UserId
 from mistnet.domain.sources import X_SOURCE, Errand
@@ -136,7 +136,8 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
             elif gathered.unreadable:
                 outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
             else:
-                outcomes.append(Fail(NEVER_RETURNED, [*along, never_returned(job.args.user_id)]))
+                # gone is an answer, not a failure: nobody could act on it
+                outcomes.append(Done([*along, never_returned(job.args.user_id)]))
             along = []
         return with_event(outcomes, one_call(IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
 

@@ -11,7 +11,7 @@ import msgspec
 from mistnet.domain.accounts import Frontier, Look, Missing, XSource
 from mistnet.domain.errors import Permanent, Temporary
 from mistnet.domain.ingests import IngestKind
-from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.domain.jobs import Continue, Done, Job, NewJob, Outcome, Retry, Snooze, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Gathered, Platform, Post, PostId, UserId
 from mistnet.domain.sources import Errand
@@ -154,7 +154,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
                 outcomes.append(Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}"))
                 continue
             else:
-                outcomes.append(Fail(NOT_RETURNED, [*along, gone(job.args.post_id)]))
+                outcomes.append(Done([*along, gone(job.args.post_id)]))
             along = []
         return with_event(outcomes, one_call(IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
 

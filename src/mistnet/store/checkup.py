@@ -56,7 +56,8 @@ class Checkup:
 
     async def run(self) -> Sequence[Finding]:
         try:
-            found = [*await self._server(), await self._schema()]
+            tables_there = await self._schema()  # first: it refuses a file that is not there instead of making it
+            found = [*await self._server(), tables_there]
             if any(finding.level == "fail" for finding in found):
                 return found
             await self._database.correct_clock()

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import event
@@ -115,6 +116,12 @@ class Database:
         self._questions = used.questions
         self._server_clock = ServerClock() if self.product in _TIME_THERE and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
+
+    @property
+    def file(self) -> Path | None:
+        """Where a SQLite database is kept; none for a server and for one in memory."""
+        name = self.url.database if self.product == "sqlite" else None
+        return None if not name or name == ":memory:" or name.startswith("file:") else Path(name).absolute()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:

@@ -5,16 +5,18 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, Text, cast, func, null, select
+from sqlalchemy import Select, Text, cast, false, func, null, select
 
-from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName, Lane, WorkerName
+from mistnet.domain.jobs import JobId, JobState, KindName, Lane, WorkerName
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.gaps import GapFilter
 from mistnet.store.statements import statement
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
 _COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker")
 _TIMES = ("run_at", "created_at", "started_at")
+_EVERY_GAP = GapFilter()
 _LIVE_ONLY = ("max_attempts", "lease_until", "parked", "alone", "wait_reason", "last_error")
 
 
@@ -103,6 +105,9 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     lane: str | None = None
     states: Collection[JobState] = ()
     key_prefix: str | None = None
+    error: str | None = None
+    """A part of the last error, in capitals or not. Finished jobs have none."""
+
     before_id: int | None = None
     limit: int = 50
 
@@ -145,9 +150,9 @@ class Inspector:
         async with self._database.read() as connection:
             return {KindName(row.kind): row.jobs for row in await connection.execute(wanted)}
 
-    async def gaps(self) -> int:
+    async def gaps(self, wanted: GapFilter = _EVERY_GAP) -> int:
         """How many jobs ended without their result."""
-        counted = select(func.count()).select_from(tables.jobs).where(tables.jobs.c.state.in_(GAP_STATES))
+        counted = select(func.count()).select_from(tables.jobs).where(*wanted.conditions())
         async with self._database.read() as connection:
             return (await connection.execute(counted)).scalar_one()
 
@@ -207,6 +212,12 @@ def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any
         query = query.where(columns.state.in_(wanted.states))
     if wanted.key_prefix:
         query = query.where(columns.key.startswith(wanted.key_prefix, autoescape=True))
+    if wanted.error:
+        query = query.where(
+            func.lower(tables.jobs.c.last_error).contains(wanted.error.lower(), autoescape=True)
+            if columns is tables.jobs.c
+            else false()
+        )
     if wanted.before_id is not None:
         query = query.where(columns.id < wanted.before_id)
     return query.order_by(columns.id.desc()).limit(wanted.limit)

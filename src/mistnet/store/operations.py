@@ -14,9 +14,9 @@ from mistnet.domain.jobs import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.enqueue import CHANNEL
+from mistnet.store.gaps import GapFilter
 from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
-from mistnet.store.tables.engine import GAP
 
 T = TypeVar("T")
 _TRIES: Final = 5
@@ -72,15 +72,10 @@ class Operations:
         states: Collection[JobState] = GAP_STATES,
     ) -> Requeued:
         """Tries gaps anew: all, or those of one kind, of one lane, in some states."""
+        wanted = GapFilter(kind=kind, lanes=None if lane is None else [lane], states=states)
 
         async def change(connection: AsyncConnection) -> Requeued:
-            jobs = tables.jobs.c
-            wanted = select(jobs.id).where(text(GAP), jobs.state.in_(states)).order_by(jobs.id)
-            if kind is not None:
-                wanted = wanted.where(jobs.kind == kind)
-            if lane is not None:
-                wanted = wanted.where(jobs.lane == lane)
-            gaps = [JobId(each) for each in (await connection.execute(wanted)).scalars()]
+            gaps = await _ids_of(connection, wanted)
             won = await self._revive(connection, gaps, now)
             return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])
 
@@ -97,6 +92,14 @@ class Operations:
                 else Change(id=each, changed=False, state=None)
                 for each in ids
             ]
+
+        return await self._tried(change)
+
+    async def accept(self, wanted: GapFilter, *, now: datetime) -> Sequence[JobId]:
+        """Ends gaps for good that nobody will do anything about. Jobs that are still alive are left alone."""
+
+        async def change(connection: AsyncConnection) -> Sequence[JobId]:
+            return sorted(await self._cancel(connection, await _ids_of(connection, wanted), now))
 
         return await self._tried(change)
 
@@ -157,6 +160,12 @@ class Operations:
                 await asyncio.sleep(_PAUSE_SECONDS)
         async with self._database.write() as connection:
             return await change(connection)
+
+
+async def _ids_of(connection: AsyncConnection, wanted: GapFilter) -> list[JobId]:
+    own = tables.jobs.c.id
+    rows = await connection.execute(select(own).where(*wanted.conditions()).order_by(own))
+    return [JobId(each) for each in rows.scalars()]
 
 
 def _refused(job_id: JobId, state: JobState | None, *, gaps_only: bool) -> Change:

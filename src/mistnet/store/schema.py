@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from sqlalchemy import Connection, inspect, text
 
-from mistnet.domain.errors import DatabaseForeign, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.domain.errors import DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store.database import Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -27,6 +27,13 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def schema_state(database: Database) -> SchemaState:
+    """Raises if there is no file: to ask SQLite would make an empty one."""
+    if database.file is not None and not database.file.exists():
+        raise DatabaseMissing(database.file)
+    return await _schema_state(database)
+
+
+async def _schema_state(database: Database) -> SchemaState:
     async with database.read() as connection:
         return await connection.run_sync(_state)
 
@@ -45,7 +52,7 @@ async def require_current(database: Database) -> None:
 
 async def migrate(database: Database) -> SchemaState:
     """Goes forward to this version; says where the database stood before."""
-    before = await schema_state(database)
+    before = await _schema_state(database)
     if before.verdict == "too new":
         raise DatabaseTooNew(database.shown_url, str(before.found))
     for stage in _stages(before):

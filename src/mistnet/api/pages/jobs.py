@@ -16,6 +16,7 @@ from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.domain.errors import JobNotFound
 from mistnet.domain.jobs import GAP_STATES, LIVE_STATES, JobId, JobState, KindName
+from mistnet.store.gaps import GapFilter
 from mistnet.store.inspect import FINISHED_STATES, JobFilter
 
 router = APIRouter(include_in_schema=False)
@@ -32,10 +33,12 @@ async def jobs(
     dashboard: Shown,
     state: Annotated[str, Query(max_length=20)] = "",
     kind: Kind = "",
+    error: Annotated[str, Query(max_length=500)] = "",
     before: BeforeId = None,
 ) -> HTMLResponse:
     chosen = _states(state)
-    wanted = JobFilter(kind=kind.replace("\x00", "") or None, states=chosen, before_id=before, limit=_PAGE)
+    of_kind, said = kind.replace("\x00", "") or None, _said(error)
+    wanted = JobFilter(kind=of_kind, states=chosen, error=said, before_id=before, limit=_PAGE)
     listed = await app.inspector.list_jobs(wanted)
     queue = await dashboard.queue()
     return page(
@@ -48,10 +51,16 @@ async def jobs(
         states=[*SHOWN_STATES, *FINISHED_STATES],
         chosen=state if chosen else "",
         kind=kind,
+        error=error,
         before=before,
         gaps=queue.gap_count,
+        alike=await app.inspector.gaps(GapFilter(kind=of_kind, error=said)) if of_kind or said else 0,
         more=listed[-1].id if len(listed) == _PAGE else None,
     )
+
+
+def _said(error: str) -> str | None:
+    return error.replace("\x00", "").strip() or None
 
 
 def _states(state: str) -> tuple[JobState, ...]:
@@ -103,3 +112,18 @@ async def requeue(
     """All jobs that ended without a result, or those of one kind."""
     await app.operations.requeue(now=app.database.clock.now(), kind=KindName(kind) if kind else None)
     return RedirectResponse("/jobs?did=requeued", 303)
+
+
+@router.post("/jobs/accept")
+async def accept(
+    _visitor: Operator,
+    app: Mistnet,
+    kind: Annotated[str, Form(max_length=100)] = "",
+    error: Annotated[str, Form(max_length=500)] = "",
+) -> RedirectResponse:
+    """Gaps of one kind or with one error are ended for good; without either, nothing is."""
+    wanted = GapFilter(kind=kind or None, error=_said(error))
+    if wanted.kind is None and wanted.error is None:
+        return RedirectResponse("/jobs?did=not-accepted", 303)
+    gone = await app.operations.accept(wanted, now=app.database.clock.now())
+    return RedirectResponse(f"/jobs?did={'accepted' if gone else 'not-accepted'}", 303)

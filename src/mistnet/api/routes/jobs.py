@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Query
-from pydantic import StringConstraints
+from pydantic import ConfigDict, StringConstraints, model_validator
 
 from mistnet.api.auth import OPERATES, READS
 from mistnet.api.errors import NotFound, refusals
@@ -16,6 +16,7 @@ from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.domain.errors import JobNotAllowed, JobNotFound
 from mistnet.domain.jobs import JobId, JobState, KindName
+from mistnet.store.gaps import GapFilter
 from mistnet.store.inspect import JobFilter, JobView
 from mistnet.store.operations import Change
 
@@ -65,6 +66,28 @@ class ChangeDocument(Document):
 
 class RequeueRequest(Given):
     kind: Annotated[str, StringConstraints(pattern=PLAIN, max_length=200)] | None = None
+
+
+class AcceptRequest(Given):
+    """Which gaps: of a kind, with an error that holds a text, or both."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("kind", "error")]
+        }
+    )
+    kind: Annotated[str, StringConstraints(pattern=PLAIN, max_length=200)] | None = None
+    error: Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def _says_which(self) -> AcceptRequest:
+        if self.kind is None and self.error is None:
+            raise ValueError("say which gaps: by kind, by error, or by both")
+        return self
+
+
+class AcceptedDocument(Document):
+    cancelled: list[Id]
 
 
 class RequeuedDocument(Document):
@@ -123,6 +146,13 @@ async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
     """Try all dead and failed jobs anew, or those of one kind."""
     kind = KindName(asked.kind) if asked.kind else None
     return await mistnet.operations.requeue(now=mistnet.database.clock.now(), kind=kind)
+
+
+@router.post("/jobs/cancel", response_model=AcceptedDocument, dependencies=OPERATES)
+async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
+    """End dead and failed jobs for good that nobody will do anything about. Live ones are left alone."""
+    wanted = GapFilter(kind=asked.kind, error=asked.error)
+    return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
 
 
 @router.get("/jobs/{job_id:int}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
