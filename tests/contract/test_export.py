@@ -301,7 +301,7 @@ async def test_pages_of_any_size_make_the_same_whole(url: str, what: Exported) -
 async def test_an_author_has_all_rows_that_are_about_them_and_no_others(url: str) -> None:
     async with filled(url) as database:
         own = await lines(database, Exported.POSTS, author="@ANN", page_rows=2)
-        assert [each["id"] for each in own] == [*map(str, range(1, 8)), str(RICH.id)]
+        assert [each["id"] for each in own] == [str(RICH.id), *map(str, range(1, 8))]
         threads = await lines(database, Exported.POSTS, author="annt")
         assert [(each["platform"], each["id"]) for each in threads] == [("threads", "3")]
         assert [each["id"] for each in await lines(database, Exported.USERS, author="bea")] == [str(BEA)]
@@ -318,6 +318,26 @@ async def test_two_users_of_one_handle_are_both_exported(url: str) -> None:
             await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
         both = await lines(database, Exported.POSTS, author="bea")
         assert [(each["platform"], each["id"]) for each in both] == [("threads", "3"), ("x", "9")]
+
+
+async def test_posts_of_both_platforms_are_exported_in_the_order_they_were_written(url: str) -> None:
+    async with filled(url) as database:
+        days = {f"{place}": START + timedelta(days=place) for place in range(10, 16)}
+        given = [
+            post(900 - int(name), platform=Platform.THREADS, created_at=at)
+            if int(name) % 2
+            else post(int(name), author_id=BEA, created_at=at)
+            for name, at in days.items()
+        ]
+        async with database.write() as connection:
+            await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
+            await write_posts(connection, given, START)
+        for page_rows in (1, 2, 100):
+            for author in (None, "bea"):
+                told = await lines(
+                    database, Exported.POSTS, page_rows=page_rows, author=author, since=START + timedelta(days=10)
+                )
+                assert [each["id"] for each in told] == [str(each.id) for each in given], (page_rows, author)
 
 
 async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) -> None:
@@ -470,16 +490,16 @@ def after_pages(count: int) -> Callable[[int], None]:
 
 PLANNED = {
     "postgresql": (
-        "Index Scan using posts_pkey",
-        "(ROW(platform, id) > ROW(",
-        "Index Scan using posts_author",
-        "AND (id > ",
+        "Index Scan using posts_created_at",
+        "(ROW(created_at, platform, id) > ROW(",
+        "Index Scan using posts_author_time",
+        "(ROW(created_at, id) > ROW(",
     ),
     "sqlite": (
-        "sqlite_autoindex_posts_1",
-        "((platform,id)>(?,?))",
-        "posts_author",
-        "(platform=? AND author_id=? AND id>?)",
+        "USING INDEX posts_created_at",
+        "((created_at,platform,id)>(?,?,?))",
+        "USING INDEX posts_author_time",
+        "(platform=? AND author_id=? AND (created_at,id)>(?,?))",
     ),
 }
 

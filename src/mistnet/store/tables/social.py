@@ -172,6 +172,7 @@ posts = Table(
     ForeignKeyConstraint(["platform", "author_id"], ["users.platform", "users.id"], name="posts_author_fkey"),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("posts_author", "platform", "author_id", "id"),
+    Index("posts_author_time", "platform", "author_id", "created_at", "id"),
     Index("posts_conversation", "platform", "conversation_id", "id"),
     Index("posts_created_at", "created_at", "platform", "id"),
     Index("posts_first_seen_at", "first_seen_at"),

@@ -18,3 +18,4 @@ def upgrade() -> None:
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
     op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
     op.create_index("posts_created_at", "posts", ["created_at", "platform", "id"])
+    op.create_index("posts_author_time", "posts", ["platform", "author_id", "created_at", "id"])
