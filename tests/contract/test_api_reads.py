@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 
 from mistnet.api.service import make_service
 from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, Unreadable, UserId
+from mistnet.domain.social import Media, Platform, PostId, Reference, Unreadable, UserId
 from mistnet.jobs import args
 from tests.apis import Api, api_routes, app_on, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
@@ -115,6 +116,37 @@ async def test_posts_are_filtered_by_author_time_and_words(url: str) -> None:
         for field in ("since", "until"):
             wrong = await api.get(f"/api/posts?{field}=yesterday")
             assert (wrong.status, list(wrong.problems)) == (400, [field])
+
+
+async def test_posts_are_filtered_by_when_they_were_stored(url: str) -> None:
+    async with open_api(url) as api:
+        ids = await with_ann(api, posts=2)
+        api.clock.turn(hours=2)
+        older = int(id_at(days_ago(9)))
+        await tell(api.app, post(older, ANN), post(ids[0], ANN))
+        since = f"{api.clock.now() - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+        for more in ("", "&author=ann", "&q=post"):
+            late = (await api.ok(f"/api/posts?stored_since={since}{more}"))["items"]
+            assert [each["id"] for each in late] == [str(older)], more
+            early = (await api.ok(f"/api/posts?stored_until={since}{more}"))["items"]
+            assert [each["id"] for each in early] == [str(ids[1]), str(ids[0])], more
+        wrong = await api.get("/api/posts?stored_since=yesterday")
+        assert (wrong.status, list(wrong.problems)) == (400, ["stored_since"])
+
+
+async def test_a_post_is_told_with_its_clean_text_and_with_what_it_quotes(url: str) -> None:
+    async with open_api(url) as api:
+        await with_ann(api, posts=1)
+        shown = Media(kind="photo", url="https://pbs.example/1.jpg", key="3_17")
+        quoted = Reference(id=PostId(5), text="one\n two", author_handle="bob", media=[shown])
+        await tell(
+            api.app, msgspec.structs.replace(post(900, ANN), text="a\r\n b", quoted=quoted, media=[shown], url=None)
+        )
+        for told in (await api.ok("/api/posts/900"), (await api.ok("/api/posts"))["items"][-1]):
+            assert (told["text"], told["text_clean"]) == ("a\r\n b", "a b")
+            assert (told["referenced_text"], told["referenced_text_clean"]) == ("one\n two", "one two")
+            assert told["referenced_handle"] == "bob"
+            assert [each["key"] for each in (*told["media"], *told["referenced_media"])] == ["3_17", "3_17"]
 
 
 async def test_a_post_comes_with_its_payload_only_when_asked_for(url: str) -> None:

@@ -75,8 +75,13 @@ RICH = post(
     ODD_TEXT,
     lang="",
     created_at=START + timedelta(microseconds=5),
-    quoted=Reference(id=PostId(2**62), text="", media=[Media(kind="photo", url="https://p/1", width=2)]),
-    media=[Media(kind="video", alt_text='say "net"')],
+    quoted=Reference(
+        id=PostId(2**62),
+        text=" its\ntext ",
+        author_handle="bea",
+        media=[Media(kind="photo", url="https://p/1", key="3_8", width=2)],
+    ),
+    media=[Media(kind="video", key="7_9", alt_text='say "net"')],
     links=[LinkMention(url="https://t.co/1")],
     metrics=Metrics(likes=2**40, views=0),
     nested=True,
@@ -160,10 +165,11 @@ async def test_a_post_is_told_with_ids_as_text_times_in_utc_and_json_nested(url:
         "in_reply_to_user_id": None,
         "quoted_id": "4611686018427387904",
         "reposted_id": None,
-        "referenced_text": "",
-        "referenced_handle": None,
-        "referenced_media": [{"kind": "photo", "url": "https://p/1", "width": 2}],
-        "media": [{"kind": "video", "alt_text": 'say "net"'}],
+        "referenced_text": " its\ntext ",
+        "referenced_text_clean": "its text",
+        "referenced_handle": "bea",
+        "referenced_media": [{"kind": "photo", "url": "https://p/1", "key": "3_8", "width": 2}],
+        "media": [{"kind": "video", "key": "7_9", "alt_text": 'say "net"'}],
         "links": [{"url": "https://t.co/1"}],
         "likes": 2**40,
         "replies": None,
@@ -174,6 +180,7 @@ async def test_a_post_is_told_with_ids_as_text_times_in_utc_and_json_nested(url:
         "nested": True,
         "first_seen_at": "2026-03-01T12:00:00.000000Z",
         "last_updated_at": "2026-03-01T12:00:00.000000Z",
+        "ingest_id": None,
     }
     assert with_raw == {**told, "raw": {"deep": {"id": 18446744073709551616, "text": "a\x00b"}, "price": 1.1}}
     assert list(with_raw)[-1] == "raw"
@@ -350,9 +357,23 @@ async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) 
         assert await lines(database, Exported.CALLS, since=START + day) == []
 
 
+async def test_rows_can_be_chosen_by_when_they_were_stored(url: str) -> None:
+    async with filled(url) as database:
+        async with database.write() as connection:
+            late = [post(50, created_at=START - timedelta(days=9)), post(9, author_id=BEA)]
+            await write_posts(connection, late, START + timedelta(days=1))
+            await write_users(connection, [user(77, "zed")], START + timedelta(days=1))
+        since = START + timedelta(hours=20)
+        assert [each["id"] for each in await lines(database, Exported.POSTS, stored_since=since)] == ["50"]
+        assert [each["id"] for each in await lines(database, Exported.USERS, stored_since=since)] == ["77"]
+        before = await lines(database, Exported.POSTS, stored_until=since, author="bea")
+        assert [each["id"] for each in before] == ["9"]
+
+
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
+        (Selection(what=Exported.CALLS, stored_since=START), "leave out --stored-since and --stored-until"),
         (Selection(what=Exported.POSTS, author="nobody"), "no stored user has the handle 'nobody'"),
         (Selection(what=Exported.MISSING, author="ann"), "leave out --author"),
         (Selection(what=Exported.ACCOUNTS, raw=True), "leave out --raw"),

@@ -72,6 +72,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     author: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    stored_since: datetime | None = None
+    stored_until: datetime | None = None
     raw: bool = False
 
 
@@ -208,6 +210,10 @@ def fields_of(selection: Selection) -> Sequence[Field]:
     columns = _SOURCES[selection.what].table.columns
     if selection.raw and "raw" not in columns:
         raise BadExport(selection.what, "it keeps no payloads; leave out --raw")
+    if (selection.stored_since or selection.stored_until) and "first_seen_at" not in columns:
+        raise BadExport(
+            selection.what, "it does not say when its rows were stored; leave out --stored-since and --stored-until"
+        )
     shown = [column for column in columns if column.name not in _NOT_SHOWN]
     return [_field(column) for column in (*shown, *([columns["raw"]] if selection.raw else []))]
 
@@ -261,6 +267,10 @@ def _narrowed(asked: Select[Any], selection: Selection, pins: Mapping[str, Any])
         asked = asked.where(when >= selection.since)
     if selection.until is not None:
         asked = asked.where(when < selection.until)
+    if selection.stored_since is not None:
+        asked = asked.where(source.table.c.first_seen_at >= selection.stored_since)
+    if selection.stored_until is not None:
+        asked = asked.where(source.table.c.first_seen_at < selection.stored_until)
     return asked.where(*(source.table.c[name] == value for name, value in pins.items()))
 
 

@@ -27,6 +27,7 @@ class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
     handle: str | None
     name: str | None
     text: str
+    text_clean: str
     lang: str | None
     url: str | None
     created_at: datetime
@@ -35,6 +36,9 @@ class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
     in_reply_to_user_id: UserId | None
     quoted_id: PostId | None
     reposted_id: PostId | None
+    referenced_text: str | None
+    referenced_text_clean: str | None
+    referenced_handle: str | None
     likes: int | None
     replies: int | None
     reposts: int | None
@@ -43,6 +47,7 @@ class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
     views: int | None
     first_seen_at: datetime
     last_updated_at: datetime
+    referenced_media: Sequence[Media] = ()
     media: Sequence[Media] = ()
     links: Sequence[LinkMention] = ()
 
@@ -58,6 +63,8 @@ class PostSpan(msgspec.Struct, frozen=True, kw_only=True):
     platform: Platform | None = None
     since: datetime | None = None
     until: datetime | None = None
+    stored_since: datetime | None = None
+    stored_until: datetime | None = None
 
 
 class PostListing:
@@ -102,6 +109,10 @@ def narrow_posts(asked: Select[Any], span: PostSpan) -> Select[Any]:
         asked = asked.where(posts.c.created_at >= span.since)
     if span.until is not None:
         asked = asked.where(posts.c.created_at < span.until)
+    if span.stored_since is not None:
+        asked = asked.where(posts.c.first_seen_at >= span.stored_since)
+    if span.stored_until is not None:
+        asked = asked.where(posts.c.first_seen_at < span.stored_until)
     return asked
 
 
@@ -124,6 +135,8 @@ _POSTS: Final = select(*(posts.c[name] for name in _PLAIN), users.c.handle, user
 
 
 def _listed(row: Mapping[Any, Any]) -> ListedPost:
-    media = msgspec.json.decode(row["media"], type=list[Media]) if row["media"] else ()
-    links = msgspec.json.decode(row["links"], type=list[LinkMention]) if row["links"] else ()
-    return ListedPost(**{**row, "platform": Platform(row["platform"]), "media": media, "links": links})
+    lists = {
+        name: msgspec.json.decode(row[name], type=list[item]) if row[name] else ()  # type: ignore[valid-type]
+        for name, item in (("media", Media), ("referenced_media", Media), ("links", LinkMention))
+    }
+    return ListedPost(**{**row, "platform": Platform(row["platform"]), **lists})

@@ -32,6 +32,7 @@ OnPlatform = Annotated[Platform | None, Query(description="Only of this platform
 class MediaDocument(Document):
     kind: str
     url: str | None
+    key: str | None
     width: int | None
     height: int | None
     alt_text: str | None
@@ -51,6 +52,7 @@ class PostDocument(Document):
     handle: str | None
     name: str | None
     text: str
+    text_clean: str
     lang: str | None
     url: str | None
     created_at: Moment
@@ -59,6 +61,10 @@ class PostDocument(Document):
     in_reply_to_user_id: Id | None
     quoted_id: Id | None
     reposted_id: Id | None
+    referenced_text: str | None
+    referenced_text_clean: str | None
+    referenced_handle: str | None
+    referenced_media: list[MediaDocument]
     likes: int | None
     replies: int | None
     reposts: int | None
@@ -90,11 +96,20 @@ async def list_posts(
     platform: OnPlatform = None,
     since: Annotated[WrittenMoment | None, Query(description="Written then or later.")] = None,
     until: Annotated[WrittenMoment | None, Query(description="Written before then.")] = None,
+    stored_since: Annotated[WrittenMoment | None, Query(description="First stored then or later.")] = None,
+    stored_until: Annotated[WrittenMoment | None, Query(description="First stored before then.")] = None,
 ) -> dict[str, Any]:
     """Posts of every platform, the newest first: by time, then platform, then id."""
     posts, named = PostListing(mistnet.database), _named(author)
     authors = None if named is None else await find_authors(mistnet.database, named, platform)
-    span = PostSpan(authors=authors, platform=platform, since=since, until=until)
+    span = PostSpan(
+        authors=authors,
+        platform=platform,
+        since=since,
+        until=until,
+        stored_since=stored_since,
+        stored_until=stored_until,
+    )
     if q and q.strip():
         found = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.one_more)
         rows = await posts.some([(each.platform, each.id) for each in found])

@@ -169,6 +169,7 @@ posts = Table(
     Column("first_seen_at", UtcTime, nullable=False),
     Column("last_updated_at", UtcTime, nullable=False),
     Column("ingest_id", BigId),
+    Column("referenced_text_clean", Text),
     ForeignKeyConstraint(["platform", "author_id"], ["users.platform", "users.id"], name="posts_author_fkey"),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("posts_author", "platform", "author_id", "id"),
