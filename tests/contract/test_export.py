@@ -593,6 +593,25 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["users.csv"]
 
 
+MAGIC = {".parquet": b"PAR1", ".sqlite": b"SQLite format 3", ".db": b"SQLite format 3", ".csv": b"platform,id"}
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.sqlite", "a.db", "a.CSV", "a.jsonl", "a.ndjson", "a"])
+def test_the_name_of_the_file_decides_the_format(sqlite_url: str, tmp_path: Path, name: str) -> None:
+    fill(sqlite_url)
+    written = run(sqlite_url, "posts", "--output", str(tmp_path / name))
+    assert (written.exit_code, written.stderr) == (0, f"10 posts exported to {tmp_path / name}\n")
+    begins = MAGIC.get(Path(name).suffix.lower(), b'{"platform":')
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.jsonl.gz"])
+def test_a_name_that_tells_no_format_takes_the_one_that_is_given(sqlite_url: str, tmp_path: Path, name: str) -> None:
+    fill(sqlite_url)
+    assert run(sqlite_url, "posts", "--output", str(tmp_path / name), "--format", "csv").exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(b"platform,id")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -609,6 +628,16 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
         (("posts", "--since", "soon"), "the time must be like"),
         (("pots",), "'posts'"),
         (("posts", "--format", "xml"), "'jsonl'"),
+        (
+            ("posts", "--format", "csv", "--output", "posts.parquet"),
+            "posts.parquet is named as parquet, and --format says csv.",
+        ),
+        (
+            ("posts", "--output", "posts.xlsx"),
+            "posts.xlsx: no export is written as .xlsx. Name it .jsonl,",
+        ),
+        (("posts", "--output", "posts.gexf"), "gexf is for graphs"),
+        (("lineage", "--format", "jsonl", "--output", "lineage.db"), "lineage.db is named as sqlite"),
     ],
 )
 def test_a_slip_in_an_export_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:

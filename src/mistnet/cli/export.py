@@ -56,8 +56,8 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         typer.Option(
             "--format",
             metavar="|".join(Form),
-            help="Tables: any but gexf, by default jsonl; parquet and sqlite need --output. "
-            "A graph: gexf, by default, csv or parquet, always with --output.",
+            help="By default what the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
+            "sqlite need --output. A graph: gexf, by default, csv or parquet, always with --output.",
         ),
     ] = None,
     output: OutputOption = None,
@@ -108,7 +108,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
-    place = Place(format=Format(form or Format.JSONL), output=output, force=force)
+    place = Place.of(Format(form) if form else None, output, force=force)
     if what is Wanted.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
