@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.dependencies.models import Dependant
 
 from mistnet.api.service import make_service
 from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, Unreadable, UserId
+from mistnet.domain.social import Media, Platform, PostId, Reference, Unreadable, UserId
 from mistnet.jobs import args
 from tests.apis import Api, api_routes, app_on, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
@@ -116,6 +118,37 @@ async def test_posts_are_filtered_by_author_time_and_words(url: str) -> None:
             assert (wrong.status, list(wrong.problems)) == (400, [field])
 
 
+async def test_posts_are_filtered_by_when_they_were_stored(url: str) -> None:
+    async with open_api(url) as api:
+        ids = await with_ann(api, posts=2)
+        api.clock.turn(hours=2)
+        older = int(id_at(days_ago(9)))
+        await tell(api.app, post(older, ANN), post(ids[0], ANN))
+        since = f"{api.clock.now() - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+        for more in ("", "&author=ann", "&q=post"):
+            late = (await api.ok(f"/api/posts?stored_since={since}{more}"))["items"]
+            assert [each["id"] for each in late] == [str(older)], more
+            early = (await api.ok(f"/api/posts?stored_until={since}{more}"))["items"]
+            assert [each["id"] for each in early] == [str(ids[1]), str(ids[0])], more
+        wrong = await api.get("/api/posts?stored_since=yesterday")
+        assert (wrong.status, list(wrong.problems)) == (400, ["stored_since"])
+
+
+async def test_a_post_is_told_with_its_clean_text_and_with_what_it_quotes(url: str) -> None:
+    async with open_api(url) as api:
+        await with_ann(api, posts=1)
+        shown = Media(kind="photo", url="https://pbs.example/1.jpg", key="3_17")
+        quoted = Reference(id=PostId(5), text="one\n two", author_handle="bob", media=[shown])
+        await tell(
+            api.app, msgspec.structs.replace(post(900, ANN), text="a\r\n b", quoted=quoted, media=[shown], url=None)
+        )
+        for told in (await api.ok("/api/posts/900"), (await api.ok("/api/posts"))["items"][-1]):
+            assert (told["text"], told["text_clean"]) == ("a\r\n b", "a b")
+            assert (told["referenced_text"], told["referenced_text_clean"]) == ("one\n two", "one two")
+            assert told["referenced_handle"] == "bob"
+            assert [each["key"] for each in (*told["media"], *told["referenced_media"])] == ["3_17", "3_17"]
+
+
 async def test_a_post_comes_with_its_payload_only_when_asked_for(url: str) -> None:
     async with open_api(url) as api:
         first, *_ = await with_ann(api)
@@ -123,6 +156,89 @@ async def test_a_post_comes_with_its_payload_only_when_asked_for(url: str) -> No
         assert (await api.ok(f"/api/posts/{first}?raw=true"))["raw"] == {}
         assert (await api.get("/api/posts/9223372036854775808")).status == 404
         assert (await api.get("/api/posts/abc")).status == 400
+
+
+async def with_both_platforms(api: Api) -> list[tuple[str, str]]:
+    """An author of one handle on two platforms, whose ids grow differently. Answers (platform, id), newest first."""
+    ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+    told = [
+        (Platform.X, int(id_at(days_ago(4)))),
+        (Platform.THREADS, 9_000_000_000_000_000_001),
+        (Platform.X, int(id_at(days_ago(2)))),
+        (Platform.THREADS, 17),
+    ]
+    posts = [
+        msgspec.structs.replace(
+            post(each, 31 if platform is Platform.THREADS else ANN),
+            platform=platform,
+            created_at=days_ago(4 - place),
+        )
+        for place, (platform, each) in enumerate(told)
+    ]
+    await tell(api.app, user(ANN, "ann", name="Ann"), ours, *posts)
+    return [(str(platform), str(each)) for platform, each in reversed(told)]
+
+
+async def test_posts_of_every_platform_are_listed_by_the_time_they_were_written(url: str) -> None:
+    async with open_api(url) as api:
+        told = await with_both_platforms(api)
+        for path in ("/api/posts", "/api/posts?author=ann", "/api/posts?q=post", "/api/posts?q=post&author=ann"):
+            whole = [each async for page in api.pages(path, limit=1) for each in page]
+            assert [(each["platform"], each["id"]) for each in whole] == told, path
+        for path in ("/api/posts?platform=threads", "/api/posts?q=post&platform=threads", "/api/posts?author=31"):
+            some = (await api.ok(path))["items"]
+            assert [(each["platform"], each["id"]) for each in some] == told[::2], path
+        assert (await api.ok("/api/posts?author=31&platform=x"))["items"] == []
+        assert (await api.get("/api/posts?platform=myspace")).status == 400
+
+
+async def test_posts_written_in_the_same_second_are_in_the_order_of_platform_and_id(url: str) -> None:
+    async with open_api(url) as api:
+        ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+        same = [
+            msgspec.structs.replace(post(each, 31 if each > 2 else ANN), platform=platform, created_at=days_ago(1))
+            for platform, each in ((Platform.X, 1), (Platform.X, 2), (Platform.THREADS, 3), (Platform.THREADS, 4))
+        ]
+        await tell(api.app, user(ANN, "ann"), ours, *same)
+        for path in ("/api/posts", "/api/posts?author=ann", "/api/posts?q=post"):
+            whole = [each["id"] async for page in api.pages(path, limit=1) for each in page]
+            assert whole == ["2", "1", "4", "3"], path
+
+
+async def test_a_post_is_found_by_its_id_on_whatever_platform_it_is(url: str) -> None:
+    async with open_api(url) as api:
+        await with_both_platforms(api)
+        found = await api.ok("/api/posts/17?raw=true")
+        assert (found["platform"], found["author_id"], found["raw"]) == ("threads", "31", {})
+        assert (await api.get("/api/posts/17?platform=x")).status == 404
+        await tell(api.app, post(17, ANN))
+        either = await api.get("/api/posts/17")
+        assert (either.status, either.json["error"]["message"]) == (
+            400,
+            "Post 17 is stored on x and on threads. Add platform=x or platform=threads.",
+        )
+        assert (await api.ok("/api/posts/17?platform=x"))["author_id"] == str(ANN)
+
+
+async def test_a_conversation_of_threads_can_be_read(url: str) -> None:
+    async with open_api(url) as api:
+        ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+        said = [
+            msgspec.structs.replace(
+                post(each, 31, answers=answers, conversation=900), platform=Platform.THREADS, created_at=days_ago(ago)
+            )
+            for each, answers, ago in ((900, None, 3), (50, 900, 2), (700, 900, 1))
+        ]
+        await tell(api.app, ours, *said)
+        for path in ("/api/conversations/900", "/api/conversations/900?platform=threads"):
+            found = await api.ok(path)
+            assert (found["platform"], found["posts"]) == ("threads", 3)
+            assert [each["post"]["id"] for each in found["nodes"]] == ["900", "50", "700"]
+        first = await api.ok("/api/conversations/900?limit=2")
+        assert [each["post"]["id"] for each in first["nodes"]] == ["900", "50"]
+        rest = await api.ok(f"/api/conversations/900?limit=2&cursor={first['next']}")
+        assert ([each["post"]["id"] for each in rest["nodes"]], rest["next"]) == (["700"], None)
+        assert (await api.get("/api/conversations/900?platform=x")).status == 404
 
 
 async def test_a_user_is_shown_with_what_he_showed_before(url: str) -> None:

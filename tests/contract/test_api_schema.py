@@ -225,10 +225,15 @@ def _paged() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("path", "pattern"), list(_paged()))
 @pytest.mark.parametrize(
-    "outermost", [("A" * 11, "A" * 22), ("f" + "_" * 9 + "8", "_" * 21 + "w")], ids=["least", "largest"]
+    "outermost",
+    [
+        ("A" * 11, "A" * 22, "0.threads.1"),
+        ("f" + "_" * 9 + "8", "_" * 21 + "w", f"{'9' * 17}.x.{'9' * 19}"),
+    ],
+    ids=["least", "largest"],
 )
 def test_a_list_goes_on_from_wherever_its_cursors_can_point(
-    path: str, pattern: str, outermost: tuple[str, str], running: Running
+    path: str, pattern: str, outermost: tuple[str, ...], running: Running
 ) -> None:
     [cursor] = [each for each in outermost if re.fullmatch(pattern, each)]
     there = {"who": "A", "name": "a", "lane": "shopee"}

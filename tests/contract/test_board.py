@@ -152,9 +152,9 @@ async def test_one_account_has_its_profile_its_former_names_and_its_posts(url: s
         assert (profile.handle, profile.name, profile.fetches, profile.fetch_limit) == ("ann", "Ann B.", 0, None)
         assert (found.progress.handle, found.progress.stored) == ("ann", 0)  # counted elsewhere
         assert [(each.handle, each.name) for each in await pages.versions(ANN)] == [("before", "Ann")]
-        newest = await pages.posts(ANN, before_id=None, limit=3)
+        newest = await pages.posts(ANN, before=None, limit=3)
         assert [each.id for each in newest] == ids[:1:-1]
-        assert [each.id for each in await pages.posts(ANN, before_id=newest[-1].id, limit=3)] == ids[1::-1]
+        assert [each.id for each in await pages.posts(ANN, before=newest[-1].cursor, limit=3)] == ids[1::-1]
         assert await pages.profile(BEA) is None
         assert await pages.progress(BEA) is None
 
@@ -177,8 +177,8 @@ async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_
         clock.turn(seconds=1)
         await tell(app, post(6, BEA, conversation=5, answers=5))
         pages = PostPages(app.database)
-        first = await pages.conversation(PostId(5), after_id=None, limit=2)
+        first = await pages.conversation(Platform.X, PostId(5), after=None, limit=2)
         assert [(each.id, each.handle, each.tracked) for each in first] == [(5, "ann", True), (6, "bea", False)]
-        rest = await pages.conversation(PostId(5), after_id=first[-1].id, limit=2)
+        rest = await pages.conversation(Platform.X, PostId(5), after=first[-1].cursor, limit=2)
         assert [(each.id, each.in_reply_to_id) for each in rest] == [(7, 5)]
         assert [each.id for each in await pages.latest(2)] == [6, 7]

@@ -75,8 +75,13 @@ RICH = post(
     ODD_TEXT,
     lang="",
     created_at=START + timedelta(microseconds=5),
-    quoted=Reference(id=PostId(2**62), text="", media=[Media(kind="photo", url="https://p/1", width=2)]),
-    media=[Media(kind="video", alt_text='say "net"')],
+    quoted=Reference(
+        id=PostId(2**62),
+        text=" its\ntext ",
+        author_handle="bea",
+        media=[Media(kind="photo", url="https://p/1", key="3_8", width=2)],
+    ),
+    media=[Media(kind="video", key="7_9", alt_text='say "net"')],
     links=[LinkMention(url="https://t.co/1")],
     metrics=Metrics(likes=2**40, views=0),
     nested=True,
@@ -160,10 +165,11 @@ async def test_a_post_is_told_with_ids_as_text_times_in_utc_and_json_nested(url:
         "in_reply_to_user_id": None,
         "quoted_id": "4611686018427387904",
         "reposted_id": None,
-        "referenced_text": "",
-        "referenced_handle": None,
-        "referenced_media": [{"kind": "photo", "url": "https://p/1", "width": 2}],
-        "media": [{"kind": "video", "alt_text": 'say "net"'}],
+        "referenced_text": " its\ntext ",
+        "referenced_text_clean": "its text",
+        "referenced_handle": "bea",
+        "referenced_media": [{"kind": "photo", "url": "https://p/1", "key": "3_8", "width": 2}],
+        "media": [{"kind": "video", "key": "7_9", "alt_text": 'say "net"'}],
         "links": [{"url": "https://t.co/1"}],
         "likes": 2**40,
         "replies": None,
@@ -174,6 +180,7 @@ async def test_a_post_is_told_with_ids_as_text_times_in_utc_and_json_nested(url:
         "nested": True,
         "first_seen_at": "2026-03-01T12:00:00.000000Z",
         "last_updated_at": "2026-03-01T12:00:00.000000Z",
+        "ingest_id": None,
     }
     assert with_raw == {**told, "raw": {"deep": {"id": 18446744073709551616, "text": "a\x00b"}, "price": 1.1}}
     assert list(with_raw)[-1] == "raw"
@@ -301,7 +308,7 @@ async def test_pages_of_any_size_make_the_same_whole(url: str, what: Exported) -
 async def test_an_author_has_all_rows_that_are_about_them_and_no_others(url: str) -> None:
     async with filled(url) as database:
         own = await lines(database, Exported.POSTS, author="@ANN", page_rows=2)
-        assert [each["id"] for each in own] == [*map(str, range(1, 8)), str(RICH.id)]
+        assert [each["id"] for each in own] == [str(RICH.id), *map(str, range(1, 8))]
         threads = await lines(database, Exported.POSTS, author="annt")
         assert [(each["platform"], each["id"]) for each in threads] == [("threads", "3")]
         assert [each["id"] for each in await lines(database, Exported.USERS, author="bea")] == [str(BEA)]
@@ -320,6 +327,26 @@ async def test_two_users_of_one_handle_are_both_exported(url: str) -> None:
         assert [(each["platform"], each["id"]) for each in both] == [("threads", "3"), ("x", "9")]
 
 
+async def test_posts_of_both_platforms_are_exported_in_the_order_they_were_written(url: str) -> None:
+    async with filled(url) as database:
+        days = {f"{place}": START + timedelta(days=place) for place in range(10, 16)}
+        given = [
+            post(900 - int(name), platform=Platform.THREADS, created_at=at)
+            if int(name) % 2
+            else post(int(name), author_id=BEA, created_at=at)
+            for name, at in days.items()
+        ]
+        async with database.write() as connection:
+            await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
+            await write_posts(connection, given, START)
+        for page_rows in (1, 2, 100):
+            for author in (None, "bea"):
+                told = await lines(
+                    database, Exported.POSTS, page_rows=page_rows, author=author, since=START + timedelta(days=10)
+                )
+                assert [each["id"] for each in told] == [str(each.id) for each in given], (page_rows, author)
+
+
 async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) -> None:
     day = timedelta(days=1)
     async with filled(url) as database:
@@ -330,9 +357,23 @@ async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) 
         assert await lines(database, Exported.CALLS, since=START + day) == []
 
 
+async def test_rows_can_be_chosen_by_when_they_were_stored(url: str) -> None:
+    async with filled(url) as database:
+        async with database.write() as connection:
+            late = [post(50, created_at=START - timedelta(days=9)), post(9, author_id=BEA)]
+            await write_posts(connection, late, START + timedelta(days=1))
+            await write_users(connection, [user(77, "zed")], START + timedelta(days=1))
+        since = START + timedelta(hours=20)
+        assert [each["id"] for each in await lines(database, Exported.POSTS, stored_since=since)] == ["50"]
+        assert [each["id"] for each in await lines(database, Exported.USERS, stored_since=since)] == ["77"]
+        before = await lines(database, Exported.POSTS, stored_until=since, author="bea")
+        assert [each["id"] for each in before] == ["9"]
+
+
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
+        (Selection(what=Exported.CALLS, stored_since=START), "leave out --stored-since and --stored-until"),
         (Selection(what=Exported.POSTS, author="nobody"), "no stored user has the handle 'nobody'"),
         (Selection(what=Exported.MISSING, author="ann"), "leave out --author"),
         (Selection(what=Exported.ACCOUNTS, raw=True), "leave out --raw"),
@@ -470,16 +511,16 @@ def after_pages(count: int) -> Callable[[int], None]:
 
 PLANNED = {
     "postgresql": (
-        "Index Scan using posts_pkey",
-        "(ROW(platform, id) > ROW(",
-        "Index Scan using posts_author",
-        "AND (id > ",
+        "Index Scan using posts_created_at",
+        "(ROW(created_at, platform, id) > ROW(",
+        "Index Scan using posts_author_time",
+        "(ROW(created_at, id) > ROW(",
     ),
     "sqlite": (
-        "sqlite_autoindex_posts_1",
-        "((platform,id)>(?,?))",
-        "posts_author",
-        "(platform=? AND author_id=? AND id>?)",
+        "USING INDEX posts_created_at",
+        "((created_at,platform,id)>(?,?,?))",
+        "USING INDEX posts_author_time",
+        "(platform=? AND author_id=? AND (created_at,id)>(?,?))",
     ),
 }
 
@@ -552,6 +593,25 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["users.csv"]
 
 
+MAGIC = {".parquet": b"PAR1", ".sqlite": b"SQLite format 3", ".db": b"SQLite format 3", ".csv": b"platform,id"}
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.sqlite", "a.db", "a.CSV", "a.jsonl", "a.ndjson", "a"])
+def test_the_name_of_the_file_decides_the_format(sqlite_url: str, tmp_path: Path, name: str) -> None:
+    fill(sqlite_url)
+    written = run(sqlite_url, "posts", "--output", str(tmp_path / name))
+    assert (written.exit_code, written.stderr) == (0, f"10 posts exported to {tmp_path / name}\n")
+    begins = MAGIC.get(Path(name).suffix.lower(), b'{"platform":')
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.jsonl.gz"])
+def test_a_name_that_tells_no_format_takes_the_one_that_is_given(sqlite_url: str, tmp_path: Path, name: str) -> None:
+    fill(sqlite_url)
+    assert run(sqlite_url, "posts", "--output", str(tmp_path / name), "--format", "csv").exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(b"platform,id")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -568,6 +628,16 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
         (("posts", "--since", "soon"), "the time must be like"),
         (("pots",), "'posts'"),
         (("posts", "--format", "xml"), "'jsonl'"),
+        (
+            ("posts", "--format", "csv", "--output", "posts.parquet"),
+            "posts.parquet is named as parquet, and --format says csv.",
+        ),
+        (
+            ("posts", "--output", "posts.xlsx"),
+            "posts.xlsx: no export is written as .xlsx. Name it .jsonl,",
+        ),
+        (("posts", "--output", "posts.gexf"), "gexf is for graphs"),
+        (("lineage", "--format", "jsonl", "--output", "lineage.db"), "lineage.db is named as sqlite"),
     ],
 )
 def test_a_slip_in_an_export_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:

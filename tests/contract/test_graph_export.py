@@ -385,7 +385,7 @@ async def test_edge_lists_have_their_people_in_a_file_beside_them(url: str, tmp_
     await fill(url)
     for format_ in ("csv", "parquet"):
         path = tmp_path / f"net.{format_}"
-        done = run_apart(url, "--around", "@bea", "--edges", "replies", "--format", format_, "--output", str(path))
+        done = run_apart(url, "--around", "@bea", "--edges", "replies", "--output", str(path))
         beside = tmp_path / f"net.nodes.{format_}"
         assert done == (0, "", f"3 people and 3 replies exported to {path} and {beside}\n")
         assert beside.stat().st_size > 0
@@ -426,6 +426,11 @@ def run_apart(url: str, *arguments: str) -> tuple[int, str, str]:
         (("--segment", "net", "--edges", "replies", "--ended", "--output", "x"), "replies do not end"),
         (("--segment", "net", "--edges", "follows", "--format", "jsonl"), "gexf, csv, parquet"),
         (("--segment", "net", "--edges", "follows", "--output", "x"), "no segment 'net'"),
+        (("--segment", "net", "--edges", "follows", "--output", "x.jsonl"), "a graph cannot be jsonl"),
+        (
+            ("--segment", "net", "--edges", "follows", "--format", "gexf", "--output", "x.csv"),
+            "x.csv is named as csv, and --format says gexf",
+        ),
         (("--around", "ann", "--edges", "follows", "--output", "x"), "no stored user is 'ann'"),
         (("--author", "ann"), "--around HANDLE"),
         (("--segment", "a\x00", "--edges", "follows"), "NUL"),

@@ -13,17 +13,18 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from sqlalchemy import Select, text
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mistnet.cli.search import on_terminal, search
 from mistnet.domain.errors import BadSearch
+from mistnet.domain.post_order import PostCursor
 from mistnet.domain.query import parse
 from mistnet.domain.social import Detail, Metrics, Platform, Post, PostId, User, UserId
 from mistnet.store.database import Database
-from mistnet.store.search import PostSearch, _between, _questions, _with_authors
+from mistnet.store.post_listing import PostSpan
+from mistnet.store.search import _FEW, FoundPost, PostSearch, _question, _with_authors, find_authors
 from mistnet.store.social import write_posts, write_users
-from mistnet.store.tables import posts
 from tests.databases import analyze, open_database
 from tests.examples import count_examples
 from tests.loops import LOOP
@@ -71,8 +72,21 @@ def fill(url: str, *given_posts: Post) -> None:
 
 
 async def found(database: Database, query: str, **about: Any) -> list[int]:
-    asked: dict[str, Any] = {"author": None, "since": None, "until": None, "limit": 100, "before_id": None}
-    return [each.id for each in await PostSearch(database).find(query, **{**asked, **about})]
+    return [each.id for each in await hits(database, query, **about)]
+
+
+async def hits(
+    database: Database,
+    query: str,
+    *,
+    author: str | UserId | None = None,
+    before: PostCursor | None = None,
+    limit: int = 100,
+    **about: Any,
+) -> Sequence[FoundPost]:
+    authors = None if author is None else await find_authors(database, author)
+    span = PostSpan(authors=authors, **about)
+    return await PostSearch(database).find(query, span, before=before, limit=limit)
 
 
 TEXTS = {
@@ -144,19 +158,33 @@ async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> No
     counts = Metrics(likes=3, replies=2, reposts=1, views=2**40)
     given_post = post(2**62, "one\nmist  net", author_id=BEA, metrics=counts, url="https://x.com/bea/1")
     async with stored(url, given_post) as database:
-        (hit,) = await PostSearch(database).find("mist", author=None, since=None, until=None, limit=1, before_id=None)
+        (hit,) = await hits(database, "mist", limit=1)
     assert (hit.platform, hit.id, hit.author_id, hit.handle, hit.name) == (Platform.X, 2**62, BEA, "bea", None)
     assert (hit.text, hit.url, hit.created_at) == ("one\nmist  net", "https://x.com/bea/1", START)
     assert (hit.likes, hit.replies, hit.reposts, hit.views) == (3, 2, 1, 2**40)
 
 
-async def test_pages_follow_each_other_by_id_over_both_platforms(url: str) -> None:
-    given_posts = [post(each, "mist", platform=Platform.X if each % 3 else Platform.THREADS) for each in range(1, 21)]
+@pytest.mark.parametrize("few", [5, 2_000], ids=["of many", "of few"])
+async def test_pages_follow_each_other_by_time_over_both_platforms(
+    url: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.store.search._FEW", few)
+    given_posts = [
+        post(
+            each if each % 3 else 1_000 - each,
+            "mist",
+            platform=Platform.X if each % 3 else Platform.THREADS,
+            created_at=START + timedelta(days=each // 2),
+        )
+        for each in range(1, 21)
+    ]
+    in_order = sorted(given_posts, key=lambda each: (each.created_at, each.platform, each.id), reverse=True)
     async with stored(url, *given_posts) as database:
-        first = await found(database, "mist", limit=7)
-        second = await found(database, "mist", limit=7, before_id=first[-1])
-        third = await found(database, "mist", limit=7, before_id=second[-1])
-    assert [*first, *second, *third] == list(range(20, 0, -1))
+        pages, before = list[FoundPost](), None
+        while page := await hits(database, "mist", limit=7, before=before):
+            pages += page
+            before = page[-1].cursor
+    assert [(each.platform, each.id) for each in pages] == [(each.platform, each.id) for each in in_order]
 
 
 async def test_an_author_is_known_by_the_present_handle(url: str) -> None:
@@ -186,7 +214,7 @@ async def test_a_post_that_changed_is_found_by_its_new_words_only(url: str) -> N
         async with database.write() as connection:
             await write_posts(connection, [post(1, "東京"), post(2, "fog", platform=Platform.THREADS)], START)
         assert await found(database, "mist") == []
-        assert await found(database, "東京 OR fog") == [2, 1]
+        assert await found(database, "東京 OR fog") == [1, 2]
 
 
 def test_no_text_whatever_makes_a_database_fail(url: str) -> None:
@@ -269,19 +297,16 @@ async def fill_many(database: Database) -> None:
         )
 
 
-async def plans(database: Database, query: str) -> list[str]:
-    """How the very statements of a search would be run."""
-    narrowed: Select[Any] = _between(Select(*posts.c), None, None)
+async def plans(database: Database, query: str, *, few: bool) -> str:
+    """How the very statement of a search would be run."""
     explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
-    found_plans = []
+    asked = _question(database.dialect, parse(query), PostSpan(), None, few=few)
     async with database.read() as connection:
-        for asked in _questions(database.dialect, parse(query), narrowed, None):
-            compiled = _with_authors(asked.limit(20)).compile(
-                connection.sync_connection, compile_kwargs={"literal_binds": True}
-            )
-            rows = await connection.exec_driver_sql(explain + str(compiled))
-            found_plans.append("\n".join(str(row[-1]) for row in rows))
-    return found_plans
+        compiled = _with_authors(asked.limit(20)).compile(
+            connection.sync_connection, compile_kwargs={"literal_binds": True}
+        )
+        rows = await connection.exec_driver_sql(explain + str(compiled))
+        return "\n".join(str(row[-1]) for row in rows)
 
 
 async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
@@ -291,14 +316,19 @@ async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
             if analyzed:
                 async with database.read() as connection:
                     await analyze(connection)
-            for plan in await plans(database, 'word7 -word8 OR "mist word9"'):
+            for query, few in (('word7 -word8 OR "mist word9"', True), ("mist", False)):
+                plan = await plans(database, query, few=few)
                 if database.dialect == "postgresql":
-                    assert "Bitmap Index Scan on posts_search" in plan, plan
+                    assert "posts_created_at" not in plan, plan
+                    assert "Bitmap Index Scan on posts_search" in plan or not few, plan
                 else:
-                    assert "SCAN posts_search VIRTUAL TABLE" in plan.splitlines()[1], plan
+                    assert "SCAN posts_search VIRTUAL TABLE" in plan, plan
                     assert "SCAN posts\n" not in plan
-                    assert "ORDER BY" not in plan
+                    assert ("ORDER BY" in plan) == few, plan
+                    assert ("SCAN posts USING INDEX posts_created_at" in plan) != few, plan
+        assert ROWS > _FEW
         assert len(await found(database, "word7", limit=20)) == 20
+        assert len(await found(database, "mist", limit=20)) == 20
 
 
 def run(url: str, *arguments: str) -> Any:
@@ -320,7 +350,7 @@ def test_the_command_shows_one_block_for_each_post(url: str) -> None:
         "  1,200 likes, 0 views\n"
         "  https://x.com/a/7\n"
         "\n"
-        "more: --before-id 7\n"
+        "more: --before 1772366400000000.x.7\n"
     )
 
 
@@ -330,15 +360,15 @@ def test_the_command_answers_programs_with_ids_as_text(url: str) -> None:
     assert [(each["id"], each["author_id"], each["created_at"]) for each in page["posts"]] == [
         (str(2**60 + 1), "2", "2026-03-01T12:00:00Z")
     ]
-    assert page["next_before_id"] == str(2**60 + 1)
-    rest = json.loads(run(url, "mist", "--json", "--before-id", page["next_before_id"]).stdout)
-    assert ([each["id"] for each in rest["posts"]], rest["next_before_id"]) == ([str(2**60)], None)
+    assert page["next"] == f"1772366400000000.x.{2**60 + 1}"
+    rest = json.loads(run(url, "mist", "--json", "--before", page["next"]).stdout)
+    assert ([each["id"] for each in rest["posts"]], rest["next"]) == ([str(2**60)], None)
 
 
 def test_the_command_says_what_to_try_when_nothing_is_found(url: str) -> None:
     shown = run(url, "mist")
     assert (shown.exit_code, "no posts found: try fewer words" in shown.stdout) == (0, True)
-    assert json.loads(run(url, "mist", "--json").stdout) == {"posts": [], "next_before_id": None}
+    assert json.loads(run(url, "mist", "--json").stdout) == {"posts": [], "next": None}
 
 
 @pytest.mark.parametrize(
@@ -350,6 +380,7 @@ def test_the_command_says_what_to_try_when_nothing_is_found(url: str) -> None:
         (("fog", "--until", "0001-01-01T00:00:00+09:00"), "the time must be like"),
         (("fog", "--author", "a\x00b"), "NUL"),
         (("fog", "--limit", "0"), "--limit"),
+        (("fog", "--before", "7"), "the cursor that the page before gave"),
     ],
 )
 def test_a_slip_in_a_search_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
@@ -364,12 +395,10 @@ async def test_on_a_terminal_the_words_that_were_sought_stand_out_and_long_text_
         post(1, "word " * 20 + "mist"),
     ]
     async with stored(url, *given_posts) as database:
-        hits = await PostSearch(database).find(
-            'mist OR net* OR "東京"', author=None, since=None, until=None, limit=9, before_id=None
-        )
+        found_posts = await hits(database, 'mist OR net* OR "東京"', limit=9)
     screen = io.StringIO()
     console = Console(file=screen, width=40, force_terminal=True, color_system="standard")
-    console.print(on_terminal(hits, parse('mist OR net* OR "東京"')))
+    console.print(on_terminal(found_posts, parse('mist OR net* OR "東京"')))
     lines = screen.getvalue().splitlines()
     bright = [part.partition("\x1b[0m")[0] for part in screen.getvalue().split("\x1b[1;33m")[1:]]
     assert bright == ["MIST", "nets", "東京", "mist"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from mistnet.domain.social import Detail, Media, Metrics, Platform, Post, PostId
 from mistnet.harvest import WRITERS
 from mistnet.store.accounts import StoreLook
 from mistnet.store.database import Database
+from mistnet.store.post_listing import PostListing
 from mistnet.store.writes import Writers
 from mistnet.upstream.x.decode import gather_posts
 from tests.databases import open_database
@@ -182,6 +184,27 @@ async def test_refreshing_a_post_moves_its_counts_and_loses_nothing(url: str) ->
         assert tuple(row) == ("en", 3, 4, 7, "original", 9, 100)
         seen = await s.one("SELECT first_seen_at, last_updated_at FROM posts")
         assert seen.first_seen_at < seen.last_updated_at
+
+
+async def test_the_time_a_post_was_written_never_changes_after_the_first_write(url: str) -> None:
+    async with shelf(url) as kept:
+        await kept.write(user(), post(1))
+        for later in (timedelta(days=1), timedelta(days=-1)):
+            await kept.write(user(), post(1, created_at=START + later, text="again"))
+        assert (await kept.one("SELECT created_at, text FROM posts")).text == "again"
+        (shown,) = await PostListing(kept.database).some([(X, PostId(1))])
+        assert shown.created_at == START
+
+
+async def test_referenced_text_is_cleaned_as_the_text_is(url: str) -> None:
+    odd = "  one\r\n two\u2028three \t"
+    async with shelf(url) as kept:
+        await kept.write(user(), post(1, text=odd, quoted=Reference(id=PostId(9), text=odd)), post(2, text=odd))
+        told = await kept.rows("SELECT text_clean, referenced_text, referenced_text_clean FROM posts ORDER BY id")
+        assert [tuple(each) for each in told] == [
+            ("one two three", odd, "one two three"),
+            ("one two three", None, None),
+        ]
 
 
 async def test_a_post_shown_inside_another_never_replaces_the_one_shown_by_itself(url: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from mistnet.api.pages.conversations import tree
 from mistnet.domain.coverage import Parent
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.post_pages import ShownPost
 
 
@@ -14,6 +14,7 @@ def post(own: int, answers: int | None = None) -> ShownPost:
     nothing: dict[str, Any] = dict.fromkeys((*names, "likes", "replies", "reposts", "views"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return ShownPost(
+        platform=Platform.X,
         id=PostId(own),
         author_id=UserId(1),
         handle=f"h{own}",

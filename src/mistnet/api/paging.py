@@ -11,6 +11,7 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from mistnet.api.fields import Document, Whole
+from mistnet.domain.post_order import POST_CURSOR, read_cursor
 
 T = TypeVar("T")
 ID_CURSOR: Final = r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$"
@@ -43,6 +44,23 @@ class Paging:
         shown = rows[: self.limit]
         more = len(rows) > self.limit
         return {"items": shown, "next": cursor_of(place(shown[-1])) if more else None}
+
+
+class PostPaging:
+    """A page of posts, which are ordered by time, platform and id."""
+
+    def __init__(self, limit: int, cursor: str | None) -> None:
+        self.limit = limit
+        self.place = None if cursor is None else read_cursor(cursor)
+
+    @property
+    def one_more(self) -> int:
+        return self.limit + 1
+
+    def listing(self, rows: Sequence[Any]) -> dict[str, Any]:
+        shown = rows[: self.limit]
+        more = len(rows) > self.limit
+        return {"items": shown, "next": str(shown[-1].cursor) if more else None}
 
 
 class RunPaging:
@@ -80,6 +98,12 @@ async def _pages(
     return Paging(limit, cursor)
 
 
+async def _post_pages(
+    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=POST_CURSOR, description=_ABOUT)] = None
+) -> PostPaging:
+    return PostPaging(limit, cursor)
+
+
 async def _run_pages(
     limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=RUN_CURSOR, description=_ABOUT)] = None
 ) -> RunPaging:
@@ -87,4 +111,5 @@ async def _run_pages(
 
 
 Pages = Annotated[Paging, Depends(_pages)]
+PostPages = Annotated[PostPaging, Depends(_post_pages)]
 RunPages = Annotated[RunPaging, Depends(_run_pages)]

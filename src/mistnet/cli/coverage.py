@@ -105,7 +105,7 @@ async def _known(reader: Coverage, handle: str) -> Progress:
 
 async def _conversation(invocation: Invocation, app: App, conversation_id: PostId) -> int:
     reader = Coverage(app.database)
-    found = await reader.conversation(conversation_id)
+    found = await reader.conversation(conversation_id, await reader.platform_of(conversation_id))
     if not found.posts and not found.walks:
         await _refuse_unknown(reader, conversation_id)
     shown = document(

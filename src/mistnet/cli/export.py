@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,7 +13,7 @@ import typer
 from mistnet.app import App
 from mistnet.cli.export_graph import GraphAsked, export_graph
 from mistnet.cli.joblines import storable
-from mistnet.cli.search import Author, Since, Until
+from mistnet.cli.search import Author, Since, Until, moment
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, OutputOption, Place, write_out
 from mistnet.store.circles import GRAPH
@@ -55,14 +56,24 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         typer.Option(
             "--format",
             metavar="|".join(Form),
-            help="Tables: any but gexf, by default jsonl; parquet and sqlite need --output. "
-            "A graph: gexf, by default, csv or parquet, always with --output.",
+            help="By default what the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
+            "sqlite need --output. A graph: gexf, by default, csv or parquet, always with --output.",
         ),
     ] = None,
     output: OutputOption = None,
     author: Author = None,
     since: Since = None,
     until: Until = None,
+    stored_since: Annotated[
+        datetime | None,
+        typer.Option(
+            "--stored-since", parser=moment, metavar="TIME", help="Posts and users: first stored at this time or later."
+        ),
+    ] = None,
+    stored_until: Annotated[
+        datetime | None,
+        typer.Option("--stored-until", parser=moment, metavar="TIME", help="Posts and users: first stored before."),
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="With the payloads as they came.")] = False,
     segment: Annotated[
         str | None, typer.Option("--segment", metavar="NAME", help="A graph: of the members of this segment.")
@@ -86,6 +97,8 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
         storable(name, given)
     graph = GraphAsked(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
+    if what in (Wanted.GRAPH, Wanted.LINEAGE) and (stored_since or stored_until):
+        raise typer.BadParameter(f"--stored-since and --stored-until go with posts and users, not with {what}")
     if what is Wanted.GRAPH:
         if author is not None or raw:
             raise typer.BadParameter("a graph knows no --author and no --raw; --around HANDLE is one user's graph")
@@ -95,14 +108,22 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
-    place = Place(format=Format(form or Format.JSONL), output=output, force=force)
+    place = Place.of(Format(form) if form else None, output, force=force)
     if what is Wanted.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
         wanted = LineageWanted(author=author, since=since, until=until)
         await _export_lineage(invocation, wanted, place)
         return
-    selection = Selection(what=Exported(what), author=author, since=since, until=until, raw=raw)
+    selection = Selection(
+        what=Exported(what),
+        author=author,
+        since=since,
+        until=until,
+        stored_since=stored_since,
+        stored_until=stored_until,
+        raw=raw,
+    )
     await _export_table(invocation, selection, place)
 
 

@@ -13,6 +13,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
+from mistnet.cli.write_out import choose_format
 from mistnet.store.circles import GRAPH, Circle, circle_of_segment, neighbourhood_of
 from mistnet.store.export import whole_file
 from mistnet.store.graph_export import Edges, GraphExporter, GraphFormat, GraphSelection, GraphSize, Told
@@ -38,7 +39,7 @@ class GraphAsked(msgspec.Struct, frozen=True, kw_only=True):
 async def export_graph(
     invocation: Invocation, asked: GraphAsked, form: str | None, output: Path | None, *, force: bool
 ) -> None:
-    format_, edges = _format(form), _edges(asked)
+    format_, edges = _format(form, output), _edges(asked)
     if output is None:
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
@@ -60,10 +61,11 @@ def nodes_file(output: Path) -> Path:
     return output.with_name(f"{output.stem}.nodes{output.suffix}")
 
 
-def _format(form: str | None) -> GraphFormat:
-    if form is not None and form not in set(GraphFormat):
-        raise typer.BadParameter(f"a graph cannot be {form}; choose from {', '.join(GraphFormat)}")
-    return GraphFormat(form or GraphFormat.GEXF)
+def _format(form: str | None, output: Path | None) -> GraphFormat:
+    chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
+    if chosen not in set(GraphFormat):
+        raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")
+    return GraphFormat(chosen)
 
 
 def _edges(asked: GraphAsked) -> Edges:

@@ -15,7 +15,7 @@ from mistnet.desk.items import ask_now, change_item, items_of, known_item, sourc
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
-from mistnet.store.export import Format, Target
+from mistnet.store.export import Target
 from mistnet.store.item_export import export_items
 from mistnet.store.items import Outcome
 
@@ -175,17 +175,19 @@ async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources =
 async def export(
     invocation: Invocation,
     *,
-    format_: FormatOption = Format.JSONL,
+    format_: FormatOption = None,
     output: OutputOption = None,
     removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
 
-    async def items(app: App, target: Target) -> int:
-        return await export_items(app.database, format_, target, removed=removed)
+    place = Place.of(format_, output, force=force)
 
-    await write_out(invocation, Place(format=format_, output=output, force=force), items, what="items")
+    async def items(app: App, target: Target) -> int:
+        return await export_items(app.database, place.format, target, removed=removed)
+
+    await write_out(invocation, place, items, what="items")
 
 
 async def _set_states(invocation: Invocation, items: Sequence[int], state: ItemState) -> None:

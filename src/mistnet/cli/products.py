@@ -17,7 +17,7 @@ from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
 from mistnet.store.crawl_calls import call_for_products
-from mistnet.store.export import Format, Target
+from mistnet.store.export import Target
 from mistnet.store.link_pages import LinkPages
 from mistnet.store.offer_export import export_offers
 from mistnet.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
@@ -121,17 +121,19 @@ async def refresh(
 async def export(
     invocation: Invocation,
     *,
-    format_: FormatOption = Format.JSONL,
+    format_: FormatOption = None,
     output: OutputOption = None,
     doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all offers, each with its product. Amounts are exact, as text."""
 
-    async def offers(app: App, target: Target) -> int:
-        return await export_offers(app.database, format_, target, doubted=doubted)
+    place = Place.of(format_, output, force=force)
 
-    await write_out(invocation, Place(format=format_, output=output, force=force), offers, what="offers")
+    async def offers(app: App, target: Target) -> int:
+        return await export_offers(app.database, place.format, target, doubted=doubted)
+
+    await write_out(invocation, place, offers, what="offers")
 
 
 async def product_called(app: App, given: str) -> ProductLine:

@@ -10,13 +10,14 @@ import typer
 
 from mistnet.app import open_app
 from mistnet.cli.joblines import storable
-from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import at, document
 from mistnet.cli.printable import printable
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.marks import pattern
+from mistnet.domain.post_order import PostCursor, read_cursor
 from mistnet.domain.query import Query, parse
-from mistnet.store.search import FoundPost, PostSearch
+from mistnet.store.post_listing import PostSpan
+from mistnet.store.search import FoundPost, PostSearch, find_authors
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +35,13 @@ def moment(given: str) -> datetime:
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise typer.BadParameter("the time must be like 2027-01-31 or 2027-01-31T12:00:00Z") from None
+
+
+def _cursor(given: str) -> PostCursor:
+    try:
+        return read_cursor(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Author = Annotated[
@@ -63,25 +71,25 @@ async def search(
     since: Since = None,
     until: Until = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 20,
-    before_id: Annotated[
-        int | None,
-        typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only older posts: the next page."),
+    before: Annotated[
+        PostCursor | None,
+        typer.Option("--before", parser=_cursor, metavar="CURSOR", help="Only older posts: the next page."),
     ] = None,
 ) -> None:
     """Find posts by their words, newest first."""
     storable("--author", author)
     async with open_app(invocation.settings) as app:
-        found = await PostSearch(app.database).find(
-            query, author=author, since=since, until=until, limit=limit, before_id=before_id
-        )
-    more = found[-1].id if len(found) == limit else None
-    hint = [f"more: --before-id {more}"] if more else []
+        authors = await find_authors(app.database, author) if author is not None else None
+        span = PostSpan(authors=authors, since=since, until=until)
+        found = await PostSearch(app.database).find(query, span, before=before, limit=limit)
+    more = found[-1].cursor if len(found) == limit else None
+    hint = [f"more: --before {more}"] if more else []
     if found and invocation.out.on_terminal:
         from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
 
         Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
     else:
-        shown = document(posts=[_fields(post) for post in found], next_before_id=str(more) if more else None)
+        shown = document(posts=[_fields(post) for post in found], next=str(more) if more else None)
         invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
 
 

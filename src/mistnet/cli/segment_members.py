@@ -19,7 +19,7 @@ from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place
 from mistnet.domain.errors import NotReturned, WorkError
 from mistnet.domain.segments import Member, MemberEvent
 from mistnet.domain.social import UserId
-from mistnet.store.export import Format, Target
+from mistnet.store.export import Target
 from mistnet.store.segment_export import export_members
 
 INCOMPLETE: Final = 3
@@ -76,18 +76,19 @@ async def export(
     invocation: Invocation,
     name: Name,
     *,
-    format_: FormatOption = Format.JSONL,
+    format_: FormatOption = None,
     output: OutputOption = None,
     as_of: AsOf = None,
     force: ForceOption = False,
 ) -> None:
     """Write out all members of a segment, now or as they were."""
 
+    place = Place.of(format_, output, force=force)
+
     async def members(app: App, target: Target) -> int:
         store = app.segments.store
-        return await export_members(store, await store.get(name), format_, target, as_of=as_of)
+        return await export_members(store, await store.get(name), place.format, target, as_of=as_of)
 
-    place = Place(format=format_, output=output, force=force)
     await write_out(invocation, place, members, what=f"segment {name}", rows_of="members", told={"segment": name})
 
 

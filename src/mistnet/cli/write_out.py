@@ -1,7 +1,7 @@
 """Rows written out for other programs: a stream on standard output, or a file that has its name once it is complete."""
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,14 +14,45 @@ from mistnet.cli.shared import Invocation
 from mistnet.store.export import Format, Target, whole_file
 
 FormatOption = Annotated[
-    Format, typer.Option("--format", metavar="|".join(Format), help="parquet and sqlite need --output.")
+    Format | None,
+    typer.Option(
+        "--format",
+        metavar="|".join(Format),
+        help="By default what the name of --output says, or jsonl; parquet and sqlite need --output.",
+    ),
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
 
+_SUFFIXES: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".db": "sqlite",
+    ".gexf": "gexf",
+}
 _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+
+
+def choose_format(given: str | None, output: Path | None, *, default: str, known: Sequence[str] = (*Format,)) -> str:
+    """The format that --format or the name of the file says. A file must be what its name says it is."""
+    suffix = output.suffix.lower() if output else ""
+    named = _SUFFIXES.get(suffix)
+    if given is not None and named not in (None, given):
+        raise typer.BadParameter(
+            f"{output} is named as {named}, and --format says {given}. Leave out --format, or name the file .{given}."
+        )
+    if given is None and suffix and named is None:
+        *names, last = (f".{each}" for each in known)
+        raise typer.BadParameter(
+            f"{output}: no export is written as {suffix}. Name it {', '.join(names)} or {last}, or add --format."
+        )
+    return given or named or default
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +61,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     format: Format
     output: Path | None
     force: bool = False
+
+    @classmethod
+    def of(cls, given: Format | None, output: Path | None, *, force: bool) -> "Place":
+        """A table as --format or the name of the file says."""
+        chosen = choose_format(given, output, default=Format.JSONL)
+        if chosen not in set(Format):
+            raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")
+        return cls(format=Format(chosen), output=output, force=force)
 
 
 async def write_out(

@@ -12,7 +12,7 @@ import msgspec
 
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.jobs import LIVE_STATES, JobId, JobState
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import Platform, PostId, UserId
 
 _FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_288_834_974_657)
 _ID_BITS_BELOW_TIME: Final = 22
@@ -245,6 +245,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored of a conversation, and what of it is not."""
 
+    platform: Platform = Platform.X
     conversation_id: PostId
     posts: int
     parents: Sequence[Parent] = ()

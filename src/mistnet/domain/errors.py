@@ -24,6 +24,7 @@ MistnetError
 │   ├── JobNotAllowed
 │   ├── BadPlugin
 │   ├── BadSearch
+│   ├── AmbiguousPost
 │   ├── BadSegment
 │   │   └── SegmentCycle
 │   ├── SegmentNotFound
@@ -300,6 +301,16 @@ class BadSearch(UsageError):
     def __init__(self, query: str, problem: str) -> None:
         super().__init__(f"cannot search for {query[:80]!r}: {problem}")
         self.query, self.problem = query, problem
+
+
+class AmbiguousPost(UsageError):
+    """An id that posts of several platforms have."""
+
+    def __init__(self, post_id: int, platforms: Sequence[str]) -> None:
+        where = " and ".join(f"on {each}" for each in platforms)
+        choice = " or ".join(f"platform={each}" for each in platforms)
+        super().__init__(f"Post {post_id} is stored {where}. Add {choice}.")
+        self.post_id, self.platforms = post_id, platforms
 
 
 class BadSegment(UsageError):

@@ -91,6 +91,11 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     views: int | None = None
 
 
+def clean_text(text: str) -> str:
+    """A text on one line, each run of white space a single blank."""
+    return " ".join(text.split())
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """The post another one quotes or repeats, as far as it was shown along with it."""
 
@@ -98,6 +103,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     author_handle: str | None = None
     media: Sequence[Media] = ()
+
+    @property
+    def text_clean(self) -> str | None:
+        return None if self.text is None else clean_text(self.text)
 
 
 class Post(Write, frozen=True, kw_only=True):
@@ -126,8 +135,7 @@ class Post(Write, frozen=True, kw_only=True):
 
     @property
     def text_clean(self) -> str:
-        """The text on one line, each run of white space a single blank."""
-        return " ".join(self.text.split())
+        return clean_text(self.text)
 
 
 class Unreadable(Write, frozen=True, kw_only=True):

@@ -11,9 +11,11 @@ from sqlalchemy import Select, and_, func, or_, select
 
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress
-from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.domain.post_order import PostCursor
+from mistnet.domain.social import Platform, UserId
 from mistnet.store.coverage import PROGRESS
 from mistnet.store.database import Database
+from mistnet.store.post_order import NEWEST_FIRST, older_than
 from mistnet.store.post_pages import POST_FIELDS, ShownPost, shown
 from mistnet.store.statements import statement
 from mistnet.store.tables import accounts, posts, user_versions, users
@@ -119,17 +121,17 @@ class AccountPages:
             rows = await connection.execute(statement("hours", self._database.dialect), binds)
             return {int(row.hour): row.posts for row in rows}
 
-    async def posts(self, user_id: UserId, *, before_id: PostId | None, limit: int) -> Sequence[ShownPost]:
-        """Newest first; the last id of one page is the `before_id` of the next."""
+    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ShownPost]:
+        """Newest first; the cursor of the last post of one page is the `before` of the next."""
         asked = (
             select(*POST_FIELDS)
             .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
             .where(posts.c.platform == _X, posts.c.author_id == user_id)
-            .order_by(posts.c.id.desc())
+            .order_by(*NEWEST_FIRST)
             .limit(limit)
         )
-        if before_id is not None:
-            asked = asked.where(posts.c.id < before_id)
+        if before is not None:
+            asked = asked.where(older_than(before))
         async with self._database.read() as connection:
             return [shown(row) for row in (await connection.execute(asked)).mappings()]
 

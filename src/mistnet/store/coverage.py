@@ -92,24 +92,40 @@ class Coverage:
         async with self._database.read() as connection:
             return (await connection.execute(counted)).scalar_one()
 
-    async def conversation(self, conversation_id: PostId) -> Conversation:
-        counted = select(func.count()).where(posts.c.platform == _X, posts.c.conversation_id == conversation_id)
-        binds = {"platform": _X, "id": conversation_id}
+    async def platform_of(self, conversation_id: PostId) -> Platform:
+        """Where a conversation of this id is stored: that of X, if there is one on each platform."""
+        asked = select(posts.c.platform).where(posts.c.conversation_id == conversation_id).limit(1)
+        async with self._database.read() as connection:
+            for platform in Platform:
+                if (await connection.execute(asked.where(posts.c.platform == platform))).first():
+                    return platform
+        return _X
+
+    async def conversation(self, conversation_id: PostId, platform: Platform = _X) -> Conversation:
+        counted = select(func.count()).where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
+        binds = {"platform": platform, "id": conversation_id}
         async with self._database.read() as connection:
             lost = (await connection.execute(statement("lost_parents", self._dialect), binds)).mappings().all()
             named = {**binds, "walks": f"{conversation_id}:%"}
-            rows = (await connection.execute(statement("walks_of", self._dialect), named)).mappings().all()
+            found = await connection.execute(statement("walks_of", self._dialect), named)
+            rows = found.mappings().all() if platform is _X else []  # only replies on X are walked up
             stored = (await connection.execute(counted)).scalar_one()
         walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
         awaited = await self._awaited({walk.next_id for walk in walks if walk.alive}) if lost else set()
         parents = [Parent(**{**row, "gone": bool(row["gone"]), "awaited": row["post_id"] in awaited}) for row in lost]
-        return Conversation(conversation_id=conversation_id, posts=stored, parents=parents, walks=walks)
+        return Conversation(
+            platform=platform, conversation_id=conversation_id, posts=stored, parents=parents, walks=walks
+        )
 
-    async def conversation_of(self, post_id: PostId) -> PostId | None:
-        """The conversation a stored post belongs to."""
-        asked = select(posts.c.conversation_id).where(posts.c.platform == _X, posts.c.id == post_id)
+    async def conversation_of(self, post_id: PostId, platform: Platform | None = None) -> PostId | None:
+        """The conversation a stored post belongs to, on one platform or on the first that has such a post."""
+        asked = select(posts.c.conversation_id).where(posts.c.id == post_id)
         async with self._database.read() as connection:
-            return (await connection.execute(asked)).scalar_one_or_none()
+            for each in Platform if platform is None else [platform]:
+                found = (await connection.execute(asked.where(posts.c.platform == each))).scalar_one_or_none()
+                if found is not None:
+                    return PostId(found)
+        return None
 
     async def _awaited(self, next_ids: Collection[PostId]) -> set[PostId]:
         """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""

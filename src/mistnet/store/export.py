@@ -7,9 +7,10 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, closing, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, closing, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -33,6 +34,7 @@ from sqlalchemy import (
 from mistnet.domain.errors import BadExport
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.merging import merge_pages
 from mistnet.store.search import handle_key, holders
 from mistnet.store.types import RawJson, UtcTime
 
@@ -70,6 +72,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     author: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    stored_since: datetime | None = None
+    stored_until: datetime | None = None
     raw: bool = False
 
 
@@ -108,15 +112,16 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """A table, the column that says when, and the one that says whose."""
+    """A table, the column that says when, the one that says whose, and the order of its rows if not by their key."""
 
     table: Table
     when: str
     whose: str | None
+    order: Sequence[str] = ()
 
 
 _SOURCES: Final = {
-    Exported.POSTS: _Source(tables.posts, "created_at", "author_id"),
+    Exported.POSTS: _Source(tables.posts, "created_at", "author_id", ("created_at", "platform", "id")),
     Exported.USERS: _Source(tables.users, "first_seen_at", "id"),
     Exported.ACCOUNTS: _Source(tables.accounts, "tracked_at", "user_id"),
     Exported.USER_VERSIONS: _Source(tables.user_versions, "until", "user_id"),
@@ -127,7 +132,7 @@ _SOURCES: Final = {
 
 
 class Exporter:
-    """Reads a page at a time by primary key, so that nothing grows with the table and no snapshot is held."""
+    """Reads a page at a time by an index, so that nothing grows with the table and no snapshot is held."""
 
     def __init__(self, database: Database, *, page_rows: int = 1_000) -> None:
         self._database = database
@@ -145,17 +150,21 @@ class Exporter:
     async def export(
         self, selection: Selection, format_: Format, target: Target, told: Callable[[int], object] = lambda _: None
     ) -> int:
-        """All rows in the order of their primary key; `told` hears of each page. Answers how many there were."""
+        """All rows, posts by time and others by their key; `told` hears of each page. Answers how many there were."""
         all_pins = await self._pins(selection)
         fields = fields_of(selection)
+        names = [field.name for field in fields]
+        key = itemgetter(*(names.index(column.name) for column in _order(_SOURCES[selection.what])))
         rows = 0
         with FORMATS[format_](selection.what, fields, target) as write:
-            for pins in all_pins:
-                async with aclosing(self._pages(selection, fields, pins)) as pages:
-                    async for page in pages:
-                        write(page)
-                        rows += len(page)
-                        told(len(page))
+            async with AsyncExitStack() as stack:
+                streams = [
+                    await stack.enter_async_context(aclosing(self._pages(selection, fields, pins))) for pins in all_pins
+                ]
+                async for page in merge_pages(streams, key):
+                    write([told_row(row, fields) for row in page])
+                    rows += len(page)
+                    told(len(page))
         return rows
 
     async def _pins(self, selection: Selection) -> Sequence[Mapping[str, Any]]:
@@ -176,19 +185,24 @@ class Exporter:
 
     async def _pages(
         self, selection: Selection, fields: Sequence[Field], pins: Mapping[str, Any]
-    ) -> AsyncGenerator[Sequence[Row], None]:
-        table = _SOURCES[selection.what].table
-        keys = [key for key in table.primary_key.columns if key.name not in pins]
+    ) -> AsyncGenerator[Sequence[Any], None]:
+        source = _SOURCES[selection.what]
+        table = source.table
+        keys = [key for key in _order(source) if key.name not in pins]
         columns = [_as_stored(table.c[field.name]) for field in fields]
         asked = _narrowed(select(*columns), selection, pins).order_by(*keys).limit(self._page_rows)
         after = asked
         async with self._database.read() as connection:
             while page := (await connection.execute(after)).all():
-                yield [told_row(row, fields) for row in page]
+                yield page
                 if len(page) < self._page_rows:
                     return
                 last = tuple_(*(literal(getattr(page[-1], key.name), key.type) for key in keys))
                 after = asked.where(tuple_(*keys) > last)
+
+
+def _order(source: _Source) -> Sequence[Column[Any]]:
+    return [source.table.c[name] for name in source.order] or list(source.table.primary_key.columns)
 
 
 def fields_of(selection: Selection) -> Sequence[Field]:
@@ -196,6 +210,10 @@ def fields_of(selection: Selection) -> Sequence[Field]:
     columns = _SOURCES[selection.what].table.columns
     if selection.raw and "raw" not in columns:
         raise BadExport(selection.what, "it keeps no payloads; leave out --raw")
+    if (selection.stored_since or selection.stored_until) and "first_seen_at" not in columns:
+        raise BadExport(
+            selection.what, "it does not say when its rows were stored; leave out --stored-since and --stored-until"
+        )
     shown = [column for column in columns if column.name not in _NOT_SHOWN]
     return [_field(column) for column in (*shown, *([columns["raw"]] if selection.raw else []))]
 
@@ -249,6 +267,10 @@ def _narrowed(asked: Select[Any], selection: Selection, pins: Mapping[str, Any])
         asked = asked.where(when >= selection.since)
     if selection.until is not None:
         asked = asked.where(when < selection.until)
+    if selection.stored_since is not None:
+        asked = asked.where(source.table.c.first_seen_at >= selection.stored_since)
+    if selection.stored_until is not None:
+        asked = asked.where(source.table.c.first_seen_at < selection.stored_until)
     return asked.where(*(source.table.c[name] == value for name, value in pins.items()))
 
 

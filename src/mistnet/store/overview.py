@@ -11,6 +11,7 @@ from sqlalchemy import Select, func, select
 
 from mistnet.domain.social import PostId
 from mistnet.store.database import Database
+from mistnet.store.post_order import NEWEST_FIRST
 from mistnet.store.tables import accounts, missing, posts, products, users
 
 
@@ -67,7 +68,7 @@ class Overview:
             )
             .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
             .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
-            .order_by(posts.c.first_seen_at.desc(), posts.c.id.desc())
+            .order_by(posts.c.first_seen_at.desc(), *NEWEST_FIRST)
             .limit(limit)
         )
         async with self._database.read() as connection:

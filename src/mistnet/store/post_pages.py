@@ -9,13 +9,15 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import func, select
 
+from mistnet.domain.post_order import PostCursor
 from mistnet.domain.social import LinkMention, Platform, PostId, UserId
 from mistnet.store.database import Database
+from mistnet.store.post_order import NEWEST_FIRST, OLDEST_FIRST, newer_than
 from mistnet.store.tables import accounts, posts, users
 
 _X: Final = Platform.X
 _PLAIN: Final = (
-    *("id", "author_id", "text", "url", "created_at", "conversation_id", "in_reply_to_id", "quoted_id"),
+    *("platform", "id", "author_id", "text", "url", "created_at", "conversation_id", "in_reply_to_id", "quoted_id"),
     *("reposted_id", "referenced_text", "referenced_handle", "likes", "replies", "reposts", "views", "first_seen_at"),
 )
 
@@ -23,6 +25,7 @@ _PLAIN: Final = (
 class ShownPost(msgspec.Struct, frozen=True, kw_only=True):
     """A post with who wrote it."""
 
+    platform: Platform
     id: PostId
     author_id: UserId
     handle: str | None
@@ -43,6 +46,10 @@ class ShownPost(msgspec.Struct, frozen=True, kw_only=True):
     first_seen_at: datetime
     links: Sequence[LinkMention] = ()
     tracked: bool = False
+
+    @property
+    def cursor(self) -> PostCursor:
+        return PostCursor(self.created_at, self.platform, self.id)
 
 
 POST_FIELDS: Final = (*(posts.c[name] for name in _PLAIN), posts.c.links, users.c.handle, users.c.name)
@@ -68,16 +75,16 @@ class PostPages:
         """What came in last. Authors are looked up for the few that are shown."""
         own = select(posts.c.platform, posts.c.id).order_by(posts.c.first_seen_at.desc()).limit(limit).subquery()
         asked = _WITH_AUTHOR.join(own, (own.c.platform == posts.c.platform) & (own.c.id == posts.c.id))
-        return await self._shown(asked.order_by(posts.c.first_seen_at.desc(), posts.c.id.desc()))
+        return await self._shown(asked.order_by(posts.c.first_seen_at.desc(), *NEWEST_FIRST))
 
     async def conversation(
-        self, conversation_id: PostId, *, after_id: PostId | None, limit: int
+        self, platform: Platform, conversation_id: PostId, *, after: PostCursor | None, limit: int
     ) -> Sequence[ShownPost]:
-        """Oldest first; the last id of one page is the `after_id` of the next."""
-        asked = _WITH_AUTHOR.where(posts.c.platform == _X, posts.c.conversation_id == conversation_id)
-        if after_id is not None:
-            asked = asked.where(posts.c.id > after_id)
-        return await self._shown(asked.order_by(posts.c.id).limit(limit))
+        """Oldest first; the cursor of the last post of one page is the `after` of the next."""
+        asked = _WITH_AUTHOR.where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
+        if after is not None:
+            asked = asked.where(newer_than(after))
+        return await self._shown(asked.order_by(*OLDEST_FIRST).limit(limit))
 
     async def size(self, conversation_id: PostId, most: int) -> int:
         """How many posts of a conversation are stored; not counted beyond `most`."""
@@ -92,4 +99,6 @@ class PostPages:
 
 def shown(row: Mapping[Any, Any]) -> ShownPost:
     links = msgspec.json.decode(row["links"], type=list[LinkMention]) if row["links"] else ()
-    return ShownPost(**{**row, "links": links, "tracked": bool(row.get("tracked"))})
+    return ShownPost(
+        **{**row, "platform": Platform(row["platform"]), "links": links, "tracked": bool(row.get("tracked"))}
+    )

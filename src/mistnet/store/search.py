@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, bindparam, column, func, literal_column, select, table, tuple_
+from sqlalchemy import Select, and_, bindparam, case, column, false, func, literal_column, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.domain.post_order import PostCursor
 from mistnet.domain.query import Query, Term, parse
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
+from mistnet.store.post_listing import PostSpan, narrow_posts
+from mistnet.store.post_order import NEWEST_FIRST, older_than
 from mistnet.store.tables import WORDS, posts, users
 
 _OF_THE_POST: Final = (
@@ -20,6 +23,9 @@ _OF_THE_POST: Final = (
     *("likes", "replies", "reposts", "views"),
 )
 _INDEX: Final = table("posts_search", column("rowid"))
+_ROW: Final = case((posts.c.platform == Platform.X, posts.c.id), else_=-posts.c.id)
+_FEW: Final = 2_000
+"""So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
 
 
 class FoundPost(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,37 +44,39 @@ class FoundPost(msgspec.Struct, frozen=True, kw_only=True):
     reposts: int | None
     views: int | None
 
+    @property
+    def cursor(self) -> PostCursor:
+        return PostCursor(self.created_at, self.platform, self.id)
+
 
 class PostSearch:
-    """Reads. The last id of one page is the `before_id` of the next."""
+    """Reads. The cursor of the last post of one page is the `before` of the next."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(
-        self,
-        query: str,
-        *,
-        author: str | UserId | None,
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-        before_id: int | None,
+        self, query: str, span: PostSpan, *, before: PostCursor | None = None, limit: int
     ) -> Sequence[FoundPost]:
-        """Newest id first, of all authors, or of one by handle or id. The span has its beginning in it, its end not."""
+        """The newest first, of all authors or of some."""
         words = parse(query)
-        narrowed = _between(select(*(posts.c[name] for name in _OF_THE_POST)), since, until)
         async with self._database.read() as connection:
-            if author is not None:
-                written_by = tuple_(posts.c.platform, posts.c.author_id)
-                own = await holders(connection, author) if isinstance(author, str) else [(Platform.X, author)]
-                narrowed = narrowed.where(written_by.in_(own))
-            found = [
-                FoundPost(**{**row, "platform": Platform(row["platform"])})
-                for asked in _questions(self._database.dialect, words, narrowed, before_id)
-                for row in (await connection.execute(_with_authors(asked.limit(limit)))).mappings()
-            ]
-        return sorted(found, key=lambda post: post.id, reverse=True)[:limit]
+            few = self._database.dialect != "sqlite" or await _has_few(connection, words)
+            asked = _question(self._database.dialect, words, span, before, few=few)
+            rows = (await connection.execute(_with_authors(asked.limit(limit)))).mappings()
+            found = [FoundPost(**{**row, "platform": Platform(row["platform"])}) for row in rows]
+        return sorted(found, key=lambda post: post.cursor, reverse=True)
+
+
+async def find_authors(
+    database: Database, author: str | UserId, platform: Platform | None = None
+) -> Sequence[tuple[Platform, UserId]]:
+    """Who is meant by a present handle or an id, on one platform or on each."""
+    platforms = [*Platform] if platform is None else [platform]
+    if not isinstance(author, str):
+        return [(each, author) for each in platforms]
+    async with database.read() as connection:
+        return [(own, user_id) for own, user_id in await holders(connection, author) if own in platforms]
 
 
 async def holders(connection: AsyncConnection, handle: str) -> Sequence[tuple[Platform, UserId]]:
@@ -84,12 +92,9 @@ def handle_key(handle: str) -> str:
     return handle.strip().removeprefix("@").lower()
 
 
-def _between(asked: Select[Any], since: datetime | None, until: datetime | None) -> Select[Any]:
-    if since is not None:
-        asked = asked.where(posts.c.created_at >= since)
-    if until is not None:
-        asked = asked.where(posts.c.created_at < until)
-    return asked
+async def _has_few(connection: AsyncConnection, words: Query) -> bool:
+    one_too_many = select(_INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
+    return (await connection.execute(one_too_many)).first() is None
 
 
 def _with_authors(asked: Select[Any]) -> Select[Any]:
@@ -99,31 +104,32 @@ def _with_authors(asked: Select[Any]) -> Select[Any]:
     return select(hits, users.c.handle, users.c.name).join_from(hits, users, own)
 
 
-def _questions(dialect: str, words: Query, narrowed: Select[Any], before_id: int | None) -> list[Select[Any]]:
-    if dialect == "sqlite":
-        return [_on_sqlite(platform, words, narrowed, before_id) for platform in Platform]
-    return [_on_postgresql(words, narrowed, before_id)]
+def _question(dialect: str, words: Query, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
+    asked = narrow_posts(select(*(posts.c[name] for name in _OF_THE_POST)), span)
+    if span.authors is not None:
+        own = [and_(posts.c.platform == platform, posts.c.author_id == each) for platform, each in span.authors]
+        asked = asked.where(or_(*own) if own else false())
+    if before is not None:
+        asked = asked.where(older_than(before))
+    if dialect == "postgresql":
+        return _on_postgresql(words, asked)
+    if few:
+        row = _INDEX.c.rowid
+        its_platform = case((row > 0, str(Platform.X)), else_=str(Platform.THREADS))
+        same = and_(posts.c.platform == its_platform, posts.c.id == func.abs(row))
+        return asked.join_from(_INDEX, posts, same).where(_matches(words)).order_by(*NEWEST_FIRST)
+    return asked.where(_ROW.in_(select(_INDEX.c.rowid).where(_matches(words)))).order_by(*NEWEST_FIRST)
 
 
-def _on_sqlite(platform: Platform, words: Query, narrowed: Select[Any], before_id: int | None) -> Select[Any]:
-    """One platform at a time: the index has its posts in the order of their ids, so that no sort is needed."""
-    row, on_x = _INDEX.c.rowid, platform is Platform.X
-    asked = narrowed.join_from(posts, _INDEX, posts.c.id == (row if on_x else -row)).where(
-        literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))),
-        posts.c.platform == platform,
-        row > 0 if on_x else row < 0,
-    )
-    if before_id is not None:
-        asked = asked.where(row < before_id if on_x else row > -before_id)
-    return asked.order_by(row.desc() if on_x else row.asc())
+def _matches(words: Query) -> Any:
+    return literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))
 
 
-def _on_postgresql(words: Query, narrowed: Select[Any], before_id: int | None) -> Select[Any]:
+def _on_postgresql(words: Query, asked: Select[Any]) -> Select[Any]:
+    """OFFSET 0 keeps the planner from reading all posts by time until enough match, which it takes for cheap."""
     wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-    asked = narrowed.where(literal_column(WORDS).op("@@")(wanted))
-    if before_id is not None:
-        asked = asked.where(posts.c.id < before_id)
-    return asked.order_by(posts.c.id.desc())
+    hits = asked.where(literal_column(WORDS).op("@@")(wanted)).offset(0).subquery()
+    return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc())
 
 
 def fts5(query: Query) -> str:

@@ -244,6 +244,7 @@ def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
         now,
         now,
         None,
+        storable(reference.text_clean) if reference else None,
     )
 
 
@@ -253,7 +254,8 @@ def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
 
 @cache
 def _refreshing(dialect: str) -> str:
-    kept = {"platform", "id", "author_id", "first_seen_at", "nested", "raw"}
+    # Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
+    kept = {"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"}
     told = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
     told += [
         "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",

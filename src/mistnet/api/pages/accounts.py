@@ -24,7 +24,8 @@ from mistnet.domain.coverage import reposts
 from mistnet.domain.errors import BadHandle
 from mistnet.domain.follows import Side
 from mistnet.domain.handles import read_handle
-from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.domain.post_order import POST_CURSOR, read_cursor
+from mistnet.domain.social import Platform, UserId
 from mistnet.domain.visitors import Visitor
 from mistnet.jobs.follow_args import follow_sync
 from mistnet.store.account_pages import AccountPages, Listed, Wanted
@@ -43,6 +44,7 @@ _PRODUCTS: Final = 6
 LargestId: Final = 2**63 - 1
 UserPath = Annotated[int, Path(ge=1, le=LargestId)]
 BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
+PostPlace = Annotated[str | None, Query(pattern=POST_CURSOR)]
 
 
 @router.get("/accounts")
@@ -136,7 +138,7 @@ async def account(
     app: Mistnet,
     dashboard: Shown,
     user_id: UserPath,
-    before: BeforeId = None,
+    before: PostPlace = None,
     follows_before: BeforeId = None,
 ) -> HTMLResponse:
     own, pages, follows = UserId(user_id), AccountPages(app.database), FollowPages(app.database)
@@ -146,7 +148,7 @@ async def account(
     holdings = await dashboard.holdings()
     sweeps = await Coverage(app.database).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=holdings.stored.get(own, 0))
-    posts = await pages.posts(own, before_id=PostId(before) if before else None, limit=_POSTS)
+    posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(own, before=follows_before, limit=_NEWS)
     counted = await follows.counts(own, limit=_COUNTS)
     linked = await AccountProducts(app.database).page(Platform.X, own, limit=_PRODUCTS)
@@ -163,7 +165,7 @@ async def account(
         sweeps=sweeps,
         posts=posts,
         before=before,
-        more=posts[-1].id if len(posts) == _POSTS else None,
+        more=posts[-1].cursor if len(posts) == _POSTS else None,
         news=news,
         follows_before=follows_before,
         more_news=news[-1].id if len(news) == _NEWS else None,

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.api.auth import Reader
 from mistnet.api.errors import NotFound
-from mistnet.api.pages.accounts import LargestId
+from mistnet.api.pages.accounts import LargestId, PostPlace
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.domain.coverage import Parent
-from mistnet.domain.social import PostId
+from mistnet.domain.post_order import read_cursor
+from mistnet.domain.social import Platform, PostId
 from mistnet.store.coverage import Coverage
 from mistnet.store.post_pages import PostPages, ShownPost
 
@@ -45,16 +46,19 @@ async def conversation(
     visitor: Reader,
     app: Mistnet,
     conversation_id: Annotated[int, Path(ge=1, le=LargestId)],
-    after: Annotated[int | None, Query(ge=1, le=LargestId)] = None,
+    platform: Platform | None = None,
+    after: PostPlace = None,
 ) -> Response:
     own, pages, coverage = PostId(conversation_id), PostPages(app.database), Coverage(app.database)
-    posts = await pages.conversation(own, after_id=PostId(after) if after else None, limit=_PAGE)
+    where = platform or await coverage.platform_of(own)
+    posts = await pages.conversation(where, own, after=read_cursor(after) if after else None, limit=_PAGE)
     if not posts:
-        other = await coverage.conversation_of(own)
+        other = await coverage.conversation_of(own, platform)
         if after is None and other not in (None, own):
-            return RedirectResponse(f"/conversations/{other}#p{own}", 303)
+            asked = f"?platform={platform}" if platform else ""
+            return RedirectResponse(f"/conversations/{other}{asked}#p{own}", 303)
         raise NotFound(f"post of a conversation {conversation_id} here")
-    known = await coverage.conversation(own)
+    known = await coverage.conversation(own, where)
     return HTMLResponse(
         page(
             request,
@@ -64,7 +68,7 @@ async def conversation(
             lines=list(tree(posts, {each.post_id: each for each in known.parents})),
             first=posts[0],
             after=after,
-            more=posts[-1].id if len(posts) == _PAGE else None,
+            more=posts[-1].cursor if len(posts) == _PAGE else None,
         ).body
     )
 
@@ -77,7 +81,7 @@ def tree(posts: Sequence[ShownPost], parents: dict[PostId, Parent]) -> Iterator[
         answers.setdefault(post.in_reply_to_id, []).append(post)
     begins = [each for each in answers if each not in stored]
     # A missing post is as old as the first answer to it that we have.
-    for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].id)):
+    for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].cursor)):
         if missing_id is not None:
             yield Line(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
         depth = 0 if missing_id is None else 1

@@ -9,13 +9,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from mistnet.api.auth import Reader
-from mistnet.api.pages.accounts import BeforeId
+from mistnet.api.pages.accounts import PostPlace
 from mistnet.api.pages.render import marked, page
 from mistnet.api.parts import Mistnet
 from mistnet.domain.errors import UsageError
 from mistnet.domain.marks import pattern
+from mistnet.domain.post_order import read_cursor
 from mistnet.domain.query import parse
-from mistnet.store.search import PostSearch
+from mistnet.store.post_listing import PostSpan
+from mistnet.store.search import PostSearch, find_authors
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 25
@@ -31,7 +33,7 @@ async def search(
     author: Annotated[str, Query(max_length=100)] = "",
     since: Annotated[str, Query(max_length=10)] = "",
     until: Annotated[str, Query(max_length=10)] = "",
-    before: BeforeId = None,
+    before: PostPlace = None,
 ) -> HTMLResponse:
     asked = {"q": q, "author": author, "since": since, "until": until}
     found: list[Any] = []
@@ -41,11 +43,13 @@ async def search(
             found = [
                 *await PostSearch(app.database).find(
                     q.replace("\x00", ""),
-                    author=author.replace("\x00", "") or None,
-                    since=_day(since),
-                    until=_day(until, later=1),
+                    PostSpan(
+                        authors=await find_authors(app.database, author.replace("\x00", "")) if author else None,
+                        since=_day(since),
+                        until=_day(until, later=1),
+                    ),
+                    before=read_cursor(before) if before else None,
                     limit=_PAGE,
-                    before_id=before,
                 )
             ]
         except (UsageError, ValueError) as error:
@@ -59,7 +63,7 @@ async def search(
         found=[(post, marked(post.text, pattern(parse(q)))) for post in found],
         problem=problem,
         before=before,
-        more=found[-1].id if len(found) == _PAGE else None,
+        more=found[-1].cursor if len(found) == _PAGE else None,
     )
 
 

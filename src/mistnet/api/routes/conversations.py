@@ -12,10 +12,11 @@ from mistnet.api.auth import READS
 from mistnet.api.errors import NotFound, refusals
 from mistnet.api.fields import Document, Id, Moment, PathId, Whole, number_of
 from mistnet.api.pages.conversations import Line, tree
-from mistnet.api.paging import ID_CURSOR, cursor_of, place_of
 from mistnet.api.parts import Mistnet
+from mistnet.api.routes.posts import OnPlatform
 from mistnet.domain.coverage import Completeness
-from mistnet.domain.social import PostId
+from mistnet.domain.post_order import POST_CURSOR, read_cursor
+from mistnet.domain.social import Platform, PostId
 from mistnet.store.coverage import Coverage
 from mistnet.store.post_pages import PostPages
 
@@ -77,6 +78,7 @@ class DeadWalk(Document):
 class ConversationDocument(Document):
     """`complete`: everything upstream has of the way from each stored post to the first one is there."""
 
+    platform: Platform
     conversation_id: Id
     complete: bool
     verdict: str
@@ -92,19 +94,23 @@ class ConversationDocument(Document):
 async def show_conversation(
     conversation_id: PathId,
     mistnet: Mistnet,
+    *,
+    platform: OnPlatform = None,
     limit: Annotated[int, Field(ge=1, le=_MOST), Whole, Query(description="How many posts at most.")] = 300,
-    cursor: Annotated[str | None, Query(pattern=ID_CURSOR, description="`next` of the page before.")] = None,
+    cursor: Annotated[str | None, Query(pattern=POST_CURSOR, description="`next` of the page before.")] = None,
 ) -> dict[str, Any]:
     """The tree of a conversation, the oldest posts first. One with more posts than `limit` comes in pages."""
     own = PostId(number_of(conversation_id))
     coverage = Coverage(mistnet.database)
-    known = await coverage.conversation(own)
+    where = platform or await coverage.platform_of(own)
+    known = await coverage.conversation(own, where)
     if not known.posts and not known.walks:
-        raise NotFound(f"conversation {conversation_id} here{await _hint(coverage, own)}")
-    after = PostId(place_of(cursor)) if cursor else None
-    posts = await PostPages(mistnet.database).conversation(own, after_id=after, limit=limit + 1)
+        raise NotFound(f"conversation {conversation_id} here{await _hint(coverage, own, platform)}")
+    after = read_cursor(cursor) if cursor else None
+    posts = await PostPages(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
     shown, parents = posts[:limit], {each.post_id: each for each in known.parents}
     return {
+        "platform": where,
         "conversation_id": own,
         "complete": known.verdict in _DONE,
         "verdict": known.verdict,
@@ -113,7 +119,7 @@ async def show_conversation(
         "gaps": [each for each in known.parents if each.gap],
         "dead_walks": [walk for walk in known.walks if not walk.alive],
         "nodes": _nodes(list(tree(shown, parents))),
-        "next": cursor_of(shown[-1].id) if len(posts) > limit else None,
+        "next": str(shown[-1].cursor) if len(posts) > limit else None,
     }
 
 
@@ -126,6 +132,6 @@ def _nodes(lines: Sequence[Line]) -> list[dict[str, Any]]:
     ]
 
 
-async def _hint(coverage: Coverage, post_id: PostId) -> str:
-    belongs_to = await coverage.conversation_of(post_id)
+async def _hint(coverage: Coverage, post_id: PostId, platform: Platform | None) -> str:
+    belongs_to = await coverage.conversation_of(post_id, platform)
     return f"; post {post_id} belongs to conversation {belongs_to}" if belongs_to else ""

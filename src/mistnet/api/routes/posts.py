@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -12,12 +11,13 @@ from fastapi.responses import Response
 from mistnet.api.auth import READS
 from mistnet.api.errors import NotFound, refusals
 from mistnet.api.fields import PLAIN, Document, Flag, Id, Moment, PathId, WrittenMoment, id_or_handle, number_of
-from mistnet.api.paging import Listing, Pages
+from mistnet.api.paging import Listing, PostPages
 from mistnet.api.parts import Mistnet
+from mistnet.domain.errors import AmbiguousPost
 from mistnet.domain.query import LONGEST_QUERY
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.post_listing import PostListing, PostSpan
-from mistnet.store.search import PostSearch, holders
+from mistnet.store.search import PostSearch, find_authors
 
 router = APIRouter(prefix="/api/posts", tags=["posts"], dependencies=READS)
 
@@ -26,10 +26,13 @@ Author = Annotated[
     Query(pattern=r"^(@?[A-Za-z0-9_]{1,15}|[1-9][0-9]{0,18})$", description="The author's user id or present handle."),
 ]
 
+OnPlatform = Annotated[Platform | None, Query(description="Only of this platform; by default, of every one.")]
+
 
 class MediaDocument(Document):
     kind: str
     url: str | None
+    key: str | None
     width: int | None
     height: int | None
     alt_text: str | None
@@ -43,11 +46,13 @@ class LinkDocument(Document):
 
 
 class PostDocument(Document):
+    platform: Platform
     id: Id
     author_id: Id
     handle: str | None
     name: str | None
     text: str
+    text_clean: str
     lang: str | None
     url: str | None
     created_at: Moment
@@ -56,6 +61,10 @@ class PostDocument(Document):
     in_reply_to_user_id: Id | None
     quoted_id: Id | None
     reposted_id: Id | None
+    referenced_text: str | None
+    referenced_text_clean: str | None
+    referenced_handle: str | None
+    referenced_media: list[MediaDocument]
     likes: int | None
     replies: int | None
     reposts: int | None
@@ -77,37 +86,49 @@ class PostInFull(PostDocument):
 @router.get("", response_model=Listing[PostDocument])
 async def list_posts(
     mistnet: Mistnet,
-    pages: Pages,
+    pages: PostPages,
+    *,
     q: Annotated[
         str | None,
         Query(max_length=LONGEST_QUERY, pattern=PLAIN, description='Words: a "phrase", begin*, a OR b, -without.'),
     ] = None,
     author: Author = None,
+    platform: OnPlatform = None,
     since: Annotated[WrittenMoment | None, Query(description="Written then or later.")] = None,
     until: Annotated[WrittenMoment | None, Query(description="Written before then.")] = None,
+    stored_since: Annotated[WrittenMoment | None, Query(description="First stored then or later.")] = None,
+    stored_until: Annotated[WrittenMoment | None, Query(description="First stored before then.")] = None,
 ) -> dict[str, Any]:
-    """Posts, the newest first."""
+    """Posts of every platform, the newest first: by time, then platform, then id."""
     posts, named = PostListing(mistnet.database), _named(author)
+    authors = None if named is None else await find_authors(mistnet.database, named, platform)
+    span = PostSpan(
+        authors=authors,
+        platform=platform,
+        since=since,
+        until=until,
+        stored_since=stored_since,
+        stored_until=stored_until,
+    )
     if q and q.strip():
-        found = await PostSearch(mistnet.database).find(
-            q, author=named, since=since, until=until, limit=pages.one_more, before_id=pages.place
-        )
-        rows = await posts.some([each.id for each in found])
+        found = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.one_more)
+        rows = await posts.some([(each.platform, each.id) for each in found])
     else:
-        span = PostSpan(author_ids=await _authors(mistnet, named), since=since, until=until)
         rows = await posts.page(span, before=pages.place, limit=pages.one_more)
-    return pages.listing(rows, lambda row: row.id)
+    return pages.listing(rows)
 
 
 @router.get("/{post_id}", response_model=PostInFull, responses=refusals(404))
-async def show_post(post_id: PathId, mistnet: Mistnet, raw: Flag = "false") -> Response:
+async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = None, raw: Flag = "false") -> Response:
     """One post; with `raw=true` also its payload as upstream sent it."""
     own, posts = PostId(number_of(post_id)), PostListing(mistnet.database)
-    found = await posts.some([own])
+    found = await posts.some([(each, own) for each in Platform if platform in (None, each)])
     if not found:
         raise NotFound(f"post {post_id} here")
+    if len(found) > 1:
+        raise AmbiguousPost(own, [*Platform])
     shown = PostDocument.model_validate(found[0]).model_dump(mode="json")
-    payload = await posts.raw(own) if raw == "true" else None
+    payload = await posts.raw((found[0].platform, own)) if raw == "true" else None
     content = msgspec.json.encode({**shown, "raw": msgspec.Raw(payload) if payload else None})
     return Response(content, media_type="application/json")
 
@@ -115,11 +136,3 @@ async def show_post(post_id: PathId, mistnet: Mistnet, raw: Flag = "false") -> R
 def _named(author: str | None) -> str | UserId | None:
     named = id_or_handle(author) if author else None
     return UserId(named) if isinstance(named, int) else named
-
-
-async def _authors(mistnet: Mistnet, named: str | UserId | None) -> Sequence[UserId] | None:
-    """Whose posts are wanted; None: everybody's."""
-    if not isinstance(named, str):
-        return None if named is None else [named]
-    async with mistnet.database.read() as connection:
-        return [user_id for platform, user_id in await holders(connection, named) if platform is Platform.X]

@@ -14,7 +14,9 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("users", sa.Column("ingest_id", BigId, nullable=True))
     op.add_column("posts", sa.Column("ingest_id", BigId, nullable=True))
+    op.add_column("posts", sa.Column("referenced_text_clean", sa.Text, nullable=True))
     op.add_column("accounts", sa.Column("suspect_since", UtcTime, nullable=True))
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
     op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
     op.create_index("posts_created_at", "posts", ["created_at", "platform", "id"])
+    op.create_index("posts_author_time", "posts", ["platform", "author_id", "created_at", "id"])
