@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from loguru import logger
 
 from mistnet import broker as amqp
-from mistnet.domain.errors import BrokerError, NoBroker, did_you_mean
+from mistnet.domain.errors import BrokerError, BrokerUnreachable, NoBroker, did_you_mean, unwrapped
 from mistnet.domain.jobs import JobId, Lane, WorkerName
 from mistnet.domain.leading import Term
 from mistnet.domain.ports import Depth
@@ -114,13 +115,23 @@ class Dispatching:
         if not self.lanes:
             yield
             return
-        async with asyncio.TaskGroup() as parts, self.broker(f"mistnet dispatcher of {holder}") as broker:
-            part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
-            try:
-                yield
-            finally:
-                part.cancel()
-                await asyncio.wait([part])
+        async with self.broker(f"mistnet dispatcher of {holder}") as broker:
+            await self._require_usable(broker)
+            with unwrapped():
+                async with asyncio.TaskGroup() as parts:
+                    part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
+                    try:
+                        yield
+                    finally:
+                        part.cancel()
+                        await asyncio.wait([part])
+
+    async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
+        """A broker that refuses us now would do so for ever: somebody has to act. One that is away may come back."""
+        try:
+            await broker.declare(self.lanes)
+        except BrokerUnreachable as error:
+            logger.warning("{problem}", problem=str(error))
 
     def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
         async def lead(_term: Term) -> None:

@@ -509,6 +509,13 @@ def load_settings(**flags: Any) -> Settings:
         raise SettingsError(
             "heartbeat_seconds", "settings", f"must be shorter than lease_seconds ({settings.lease_seconds:g})"
         )
+    if settings.amqp_lanes and settings.broker_url is None:
+        raise SettingsError(
+            "broker_url",
+            "settings",
+            "amqp_lanes names lanes that go over RabbitMQ, and nothing says where it is: set MISTNET_BROKER_URL, "
+            "or leave amqp_lanes empty",
+        )
     return settings
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from mistnet.app import App, Via
+from mistnet.cli.doctor_broker import broker_findings
 from mistnet.domain.errors import BrokerMismatch, NoBroker, Permanent, Temporary
 from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Outcome, Snooze, WorkerName
 from tests.brokered import (
@@ -403,6 +404,41 @@ async def test_queues_of_another_make_are_named(sqlite_url: str, broker_url: str
     async with brokered(sqlite_url, broker_url, kind(), amqp_queue_type="quorum") as app:
         with pytest.raises(BrokerMismatch, match="amqp_queue_type"):
             await app.dispatching.declare()
+        for via in (None, Via.AMQP):
+            with pytest.raises(BrokerMismatch, match="amqp_queue_type"):
+                async with app.worker(via=via, until_idle=True) as worker:
+                    await worker.run()
+
+
+async def test_doctor_looks_at_the_broker_and_makes_nothing(sqlite_url: str, broker_url: str) -> None:
+    async with brokered(sqlite_url, broker_url, kind()) as app:
+        (missing,) = await broker_findings(app)
+        assert (missing.level, "crawl.toy" in missing.found) == ("warn", True)
+        assert "broker declare" in str(missing.advice)
+        (missing,) = await broker_findings(app)
+        assert missing.level == "warn", "a look makes no queue"
+        await app.dispatching.declare()
+        (well,) = await broker_findings(app)
+        assert (well.level, well.advice) == ("ok", None)
+        await send(broker_url, b'{"job_id": 1}')
+        (unheard,) = await broker_findings(app)
+        assert (unheard.level, unheard.found) == ("warn", "1 message of lane toy waits, and no worker takes it")
+    async with brokered(sqlite_url, broker_url, kind(), amqp_queue_type="quorum") as app:
+        (other,) = await broker_findings(app)
+        assert (other.level, "x-queue-type" in other.found) == ("fail", True)
+
+
+async def test_doctor_says_when_the_broker_is_away_or_refuses_us(sqlite_url: str, broker_url: str) -> None:
+    for wrong, level, said in (
+        ("amqp://127.0.0.1:1/", "warn", "does not answer"),
+        (broker_url + "-not", "fail", "virtual host"),
+        (broker_url.replace("guest:guest", "guest:s3cret"), "fail", "refuses us"),
+    ):
+        async with brokered(sqlite_url, wrong, kind()) as app:
+            (found,) = await broker_findings(app)
+        assert (found.name, found.level) == ("broker", level)
+        assert said in found.found
+        assert "s3cret" not in found.found
 
 
 async def test_quorum_queues_carry_jobs_as_well(sqlite_url: str, broker_url: str) -> None:
