@@ -13,7 +13,7 @@ from loguru import logger
 
 from mistnet import broker as amqp
 from mistnet.domain.errors import BrokerError, BrokerUnreachable, NoBroker, did_you_mean, unwrapped
-from mistnet.domain.jobs import JobId, Lane, WorkerName
+from mistnet.domain.jobs import JobId, Lane, Lease, WorkerName
 from mistnet.domain.leading import Term
 from mistnet.domain.ports import Depth
 from mistnet.engine.dispatcher import Dispatcher, DispatchRules
@@ -22,6 +22,7 @@ from mistnet.engine.leader import Leadership
 from mistnet.engine.mail import Mail
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
+from mistnet.engine.polling import HandedOver
 from mistnet.settings import Settings
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
@@ -182,6 +183,21 @@ class Dispatching:
             lanes=lanes,
             metrics=self._metrics,
         )
+
+    def handed_over(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> HandedOver:
+        """Leases jobs of these lanes that RabbitMQ was told of. Their message then comes late and changes nothing."""
+        targets = self._kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
+
+        async def lease(limit: int) -> Sequence[Lease]:
+            ids = await self._dispatch.queued_ids(lanes, limit=limit)
+            if not ids:
+                return []
+            claimed = await self._dispatch.claim_by_ids(
+                ids, worker=worker, targets=targets, lease=policy.lease, now=self._database.clock.now()
+            )
+            return claimed.leases
+
+        return lease
 
     async def look_after_queued(self) -> int:
         """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""

@@ -97,12 +97,45 @@ async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, 
             await worker.run()
         assert worker.settled_count == 1
         assert [row.kind for row in await rows(app, "SELECT kind FROM jobs")] == ["step"]
-        await purge(broker_url)
-        await change(app, "UPDATE jobs SET state = 'pending'")
-        async with app.worker(until_idle=True, via=Via.DB) as fallback:
-            async with asyncio.timeout(50):
-                await fallback.run()
+        async with app.worker(until_idle=True, via=Via.DB) as fallback, asyncio.timeout(50):
+            await fallback.run()
         assert await rows(app, "SELECT kind FROM jobs") == []
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["broker up", "broker away"])
+async def test_a_worker_on_the_database_drains_a_lane_that_no_worker_consumes(
+    url: str, broker_url: str, away: bool
+) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=f"told {n}") for n in range(3)))
+        await dispatch.publish()
+        assert await states(app) == {"queued": 3}
+    reached = "amqp://127.0.0.1:1/" if away else broker_url
+    async with brokered(url, reached, kind(handler=effect)) as app:
+        await add(app, *(new(key=f"untold {n}") for n in range(3)))
+        async with app.worker(via=Via.DB, until_idle=True) as worker, asyncio.timeout(50):
+            await worker.run()
+        assert len(await effects(app)) == 6
+        assert await rows(app, "SELECT id FROM jobs") == []
+        assert app.metrics.broker.published.labels(LANE)._value.get() == 0, "it tells nobody of what it does itself"
+    async with brokered(url, broker_url, kind(handler=effect)) as app:
+        async with consuming(app):
+            await until(lambda: _drained(broker_url))
+        assert len(await effects(app)) == 6, "a message that comes late finds nothing to claim"
+
+
+async def test_a_worker_on_the_database_takes_what_another_process_keeps_dispatching(url: str, broker_url: str) -> None:
+    async with (
+        brokered(url, broker_url, kind(handler=effect)) as app,
+        app.dispatching.opened("a server"),
+        app.worker(via=Via.DB) as worker,
+    ):
+        running = asyncio.create_task(worker.run())
+        for n in range(3):
+            await add(app, new(key=str(n)))
+            await until(lambda wanted=n + 1: _has_effects(app, wanted))
+        worker.drain()
+        await running
 
 
 async def test_a_retry_is_published_again_when_it_falls_due(url: str, broker_url: str) -> None:
