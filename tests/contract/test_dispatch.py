@@ -9,7 +9,8 @@ import pytest
 from mistnet.app import App, Via
 from mistnet.cli.doctor_broker import broker_findings
 from mistnet.domain.errors import BrokerMismatch, NoBroker, Permanent, Temporary
-from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Outcome, Snooze, WorkerName
+from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Lease, Outcome, Snooze, WorkerName
+from mistnet.engine.mail import Mail
 from tests.brokered import (
     LANE,
     add,
@@ -85,6 +86,46 @@ async def test_a_worker_runs_what_it_is_sent_and_acknowledges_after_the_write(ur
         assert await ready(broker_url) == []
         assert app.metrics.broker.acked.labels(LANE)._value.get() == 30
         assert app.metrics.broker.published.labels(LANE)._value.get() == 30
+
+
+async def test_a_message_goes_back_to_the_broker_unless_its_job_has_ended(sqlite_url: str, broker_url: str) -> None:
+    async with brokered(sqlite_url, broker_url, kind()) as app, dispatcher(app) as (dispatch, _):
+        await add(app, new(key="ended"), new(key="running"))
+        await dispatch.publish()
+        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy)
+        leases: list[Lease] = []
+        async with feed.opened():
+            await until(lambda: _take(feed, leases, 2))
+            assert await ready(broker_url) == []
+            feed.ended(next(each for each in leases if each.key == "ended"))
+        (running,) = (each.id for each in leases if each.key == "running")
+        await until(lambda: _ready_is(broker_url, [running]))
+
+
+async def test_a_worker_has_no_more_messages_of_a_lane_in_hand_than_its_prefetch(
+    sqlite_url: str, broker_url: str
+) -> None:
+    async with brokered(sqlite_url, broker_url, kind(), amqp_prefetch=3) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(10)))
+        await dispatch.publish()
+        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy)
+        leases: list[Lease] = []
+        async with feed.opened():
+            await until(lambda: _take(feed, leases, 3))
+            assert len(await ready(broker_url)) == 7
+            assert await feed.take(10) == []
+            feed.ended(leases[0])
+            await until(lambda: _take(feed, leases, 4))
+            assert len(await ready(broker_url)) == 6
+
+
+async def _take(feed: Mail, leases: list[Lease], wanted: int) -> bool:
+    leases += await feed.take(10)
+    return len(leases) >= wanted
+
+
+async def _ready_is(broker_url: str, wanted: list[int]) -> bool:
+    return await ready(broker_url) == wanted
 
 
 async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, broker_url: str) -> None:
