@@ -8,7 +8,7 @@ import secrets as random_names
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -154,7 +154,10 @@ class App:
         until_idle: bool = False,
         via: Via | None = None,
     ) -> AsyncIterator[Worker]:
-        """A worker with its feed; run it inside the block. Unless it is told, it leaves dispatched lanes alone."""
+        """A worker with its feed; run it inside the block. Unless it is told, it leaves dispatched lanes alone.
+
+        One that takes these lanes from the database does not dispatch: it would hand away what it is to do itself.
+        """
         width = concurrency or self.settings.concurrency
         lanes = self.lanes_of(lanes, via)
         card = WorkerCard(
@@ -173,13 +176,15 @@ class App:
             self.valuing.opened(),
             self.outgoing.opened(),
             self._traced(card.name),
-            self.dispatching.opened(card.name),
+            self.dispatching.opened(card.name) if via is not Via.DB else nullcontext(),
         ):
             await self.harvest.look_at_the_budget(self.database.clock.now())
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
             mail = self.dispatching.mail(card.name, own_lanes or [], self.policy) if via is Via.AMQP else None
-            yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail)
-            if until_idle and self.dispatching.lanes:
+            every = [Lane(lane) for lane in card.lanes]
+            taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
+            yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
+            if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:

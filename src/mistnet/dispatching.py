@@ -9,10 +9,11 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from loguru import logger
 
 from mistnet import broker as amqp
-from mistnet.domain.errors import BrokerError, NoBroker, did_you_mean
-from mistnet.domain.jobs import JobId, Lane, WorkerName
+from mistnet.domain.errors import BrokerError, BrokerUnreachable, NoBroker, did_you_mean, unwrapped
+from mistnet.domain.jobs import JobId, Lane, Lease, WorkerName
 from mistnet.domain.leading import Term
 from mistnet.domain.ports import Depth
 from mistnet.engine.dispatcher import Dispatcher, DispatchRules
@@ -21,6 +22,7 @@ from mistnet.engine.leader import Leadership
 from mistnet.engine.mail import Mail
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
+from mistnet.engine.polling import HandedOver
 from mistnet.settings import Settings
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
@@ -114,13 +116,23 @@ class Dispatching:
         if not self.lanes:
             yield
             return
-        async with asyncio.TaskGroup() as parts, self.broker(f"mistnet dispatcher of {holder}") as broker:
-            part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
-            try:
-                yield
-            finally:
-                part.cancel()
-                await asyncio.wait([part])
+        async with self.broker(f"mistnet dispatcher of {holder}") as broker:
+            await self._require_usable(broker)
+            with unwrapped():
+                async with asyncio.TaskGroup() as parts:
+                    part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
+                    try:
+                        yield
+                    finally:
+                        part.cancel()
+                        await asyncio.wait([part])
+
+    async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
+        """A broker that refuses us now would do so for ever: somebody has to act. One that is away may come back."""
+        try:
+            await broker.declare(self.lanes)
+        except BrokerUnreachable as error:
+            logger.warning("{problem}", problem=str(error))
 
     def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
         async def lead(_term: Term) -> None:
@@ -171,6 +183,21 @@ class Dispatching:
             lanes=lanes,
             metrics=self._metrics,
         )
+
+    def handed_over(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> HandedOver:
+        """Leases jobs of these lanes that RabbitMQ was told of. Their message then comes late and changes nothing."""
+        targets = self._kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
+
+        async def lease(limit: int) -> Sequence[Lease]:
+            ids = await self._dispatch.queued_ids(lanes, limit=limit)
+            if not ids:
+                return []
+            claimed = await self._dispatch.claim_by_ids(
+                ids, worker=worker, targets=targets, lease=policy.lease, now=self._database.clock.now()
+            )
+            return claimed.leases
+
+        return lease
 
     async def look_after_queued(self) -> int:
         """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""

@@ -354,7 +354,7 @@ class Settings(BaseSettings):
     amqp_lanes: list[str] = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
     amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="How queues in RabbitMQ are made.")
     amqp_prefetch: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        20, description="How many messages of a lane a worker has in hand at most."
+        5, description="How many messages of a lane a worker has in hand at most."
     )
     amqp_window: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         1_000, description="How many jobs of a lane RabbitMQ is told of at a time; the others wait in the database."
@@ -508,6 +508,13 @@ def load_settings(**flags: Any) -> Settings:
     if settings.heartbeat_seconds >= settings.lease_seconds:
         raise SettingsError(
             "heartbeat_seconds", "settings", f"must be shorter than lease_seconds ({settings.lease_seconds:g})"
+        )
+    if settings.amqp_lanes and settings.broker_url is None:
+        raise SettingsError(
+            "broker_url",
+            "settings",
+            "amqp_lanes names lanes that go over RabbitMQ, and nothing says where it is: set MISTNET_BROKER_URL, "
+            "or leave amqp_lanes empty",
         )
     return settings
 

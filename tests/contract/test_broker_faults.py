@@ -16,7 +16,7 @@ from mistnet.app import App, Via
 from mistnet.domain.errors import Temporary
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.engine.worker import Worker
-from tests.brokered import add, brokered, channel_to, effects, hurry, kind, purge, rows, send, states, until
+from tests.brokered import add, brokered, channel_to, effects, hurry, kind, purge, ready, rows, send, states, until
 from tests.seeds import chunks, named, replay
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMissing, RabbitNode, SharedNode
@@ -179,6 +179,43 @@ async def one_world(url: str, broker_url: str, seed: int) -> None:
 
 async def _begun(watch: Watchman) -> bool:
     return watch.runs > 0
+
+
+async def test_a_message_is_the_broker_s_until_what_became_of_its_job_is_written(
+    sqlite_url: str, broker_url: str
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def handle(job: Job[Number]) -> Outcome:
+        begun.set()
+        await finish.wait()
+        return Done([Effect(job_id=job.id)])
+
+    parts = urlsplit(broker_url)
+    async with Proxy("127.0.0.1", parts.port or 0).opened() as proxy:
+        through = broker_url.replace(f":{parts.port}/", f":{proxy.port}/")
+        async with brokered(sqlite_url, through, kind(handler=handle), **HASTY) as app, crew(app, 1):
+            await add(app, new(key="one"))
+            await begun.wait()
+            job_id = (await rows(app, "SELECT id FROM jobs"))[0].id
+            async with app.database.write():  # the outcome cannot be written while we write
+                finish.set()
+                assert await ready(broker_url) == [], "a worker has it in hand"
+                proxy.refusing = True
+                proxy.cut()
+                await until(lambda: _ready_again(broker_url, job_id))
+                proxy.refusing = False
+            await until(lambda: all_done(app))
+            await until(lambda: _acknowledged(broker_url))
+            assert await effects(app) == [job_id]
+
+
+async def _ready_again(broker_url: str, job_id: int) -> bool:
+    return await ready(broker_url) == [job_id]
+
+
+async def _acknowledged(broker_url: str) -> bool:
+    return await ready(broker_url) == []
 
 
 async def test_a_broker_that_stops_and_comes_back_is_found_again_by_the_same_workers(

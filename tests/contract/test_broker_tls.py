@@ -59,8 +59,19 @@ async def test_without_a_certificate_of_ours_the_server_lets_us_not_in(
 
 async def test_a_certificate_that_is_not_there_is_a_setting_to_mend(sqlite_url: str, secure_url: str) -> None:
     async with brokered(sqlite_url, secure_url, kind(), broker_ca_file=Path("/nowhere/ca.pem")) as app:
-        with pytest.raises(SettingsError, match="broker_ca_file"):
+        with pytest.raises(SettingsError, match=r"broker_ca_file: /nowhere/ca\.pem cannot be used: No such file"):
             await app.dispatching.declare()
+
+
+@pytest.mark.parametrize("via", [None, Via.AMQP])
+async def test_a_worker_ends_with_the_name_of_the_certificate_that_is_not_there(
+    sqlite_url: str, secure_url: str, certificates: Certificates, via: Via | None
+) -> None:
+    files = {"broker_ca_file": certificates.authority, "broker_cert_file": Path("/nowhere/client.pem")}
+    async with brokered(sqlite_url, secure_url, kind(), **files) as app:
+        with pytest.raises(SettingsError, match=r"broker_cert_file: /nowhere/client\.pem cannot be used"):
+            async with app.worker(via=via, until_idle=True) as worker:
+                await worker.run()
 
 
 async def test_wrong_credentials_are_refused_and_not_repeated(sqlite_url: str, broker_url: str) -> None:
@@ -74,8 +85,17 @@ async def test_wrong_credentials_are_refused_and_not_repeated(sqlite_url: str, b
 
 async def test_a_virtual_host_that_is_not_there_is_told(sqlite_url: str, broker_url: str) -> None:
     async with brokered(sqlite_url, broker_url + "-not", kind()) as app:
-        with pytest.raises(BrokerError):
+        with pytest.raises(BrokerRefused, match=r"no virtual host .*-not.*or the user may not use it") as caught:
             await app.dispatching.declare()
+    assert "object at" not in str(caught.value)
+
+
+async def test_a_worker_that_is_refused_at_its_start_ends_with_that(sqlite_url: str, broker_url: str) -> None:
+    for wrong in (broker_url + "-not", broker_url.replace("guest:guest", "guest:s3cret")):
+        async with brokered(sqlite_url, wrong, kind()) as app:
+            with pytest.raises(BrokerRefused):
+                async with app.worker(via=Via.AMQP, until_idle=True) as worker:
+                    await worker.run()
 
 
 async def test_nobody_there_is_unreachable(sqlite_url: str) -> None:

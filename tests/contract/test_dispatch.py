@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from mistnet.app import App, Via
+from mistnet.cli.doctor_broker import broker_findings
 from mistnet.domain.errors import BrokerMismatch, NoBroker, Permanent, Temporary
-from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Outcome, Snooze, WorkerName
+from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Lease, Outcome, Snooze, WorkerName
+from mistnet.engine.mail import Mail
 from tests.brokered import (
     LANE,
     add,
@@ -86,6 +88,46 @@ async def test_a_worker_runs_what_it_is_sent_and_acknowledges_after_the_write(ur
         assert app.metrics.broker.published.labels(LANE)._value.get() == 30
 
 
+async def test_a_message_goes_back_to_the_broker_unless_its_job_has_ended(sqlite_url: str, broker_url: str) -> None:
+    async with brokered(sqlite_url, broker_url, kind()) as app, dispatcher(app) as (dispatch, _):
+        await add(app, new(key="ended"), new(key="running"))
+        await dispatch.publish()
+        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy)
+        leases: list[Lease] = []
+        async with feed.opened():
+            await until(lambda: _take(feed, leases, 2))
+            assert await ready(broker_url) == []
+            feed.ended(next(each for each in leases if each.key == "ended"))
+        (running,) = (each.id for each in leases if each.key == "running")
+        await until(lambda: _ready_is(broker_url, [running]))
+
+
+async def test_a_worker_has_no_more_messages_of_a_lane_in_hand_than_its_prefetch(
+    sqlite_url: str, broker_url: str
+) -> None:
+    async with brokered(sqlite_url, broker_url, kind(), amqp_prefetch=3) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=str(n)) for n in range(10)))
+        await dispatch.publish()
+        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy)
+        leases: list[Lease] = []
+        async with feed.opened():
+            await until(lambda: _take(feed, leases, 3))
+            assert len(await ready(broker_url)) == 7
+            assert await feed.take(10) == []
+            feed.ended(leases[0])
+            await until(lambda: _take(feed, leases, 4))
+            assert len(await ready(broker_url)) == 6
+
+
+async def _take(feed: Mail, leases: list[Lease], wanted: int) -> bool:
+    leases += await feed.take(10)
+    return len(leases) >= wanted
+
+
+async def _ready_is(broker_url: str, wanted: list[int]) -> bool:
+    return await ready(broker_url) == wanted
+
+
 async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, broker_url: str) -> None:
     side = kind("side", effect, lanes=["side"])
     async with brokered(url, broker_url, kind(handler=effect), side) as app:
@@ -96,12 +138,45 @@ async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, 
             await worker.run()
         assert worker.settled_count == 1
         assert [row.kind for row in await rows(app, "SELECT kind FROM jobs")] == ["step"]
-        await purge(broker_url)
-        await change(app, "UPDATE jobs SET state = 'pending'")
-        async with app.worker(until_idle=True, via=Via.DB) as fallback:
-            async with asyncio.timeout(50):
-                await fallback.run()
+        async with app.worker(until_idle=True, via=Via.DB) as fallback, asyncio.timeout(50):
+            await fallback.run()
         assert await rows(app, "SELECT kind FROM jobs") == []
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["broker up", "broker away"])
+async def test_a_worker_on_the_database_drains_a_lane_that_no_worker_consumes(
+    url: str, broker_url: str, away: bool
+) -> None:
+    async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (dispatch, _):
+        await add(app, *(new(key=f"told {n}") for n in range(3)))
+        await dispatch.publish()
+        assert await states(app) == {"queued": 3}
+    reached = "amqp://127.0.0.1:1/" if away else broker_url
+    async with brokered(url, reached, kind(handler=effect)) as app:
+        await add(app, *(new(key=f"untold {n}") for n in range(3)))
+        async with app.worker(via=Via.DB, until_idle=True) as worker, asyncio.timeout(50):
+            await worker.run()
+        assert len(await effects(app)) == 6
+        assert await rows(app, "SELECT id FROM jobs") == []
+        assert app.metrics.broker.published.labels(LANE)._value.get() == 0, "it tells nobody of what it does itself"
+    async with brokered(url, broker_url, kind(handler=effect)) as app:
+        async with consuming(app):
+            await until(lambda: _drained(broker_url))
+        assert len(await effects(app)) == 6, "a message that comes late finds nothing to claim"
+
+
+async def test_a_worker_on_the_database_takes_what_another_process_keeps_dispatching(url: str, broker_url: str) -> None:
+    async with (
+        brokered(url, broker_url, kind(handler=effect)) as app,
+        app.dispatching.opened("a server"),
+        app.worker(via=Via.DB) as worker,
+    ):
+        running = asyncio.create_task(worker.run())
+        for n in range(3):
+            await add(app, new(key=str(n)))
+            await until(lambda wanted=n + 1: _has_effects(app, wanted))
+        worker.drain()
+        await running
 
 
 async def test_a_retry_is_published_again_when_it_falls_due(url: str, broker_url: str) -> None:
@@ -403,6 +478,41 @@ async def test_queues_of_another_make_are_named(sqlite_url: str, broker_url: str
     async with brokered(sqlite_url, broker_url, kind(), amqp_queue_type="quorum") as app:
         with pytest.raises(BrokerMismatch, match="amqp_queue_type"):
             await app.dispatching.declare()
+        for via in (None, Via.AMQP):
+            with pytest.raises(BrokerMismatch, match="amqp_queue_type"):
+                async with app.worker(via=via, until_idle=True) as worker:
+                    await worker.run()
+
+
+async def test_doctor_looks_at_the_broker_and_makes_nothing(sqlite_url: str, broker_url: str) -> None:
+    async with brokered(sqlite_url, broker_url, kind()) as app:
+        (missing,) = await broker_findings(app)
+        assert (missing.level, "crawl.toy" in missing.found) == ("warn", True)
+        assert "broker declare" in str(missing.advice)
+        (missing,) = await broker_findings(app)
+        assert missing.level == "warn", "a look makes no queue"
+        await app.dispatching.declare()
+        (well,) = await broker_findings(app)
+        assert (well.level, well.advice) == ("ok", None)
+        await send(broker_url, b'{"job_id": 1}')
+        (unheard,) = await broker_findings(app)
+        assert (unheard.level, unheard.found) == ("warn", "1 message of lane toy waits, and no worker takes it")
+    async with brokered(sqlite_url, broker_url, kind(), amqp_queue_type="quorum") as app:
+        (other,) = await broker_findings(app)
+        assert (other.level, "x-queue-type" in other.found) == ("fail", True)
+
+
+async def test_doctor_says_when_the_broker_is_away_or_refuses_us(sqlite_url: str, broker_url: str) -> None:
+    for wrong, level, said in (
+        ("amqp://127.0.0.1:1/", "warn", "does not answer"),
+        (broker_url + "-not", "fail", "virtual host"),
+        (broker_url.replace("guest:guest", "guest:s3cret"), "fail", "refuses us"),
+    ):
+        async with brokered(sqlite_url, wrong, kind()) as app:
+            (found,) = await broker_findings(app)
+        assert (found.name, found.level) == ("broker", level)
+        assert said in found.found
+        assert "s3cret" not in found.found
 
 
 async def test_quorum_queues_carry_jobs_as_well(sqlite_url: str, broker_url: str) -> None:

@@ -22,6 +22,7 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
                 "to_publish": await plan(connection, "to_publish", {**one, "now": shop.now, "limit": 9}),
                 "outstanding": await plan(connection, "outstanding", one),
                 "queued": await plan(connection, "queued", {"lane": "x", "before": shop.now}),
+                "queued_ids": await plan(connection, "queued_ids", {"known_lanes": ["x", ""], "limit": 9}),
                 "unqueue": await plan(
                     connection, "unqueue", {"lane": "x", "before": shop.now, "reason": "lost", "limit": 9}
                 ),
@@ -41,6 +42,7 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
                 plans["claim_by_id"] = await plan(connection, "claim_by_id", take)
         assert "jobs_due" in plans["to_publish"]
         assert "jobs_queued" in plans["queued"]
+        assert "jobs_queued" in plans["queued_ids"]
         assert "jobs_queued" in plans["unqueue"]
         assert "jobs_gaps" in plans["unburied"]
         for name, explained in plans.items():

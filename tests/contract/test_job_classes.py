@@ -82,6 +82,20 @@ def in_order(taken: Sequence[KindName]) -> bool:
     return len(taken) == len(jobs()) and classes == sorted(classes)
 
 
+def test_every_kind_of_the_app_is_of_the_class_it_was_given(sqlite_url: str) -> None:
+    app = App(Settings.model_validate({"database_url": sqlite_url, "x_api_key": KEY}))
+    classes = {
+        job_class: {name for name, kind in app.kinds.items() if kind.rules.job_class == job_class}
+        for job_class in JobClass
+    }
+    assert classes == {
+        JobClass.SWEEP: {*ORDER[0], "scrape", "follow_sync", "posts_sync", "feed_poll", "deliver"},
+        JobClass.WALK: {*ORDER[1], "crawl", "price", "materialize"},
+        JobClass.HYDRATION: set(ORDER[2]),
+        JobClass.SUGGESTION: set(ORDER[3]),
+    }
+
+
 async def test_the_kinds_of_the_app_are_claimed_in_the_strict_order_of_their_classes(sqlite_url: str) -> None:
     assert in_order(await claim_all(sqlite_url))
 

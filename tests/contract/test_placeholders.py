@@ -6,18 +6,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from mistnet.domain.errors import DatabaseNotMigrated, PlaceholdersLeft
-from mistnet.domain.social import UserId
+from mistnet.domain.social import Platform, UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.holdings import stored_users
 from mistnet.store.placeholders import REASON, Placeholders
 from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, schema_state
 from tests.command_groups import commands_of
@@ -225,15 +227,26 @@ def test_those_upstream_does_not_return_are_named_and_settled_on_demand(
     assert (first.exit_code, "upstream does not return 2: 98, 99; add --settle" in first.stdout) == (3, True)
     assert run(db, empty_url, "migrate").exit_code == 1, "two are left"
     done = told(commanded(empty_url, source, "--settle", "--json"))
-    assert (done["fetched"], done["forgotten"], done["marked"], done["left"]) == (0, ["98"], ["99"], 0)
+    assert (done["fetched"], done["removed"], done["unavailable"], done["left"]) == (0, ["98"], ["99"], 0)
     assert run(db, empty_url, "migrate").exit_code == 0
 
     async def look() -> None:
         async with opened(empty_url) as database:
-            found = await rows(database, "SELECT id, unavailable_reason FROM users WHERE id < 100")
-            assert found == [(GONE_BUT_NAMED, REASON)]
+            found = await rows(database, "SELECT id, unavailable_reason, profiled_at FROM users WHERE id < 100")
+            assert found == [(GONE_BUT_NAMED, REASON, None)], "nobody was ever shown this profile"
+            assert await rows(database, "SELECT what, id, reason FROM missing") == [("user", GONE_BUT_NAMED, REASON)]
+            async with database.read() as connection:
+                asked = select(tables.users.c.raw).where(tables.users.c.id == GONE_BUT_NAMED)
+                answer = msgspec.json.decode((await connection.execute(asked)).scalar_one())
+            (event,) = await rows(database, f"SELECT kind, status FROM ingest_events WHERE id = {answer['ingestId']}")
+            assert (answer["unavailable"], event) == (True, ("users_by_ids", "error")), "the answer that lacked them"
+            assert await stored_users(database, Platform.X, [GONE_BUT_NAMED]) == set()
 
     asyncio.run(look())
+    again = run(hydrate, empty_url, "users", "99", MISTNET_X_API_KEY=KEY, MISTNET_X_BASE_URL=source)
+    assert (again.exit_code, "does not return 1 of 1 users" in again.stderr) == (3, True), (
+        "asked for, not taken as there"
+    )
 
 
 def test_placeholders_come_in_batches_as_the_settings_say(

@@ -14,6 +14,7 @@ from mistnet.sim.threads import DEFAULT_TOKEN
 from tests import brokered
 from tests.commands import DEADLINE_SECONDS
 from tests.e2e.conftest import RESTLESS, CommandLine, until
+from tests.e2e.slips import is_one_line
 from tests.e2e.test_crawling_cli import crawling
 from tests.simulated import ask_world, list_handles
 
@@ -224,11 +225,23 @@ def test_wrong_use_is_told_in_one_line(dispatched: CommandLine) -> None:
     assert nowhere.code == 1
     assert "Traceback" not in nowhere.err
     refused = dispatched("broker", "status", MISTNET_BROKER_URL=_with_password(dispatched, "wr0ng-passw0rd"))
-    assert refused.code == 1
+    assert refused.code == 2
     assert "refuses us" in refused.err
     assert "wr0ng-passw0rd" not in refused.err
     unset = dispatched("broker", "declare", MISTNET_AMQP_LANES="[]")
     assert unset.code == 2
+
+
+def test_a_mistake_about_the_broker_ends_a_service_with_one_line_and_exit_code_2(on_sqlite: CommandLine) -> None:
+    url = {"MISTNET_BROKER_URL": "amqps://127.0.0.1:1/", "MISTNET_AMQP_LANES": json.dumps([LANE])}
+    for command in (
+        ("work", "--until-idle"),
+        ("work", "--via", "amqp"),
+        ("serve", "--port", "0"),
+        ("up", "--port", "0"),
+    ):
+        done = on_sqlite(*command, **url, MISTNET_BROKER_CA_FILE="/nowhere/ca.pem")
+        assert is_one_line(done, "broker_ca_file: /nowhere/ca.pem"), done
 
 
 def _with_password(mistnet: CommandLine, password: str) -> str:

@@ -52,6 +52,7 @@ def test_kinds_are_set_by_name(own_folder: Path, monkeypatch: pytest.MonkeyPatch
         ("lease_seconds = 0", r"greater than 0"),
         ("lease_seconds = ", r"not valid TOML"),
         ("heartbeat_seconds = 300", r"heartbeat_seconds: must be shorter than lease_seconds"),
+        ('amqp_lanes = ["web"]', r"broker_url: amqp_lanes names lanes that go over RabbitMQ.*set MISTNET_BROKER_URL"),
     ],
 )
 def test_a_slip_in_the_file_is_named_with_its_place(own_folder: Path, file: str, told: str) -> None:

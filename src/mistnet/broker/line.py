@@ -20,6 +20,7 @@ from aiormq.exceptions import (
     ChannelInvalidStateError,
     ChannelPreconditionFailed,
     ConnectionNotAllowed,
+    InvalidFrameError,
     ProbableAuthenticationError,
 )
 from yarl import URL
@@ -36,6 +37,7 @@ _REFUSALS: Final = (
     ChannelAccessRefused,
     ssl.SSLError,
 )
+_CLOSED_AT_OPENING: Final = ("Connection.OpenOk", "Connection.Close ")
 FAULTS: Final = (AMQPError, ChannelInvalidStateError, OSError, RuntimeError, asyncio.CancelledError)
 
 
@@ -52,6 +54,10 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         """The URL without its password."""
         given = URL(self.url)
         return str(given.with_user(None).with_query(None) if given.password else given.with_query(None))
+
+    @property
+    def virtual_host(self) -> str:
+        return URL(self.url).path.removeprefix("/") or "/"
 
     @property
     def secrets(self) -> list[str]:
@@ -107,6 +113,10 @@ class Line:
         problem = redact(str(error) or type(error).__name__, self._address.secrets)
         if isinstance(error, ChannelPreconditionFailed):
             return BrokerMismatch(problem)
+        if isinstance(error, InvalidFrameError) and all(each in problem for each in _CLOSED_AT_OPENING):
+            # the client drops the server's text here; at this step it closes for nothing but the virtual host
+            asked = f"it has no virtual host {self._address.virtual_host!r}, or the user may not use it"
+            return BrokerRefused(self.shown, asked)
         refused = any(isinstance(each, _REFUSALS) for each in _causes(error)) or "[SSL:" in problem
         return (BrokerRefused if refused else BrokerUnreachable)(self.shown, problem)
 
@@ -152,14 +162,30 @@ async def hang_up(connection: AbstractConnection) -> None:
 def _context(address: Address) -> ssl.SSLContext | None:
     if not address.url.startswith("amqps:"):
         return None
-    try:
+    for setting, file in (
+        ("broker_ca_file", address.ca_file),
+        ("broker_cert_file", address.cert_file),
+        ("broker_key_file", address.key_file),
+    ):
+        with _named(setting, file):
+            if file is not None:
+                file.open("rb").close()
+    with _named("broker_ca_file", address.ca_file):
         context = ssl.create_default_context(cafile=address.ca_file)
-        if address.cert_file is not None:
+    if address.cert_file is not None:
+        key = "broker_cert_file and broker_key_file" if address.key_file else "broker_cert_file"
+        with _named(key, address.cert_file):
             context.load_cert_chain(address.cert_file, address.key_file)
-    except (OSError, ssl.SSLError) as error:
-        problem = f"a certificate cannot be used: {error}"
-        raise SettingsError("broker_ca_file, broker_cert_file, broker_key_file", "settings", problem) from None
     return context
+
+
+@contextmanager
+def _named(setting: str, file: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # an ssl.SSLError is one too
+        problem = f"{file} cannot be used: {error.strerror or error}. Name a file in PEM format that this user may read"
+        raise SettingsError(setting, "settings", problem) from None
 
 
 def _quieten() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from aio_pika import Message
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 from aiormq.exceptions import ChannelNotFoundEntity, DeliveryError
+from pamqp.commands import Queue
 
 from mistnet.broker import topology
 from mistnet.broker.line import FAULTS, Line, forgiven, hang_up
@@ -45,6 +46,17 @@ class RabbitBroker:
     async def declare(self, lanes: Collection[Lane]) -> None:
         async with self._asking() as channel:
             await topology.declare(channel, lanes, queue_type=self._queue_type)
+
+    async def look(self, lanes: Collection[Lane]) -> Sequence[str]:
+        """Names the queues that are missing. Raises if one of them is of another make; makes nothing itself."""
+        missing = []
+        for lane in lanes:
+            names = (queue_of(lane), dead_queue_of(lane))
+            absent = [name for name in names if not await self._is_there(name)]
+            missing += absent
+            if not absent:
+                await self.declare([lane])
+        return missing
 
     async def publish(self, letters: Sequence[Letter]) -> Collection[JobId]:
         return await self._send(EXCHANGE, [(each.job_id, each.lane, job_message(each)) for each in letters])
@@ -101,12 +113,18 @@ class RabbitBroker:
         await target.publish(message, routing_key=lane, mandatory=True, timeout=_CONFIRM_SECONDS)
 
     async def _depth(self, queue: str) -> tuple[int, int]:
+        found = await self._found(queue)
+        return (found.message_count or 0, found.consumer_count or 0) if found else (0, 0)
+
+    async def _is_there(self, queue: str) -> bool:
+        return await self._found(queue) is not None
+
+    async def _found(self, queue: str) -> Queue.DeclareOk | None:
         try:
             async with self._asking() as channel:
-                declared = (await channel.declare_queue(queue, passive=True)).declaration_result
+                return (await channel.declare_queue(queue, passive=True)).declaration_result
         except _NoQueue:
-            return 0, 0
-        return declared.message_count or 0, declared.consumer_count or 0
+            return None
 
     async def _confirming(self) -> AbstractChannel:
         if self._channel is None or self._channel.is_closed or not self._is_connected:

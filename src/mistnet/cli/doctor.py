@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.doctor_broker import broker_findings
 from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
@@ -39,11 +40,11 @@ async def doctor(
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations(app))
-        found = await checkup.run()
+        found = [*await checkup.run(), *await broker_findings(app)]
         repaired: Sequence[str] = ()
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
-            found = await checkup.run()
+            found = [*await checkup.run(), *await broker_findings(app)]
         seen = await _monitored(app) if any(each.name == "leases" for each in found) else Monitored()
     healthy = not any(each.level == "fail" for each in found)
     shown = document(

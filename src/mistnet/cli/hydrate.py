@@ -31,7 +31,7 @@ Settle = Annotated[
     bool,
     typer.Option(
         "--settle",
-        help="Of placeholders upstream does not return: forget those nothing refers to, mark the others unavailable.",
+        help="Of placeholders upstream does not return: remove those nothing refers to, record others as unavailable.",
     ),
 ]
 

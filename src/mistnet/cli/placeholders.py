@@ -1,12 +1,15 @@
 """Hydrates users of an old database that stand there by their id alone, so that it can be migrated."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import msgspec
 
 from mistnet.app import App, open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
 from mistnet.domain.errors import NoKey, NotReturned, WorkError
+from mistnet.domain.ingests import IngestId
 from mistnet.domain.social import UserId
 from mistnet.store.placeholders import Placeholders, Settled
 from mistnet.store.schema import require_hydratable
@@ -25,19 +28,19 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
         if await placeholders.count() and not app.settings.x_api_key:
             raise NoKey
         fetched = 0
-        missing: list[UserId] = []
+        lacking: dict[UserId, IngestId] = {}
         try:
             async with app.harvest.opened():
                 async for some in _batches(placeholders, app.settings.batch_users_by_ids_max):
-                    gone = await _hydrate(app, some)
-                    fetched += len(some) - len(gone)
-                    missing += gone
+                    done = await _hydrate(app, some)
+                    fetched += done.fetched
+                    lacking |= done.lacking
         except WorkError as error:
             complain(f"{error}; {fetched} were hydrated and stay so, run this again for the rest", app.secrets)
             return 1
-        settled = await placeholders.settle(missing, app.database.clock.now()) if settle else Settled()
+        settled = await placeholders.settle(lacking, app.database.clock.now()) if settle else Settled()
         left = await placeholders.count()
-    _show(invocation, fetched, missing, settled, left)
+    _show(invocation, fetched, sorted(lacking), settled, left)
     return INCOMPLETE if left else 0
 
 
@@ -48,31 +51,39 @@ async def _batches(placeholders: Placeholders, size: int) -> AsyncIterator[Seque
         last = some[-1]
 
 
-async def _hydrate(app: App, ids: Sequence[UserId]) -> Sequence[UserId]:
-    """Those that upstream does not return. The others are hydrated, all of a batch or none."""
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of a batch were hydrated, and whom upstream's answer lacked, with the ingest that says so."""
+
+    fetched: int
+    lacking: Mapping[UserId, IngestId] = {}
+
+
+async def _hydrate(app: App, ids: Sequence[UserId]) -> Asked:
+    """All of a batch that upstream returns, or none."""
     try:
         await app.hydration.hydrate("users", ids, force=True, asked_by="placeholders")
     except NotReturned as error:
-        gone = [UserId(each) for each in error.missing]
-        rest = [each for each in ids if each not in set(gone)]
+        rest = [each for each in ids if each not in set(error.missing)]
         await app.hydration.hydrate("users", rest, force=True, asked_by="placeholders")
-        return gone
-    return []
+        if error.problem or error.ingest_id is None:
+            return Asked(fetched=len(rest))  # they may be in the part of the answer that could not be read
+        return Asked(fetched=len(rest), lacking={UserId(each): error.ingest_id for each in error.missing})
+    return Asked(fetched=len(ids))
 
 
 def _show(invocation: Invocation, fetched: int, missing: Sequence[UserId], settled: Settled, left: int) -> None:
-    said = f"{fetched} placeholders hydrated"
-    if settled.forgotten or settled.marked:
-        said += f"; of those upstream does not return, {len(settled.forgotten)} were forgotten, because nothing refers "
-        said += f"to them, and {len(settled.marked)} are marked as unavailable"
+    said = "1 placeholder hydrated" if fetched == 1 else f"{fetched} placeholders hydrated"
+    if settled.removed or settled.unavailable:
+        said += f"; of those upstream does not return, {len(settled.removed)} were removed, because nothing refers "
+        said += f"to them, and {len(settled.unavailable)} are recorded as unavailable"
     elif missing:
         named = ", ".join(map(str, missing[:_NAMED])) + (" …" if len(missing) > _NAMED else "")
-        said += f"; upstream does not return {len(missing)}: {named}; add --settle to forget those nothing refers to "
-        said += "and to mark the others as unavailable"
-    said += f"; {left} are left" if left else f"; none are left: {_NEXT}"
+        said += f"; upstream does not return {len(missing)}: {named}; add --settle to remove those nothing refers to "
+        said += "and to record the others as unavailable"
+    said += f"; {left} {'is' if left == 1 else 'are'} left" if left else f"; none are left: {_NEXT}"
     texts = {
         "missing": [str(each) for each in missing],
-        "forgotten": [str(each) for each in settled.forgotten],
-        "marked": [str(each) for each in settled.marked],
+        "removed": [str(each) for each in settled.removed],
+        "unavailable": [str(each) for each in settled.unavailable],
     }
     invocation.out.show(document(what="users", fetched=fetched, left=left, **texts), said)

@@ -18,7 +18,7 @@ import uvloop
 from mistnet.cli import logs
 from mistnet.cli.faults import BUG, PIPE_CLOSED, complain
 from mistnet.cli.output import Output
-from mistnet.domain.errors import MistnetError, UsageError
+from mistnet.domain.errors import MistnetError, UsageError, leaves_of
 from mistnet.domain.redaction import redact
 from mistnet.settings import Settings, load_settings
 
@@ -107,8 +107,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
     except MistnetError as error:
         if debugging:
             sys.stderr.write(redact(traceback.format_exc(), secrets))
-        complain(str(error), secrets)
-        return 2 if isinstance(error, UsageError) else 1
+        return _told([error], secrets)
     except (typer.TyperException, typer.Exit):
         raise
     except BrokenPipeError:
@@ -116,8 +115,18 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
     except Exception as error:  # noqa: BLE001 (the last resort: a bug must not bury its reader in a traceback)
         if debugging:
             sys.stderr.write(redact(traceback.format_exc(), secrets))
+        foreseen = [each for each in leaves_of(error) if isinstance(each, MistnetError)]
+        if len(foreseen) == len(leaves_of(error)):
+            return _told(foreseen, secrets)
         complain(f"this is a bug in mistnet: {type(error).__name__}: {error} ({_HINT})", secrets)
         return BUG
+
+
+def _told(errors: Sequence[MistnetError], secrets: Sequence[str]) -> int:
+    """One line for each; parts that ran at once may fail of the same cause, which is told once."""
+    for problem in dict.fromkeys(str(error) for error in errors):
+        complain(problem, secrets)
+    return 2 if any(isinstance(error, UsageError) for error in errors) else 1
 
 
 async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:

@@ -54,7 +54,7 @@ MistnetError
 │   └── WriteRefused
 ├── BrokerError                exit code 1
 │   ├── BrokerUnreachable
-│   └── BrokerRefused
+│   └── BrokerRefused          a UsageError as well; exit code 2
 └── WorkError                  raised by handlers; the executor turns each into an outcome
     ├── Temporary              -> Retry
     │   ├── TookTooLong
@@ -77,7 +77,8 @@ MistnetError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -96,6 +97,25 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _and_more(count: int) -> str:
     return f"; and {count - _TOLD} more" if count > _TOLD else ""
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raises the one error inside a task group as itself, so that it can be caught by its name."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        first, *others = leaves_of(group)
+        if others:
+            raise
+        raise first from None
+
+
+def leaves_of(error: Exception) -> list[Exception]:
+    """The errors inside a group and its groups; an error that is no group is itself the only one."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in leaves_of(each)]
 
 
 class MistnetError(Exception):
@@ -572,7 +592,7 @@ class BrokerUnreachable(BrokerError):
         self.url, self.problem = url, problem
 
 
-class BrokerRefused(BrokerError):
+class BrokerRefused(BrokerError, UsageError):
     """RabbitMQ answers, and will not let us in: a wrong password, virtual host, permission or certificate."""
 
     def __init__(self, url: str, problem: str) -> None:

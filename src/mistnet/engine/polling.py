@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from loguru import logger
 
@@ -22,12 +22,17 @@ _CAPPED_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 2.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
+_HANDED_OVER_SECONDS: Final = 1.0
+"""Another process may hand a job to the broker before we see it, and no bell rings for that."""
+
+HandedOver: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
+"""Leases up to so many jobs that were handed to a broker."""
 
 
 class Polling:
     """The feed of a worker that looks into the table itself. A bell tells it when to look."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a part of its own)
         self,
         *,
         queue: Queue,
@@ -39,6 +44,7 @@ class Polling:
         lanes: Sequence[Lane] | None,
         metrics: EngineMetrics,
         unpark: Callable[[], Awaitable[int]],
+        handed_over: HandedOver | None = None,
     ) -> None:
         self._queue = queue
         self._bell = bell
@@ -49,6 +55,7 @@ class Polling:
         self._lanes = lanes
         self._metrics = metrics
         self._unpark = unpark
+        self._handed_over = handed_over
         self._patience = _CONTENDED_SECONDS / 2
         self._looked_ahead_at = float("-inf")
 
@@ -77,6 +84,8 @@ class Polling:
                 now=now,
                 aged_before=now - self._policy.aging if self._policy.aging else None,
             )
+            if self._handed_over and len(leases) < slots:
+                leases = [*leases, *await self._handed_over(slots - len(leases))]
         except (DatabaseBusy, DatabaseUnreachable) as error:
             logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self._worker)
             self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
@@ -107,6 +116,8 @@ class Polling:
             wait = min(wait, _LAST_LOOK_SECONDS)
         if ahead.capped:
             wait = min(wait, _CAPPED_SECONDS)
+        if self._handed_over:
+            wait = min(wait, _HANDED_OVER_SECONDS)
         if ahead.next_due_at is not None:
             due_in = (ahead.next_due_at - self._clock.now()).total_seconds()
             wait = min(wait, max(due_in, _CONTENDED_SECONDS))

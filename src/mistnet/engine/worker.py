@@ -21,7 +21,7 @@ from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.leases import LeaseKeeper
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
-from mistnet.engine.polling import Polling
+from mistnet.engine.polling import HandedOver, Polling
 from mistnet.engine.settler import Finished, Settler
 from mistnet.engine.traces import Trace, untraced
 
@@ -57,6 +57,7 @@ class Worker:
         lanes: Sequence[Lane] | None = None,
         until_idle: bool = False,
         feed: Feed | None = None,
+        handed_over: HandedOver | None = None,
     ) -> None:
         self._tools = tools
         self._policy = tools.policy
@@ -98,6 +99,7 @@ class Worker:
             lanes=lanes,
             metrics=tools.metrics,
             unpark=self._caretaker.unpark,
+            handed_over=handed_over,
         )
         self._executor = Executor(
             clock=tools.clock,

@@ -78,6 +78,12 @@ class StoreDispatch:
                 found[lane] = (row.jobs, row.overdue)
         return found
 
+    async def queued_ids(self, lanes: Collection[Lane], *, limit: int) -> Sequence[JobId]:
+        """Jobs the broker was told of, those first whose message is oldest."""
+        binds = {"known_lanes": [*sorted(lanes), ""], "limit": limit}
+        async with self._database.glance() as connection:
+            return [JobId(row.id) for row in await connection.execute(statement("queued_ids", self._dialect), binds)]
+
     async def unqueue(self, lane: Lane, *, before: datetime) -> int:
         """Takes jobs back whose message seems lost."""
         binds = {"lane": lane, "before": before, "reason": TOLD_AGAIN, "limit": _SLICE}

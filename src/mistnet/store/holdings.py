@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar
 
-from sqlalchemy import Table, select
+from sqlalchemy import ColumnElement, Table, select
 
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.account_jobs import slices
@@ -16,17 +16,23 @@ Id = TypeVar("Id", UserId, PostId)
 
 
 async def stored_users(database: Database, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
-    return await _stored(database, users, platform, ids)
+    """Not those of whom nothing was ever shown but that they are unavailable: whoever wants them asks again."""
+    own = users.c
+    return await _stored(
+        database, users, platform, ids, own.unavailable_reason.is_(None) | own.profiled_at.is_not(None)
+    )
 
 
 async def stored_posts(database: Database, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
     return await _stored(database, posts, platform, ids)
 
 
-async def _stored(database: Database, table: Table, platform: Platform, ids: Collection[Id]) -> set[Id]:
+async def _stored(
+    database: Database, table: Table, platform: Platform, ids: Collection[Id], *conditions: ColumnElement[bool]
+) -> set[Id]:
     found: set[Id] = set()
     async with database.read() as connection:
         for each in slices(sorted(ids)):
-            asked = select(table.c.id).where(table.c.platform == platform, table.c.id.in_(each))
+            asked = select(table.c.id).where(table.c.platform == platform, table.c.id.in_(each), *conditions)
             found.update((await connection.execute(asked)).scalars())
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -11,8 +11,11 @@ from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.domain.accounts import Missing
+from mistnet.domain.ingests import IngestId
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
+from mistnet.store.social import write_missing
 from mistnet.store.tables import users
 
 REASON: Final = "upstream does not return this user"
@@ -21,8 +24,8 @@ REASON: Final = "upstream does not return this user"
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What became of placeholders that upstream does not return."""
 
-    forgotten: Sequence[UserId] = ()
-    marked: Sequence[UserId] = ()
+    removed: Sequence[UserId] = ()
+    unavailable: Sequence[UserId] = ()
 
 
 class Placeholders:
@@ -42,19 +45,22 @@ class Placeholders:
         async with self._database.read() as connection:
             return [UserId(each) for each in (await connection.execute(asked)).scalars()]
 
-    async def settle(self, ids: Sequence[UserId], now: datetime) -> Settled:
-        """Upstream was asked and does not have them. What nothing refers to is forgotten; the rest is marked so."""
-        forgotten: list[UserId] = []
-        marked: list[UserId] = []
+    async def settle(self, lacking: Mapping[UserId, IngestId], now: datetime) -> Settled:
+        """Each with the ingest whose answer lacked it. What nothing refers to is removed; the rest is unavailable."""
+        removed: list[UserId] = []
+        unavailable: list[UserId] = []
         async with self._database.write() as connection:
-            for each in sorted(ids):
-                (forgotten if await _forget(connection, each) else marked).append(each)
-            for each in marked:
-                await _mark(connection, each, now)
-        return Settled(forgotten=forgotten, marked=marked)
+            for each in sorted(lacking):
+                (removed if await _remove(connection, each) else unavailable).append(each)
+            for each in unavailable:
+                await _record_unavailable(connection, each, lacking[each], now)
+            if unavailable:
+                gone = [Missing(platform=Platform.X, what="user", id=each, reason=REASON) for each in unavailable]
+                await write_missing(connection, gone, now)
+        return Settled(removed=removed, unavailable=unavailable)
 
 
-async def _forget(connection: AsyncConnection, user_id: UserId) -> bool:
+async def _remove(connection: AsyncConnection, user_id: UserId) -> bool:
     try:
         async with connection.begin_nested():
             await connection.execute(delete(users).where(_untold(), users.c.id == user_id))
@@ -63,9 +69,11 @@ async def _forget(connection: AsyncConnection, user_id: UserId) -> bool:
     return True
 
 
-async def _mark(connection: AsyncConnection, user_id: UserId, now: datetime) -> None:
-    told = {"unavailable_reason": REASON, "last_updated_at": now, "profiled_at": now}
-    await connection.execute(update(users).where(_untold(), users.c.id == user_id).values(**told))
+async def _record_unavailable(connection: AsyncConnection, user_id: UserId, ingest_id: IngestId, now: datetime) -> None:
+    """Upstream's answer is that there is no such user; no profile was seen, so none is said to have been."""
+    said = {"id": str(user_id), "unavailable": True, "unavailableReason": REASON, "ingestId": str(ingest_id)}
+    answer = {"raw": msgspec.json.encode(said), "unavailable_reason": REASON, "last_updated_at": now}
+    await connection.execute(update(users).where(_untold(), users.c.id == user_id).values(**answer))
 
 
 def _untold() -> ColumnElement[bool]:
