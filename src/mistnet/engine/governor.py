@@ -112,6 +112,9 @@ class Governor:
             return Halt.BUDGET
         return self._halt
 
+    def is_capped(self, source: SourceState) -> bool:
+        return any(cap is not None for cap, _spent in self._grants.caps(source))
+
     def call(self, endpoint: str, *, most: int, errand: Errand) -> Passage:
         return Passage(self, endpoint, most, errand)
 
