@@ -42,6 +42,8 @@ MISTNET_ADMIN_TOKEN=$(secret)
 MISTNET_CRAWL_LANES=shopee,taobao,ebay,web
 MISTNET_AMQP_LANES=["shopee","taobao","ebay","web"]
 MISTNET_LOG_FORMAT=json
+# At most so many credits of X in a day (UTC); 100,000 are one US dollar.
+MISTNET_X_DAY_CREDITS=200000
 # Fill in what you have and take the # away:
 #MISTNET_X_API_KEY=
 #MISTNET_THREADS_TOKEN=

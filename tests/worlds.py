@@ -15,11 +15,11 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import PRESETS, Faults
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Size, Standing
-from mistnet.sim.service import NeverAnswers, XService
+from mistnet.sim.service import NeverAnswers, NeverConnects, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.store.database import Database
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
 
 KEY = "sim-key"
 NOBODY = "nobody_at_all"
@@ -38,6 +38,8 @@ class WorldTransport:
             await self._before()
         try:
             answer = await self._service.handle("GET", request.path, urlencode(request.query), request.headers)
+        except NeverConnects:
+            raise Unreached("the connection was refused") from None
         except NeverAnswers:
             raise Unanswered("no answer in time") from None
         if self._before:

@@ -62,6 +62,11 @@ from mistnet.upstream.transport import Transport
 from mistnet.upstream.x import prices
 from mistnet.upstream.x.client import XClient
 
+USUAL_DAY_CREDITS = 200_000
+NO_CAP = (
+    f"X has no cap on spending. Set one, for example US$ {USUAL_DAY_CREDITS // prices.CREDITS_PER_DOLLAR} a day: "
+    f"`mistnet sources set x --day-credits {USUAL_DAY_CREDITS}`."
+)
 WALKS_PER_CALL = 20
 POSTS_PER_CALL = 50
 LANES = (args.LANE,)
@@ -118,9 +123,15 @@ class Harvest:
 
     async def halt(self) -> Halt | None:
         """Why X will not serve us for now, as far as all workers together know."""
+        return self.governor.halted(await self._state(), a_page=prices.posts(prices.POSTS_PER_PAGE))
+
+    async def is_capped(self) -> bool:
+        """Whether anything limits what X may cost in a day or a month."""
+        return self.governor.is_capped(await self._state())
+
+    async def _state(self) -> SourceState:
         known = {state.name: state for state in await self.book.states()}
-        state = known.get(X_SOURCE) or SourceState(name=X_SOURCE)
-        return self.governor.halted(state, a_page=prices.posts(prices.POSTS_PER_PAGE))
+        return known.get(X_SOURCE) or SourceState(name=X_SOURCE)
 
 
 def kinds(look: StoreLook, x: XClient, clock: Clock, rules: Rules) -> Sequence[Kind]:

@@ -9,9 +9,22 @@ from sqlalchemy import text
 from mistnet.domain.errors import NotNow, NotShown, SourceDown
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.engine.governor import Governor
+from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
+from mistnet.upstream.x.client import XClient
 from tests.contract.test_governor import Office, call, fail, opened
+from tests.support import no_wait
 
 DOWN = SourceDown("x", "503")
+
+
+class Failing:
+    """Every request fails in the same way."""
+
+    def __init__(self, error: Unanswered) -> None:
+        self._error = error
+
+    async def send(self, _request: Request) -> Answer:
+        raise self._error
 
 
 async def break_down(office: Office, governor: Governor) -> None:
@@ -179,3 +192,21 @@ async def test_who_calls_seldom_takes_few_slots_from_the_others(url: str) -> Non
         last = (await office.key()).next_at
         assert last is not None
         assert last <= office.clock.now()
+
+
+@pytest.mark.parametrize(
+    ("error", "booked"),
+    [(Unreached("refused"), 0), (Unanswered("cut short"), 300)],
+    ids=["never sent", "sent and cut off"],
+)
+async def test_only_a_request_that_was_sent_is_booked(url: str, error: Unanswered, booked: int) -> None:
+    async with opened(url) as office:
+        governor = office.governor(day_credits=100_000)
+        async with governor.opened():
+            x = XClient(Failing(error), gate=governor, clock=office.clock, sleep=no_wait)
+            with pytest.raises(SourceDown):
+                await x.search("from:ann")
+        async with office.database.read() as connection:
+            rows = (await connection.execute(text("SELECT credits FROM calls"))).scalars().all()
+        assert rows == [booked, booked]
+        assert (await office.state()).day_credits == 2 * booked

@@ -12,6 +12,7 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.doctor import doctor
+from mistnet.cli.track import track
 from mistnet.desk.standings import known_sources, standings
 from mistnet.domain.crawling import CachedAnswer
 from mistnet.domain.errors import BudgetSpent, NotNow
@@ -249,6 +250,27 @@ def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
     shown = run(doctor, url).stdout
     assert "jobs that ended without their result, newest first" in shown
     assert "breaker open" in shown
+
+
+def test_without_a_cap_the_doctor_and_track_warn(url: str) -> None:
+    async def capped(app: App) -> None:
+        await app.harvest.book.set_caps(X_SOURCE, day=None, month=3_000_000)
+
+    def found(**environment: str) -> Any:
+        key = {"MISTNET_X_API_KEY": "one", **environment}
+        return {each["name"]: each for each in told(run(doctor, url, "--json", **key))["findings"]}["spending cap"]
+
+    hint = "mistnet sources set x --day-credits 200000"
+    warned = found()
+    assert (warned["level"], hint in warned["advice"]) == ("warn", True)
+    assert found(MISTNET_X_API_KEY="")["level"] == "ok"
+    assert found(MISTNET_X_DAY_CREDITS="70")["level"] == "ok"
+    (line,) = [line for line in run(track, url, "ann", MISTNET_X_API_KEY="one").stdout.splitlines() if hint in line]
+    assert line.startswith("X has no cap on spending.")
+    assert told(run(track, url, "ann", "--json", MISTNET_X_API_KEY="one"))["spending_cap"] is False
+    prepared(url, capped, now=datetime.now(UTC))
+    assert found()["level"] == "ok"
+    assert hint not in run(track, url, "bob", MISTNET_X_API_KEY="one").stdout
 
 
 def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:

@@ -75,6 +75,7 @@ def test_a_scrape_asked_of_up_is_done_and_reported(small: CommandLine, sim_url: 
     until(lambda: up.ask("/health")[1]["leader"])
     code, _, err = up.stop()
     assert (code, "Traceback" in err) == (0, False)
+    assert err.count("X has no cap on spending. Set one, for example US$ 2 a day") == 1
     assert small.sql("SELECT name FROM workers") == []
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.domain.jobs import NewJob, WorkerName
 from mistnet.domain.ports import WorkerCard
+from mistnet.domain.sources import Halt
 from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.settings import Settings
@@ -37,8 +38,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def settings_for(url: str) -> Settings:
-    return Settings.model_validate({"database_url": url, **SETTINGS})
+def settings_for(url: str, **others: Any) -> Settings:
+    return Settings.model_validate({"database_url": url, **SETTINGS, **others})
 
 
 @dataclass
@@ -47,6 +48,7 @@ class HarvestFleet(Fleet):
 
     service: XService | None = None
     concurrency: int = 4
+    day_credits: int | None = None
 
     async def _live(self, machine: Machine) -> None:
         async def point() -> None:
@@ -54,7 +56,7 @@ class HarvestFleet(Fleet):
 
         assert self.service is not None
         app = App(
-            settings_for(self.url),
+            settings_for(self.url, x_day_credits=self.day_credits),
             database=machine.database(),
             transport=WorldTransport(self.service, point),
         )
@@ -67,6 +69,8 @@ class HarvestFleet(Fleet):
 
 
 SWEPT_IN_A_STORM = 3
+CALLS_END_IN = 300
+"""Virtual seconds after which every call that a cap still allowed has ended, those of a frozen machine too."""
 
 
 class FewerAccounts(Oracle):
@@ -89,43 +93,82 @@ class FewerAccounts(Oracle):
 
 @dataclass(frozen=True)
 class Harvested:
+    """What a collection ended with. `spent` is what upstream billed, `counted` what the caps are compared with."""
+
     faults: list[str]
     crashes: int
     spent: int
     ledger: int
+    counted: int
     trace: list[str] = field(default_factory=list)
 
 
-def harvest(url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None) -> Harvested:
-    """Collects one world from nothing, or in a storm some of its accounts, and compares."""
-    return run_virtually(_harvest(url, seed, size, faults, chaos))
+def harvest(
+    url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None, day_credits: int | None = None
+) -> Harvested:
+    """Collects one world from nothing, or in a storm some of its accounts, and compares.
+
+    With a cap it ends where the cap stops it, and only the money is compared.
+    """
+    return run_virtually(_harvest(url, seed, size, faults, chaos, day_credits))
 
 
-async def _harvest(url: str, seed: int, size: Size | str, faults: str, chaos: Chaos | None) -> Harvested:
+async def _harvest(
+    url: str, seed: int, size: Size | str, faults: str, chaos: Chaos | None, day_credits: int | None
+) -> Harvested:
     database = open_database(url)
     world = World(seed, size)
     service, oracle = service_of(world, faults=faults), FewerAccounts(world) if chaos else Oracle(world)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
-    fleet = HarvestFleet(url, chaos or calm, size=3 if chaos else 1, service=service, concurrency=4 if chaos else 8)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    fleet = HarvestFleet(
+        url,
+        chaos or calm,
+        size=3 if chaos else 1,
+        service=service,
+        concurrency=4 if chaos else 8,
+        day_credits=day_credits,
+    )
+    app = App(settings_for(url, x_day_credits=day_credits), database=database, transport=WorldTransport(service))
     problems: list[str] = []
     try:
         await app.enqueue([args.suggestion(handle) for handle in oracle.suggested])
 
         async def done() -> bool:
+            if day_credits is not None and await app.harvest.halt() is Halt.BUDGET:
+                await asyncio.sleep(CALLS_END_IN)
+                return True
             return not await app.upkeep.work_left(list(app.kinds), ["x"], now=database.clock.now())
 
         try:
             await fleet.run(until=done, deadline=12 * 3600)
         except AssertionError as error:
             problems.append(str(error))
-        problems += await oracle.compare(database)
+        if day_credits is None:
+            problems += await oracle.compare(database)
         async with database.read() as connection:
             ledger = (await connection.execute(text("SELECT COALESCE(SUM(credits), 0) FROM calls"))).scalar_one()
+            counted = (await connection.execute(text("SELECT SUM(month_credits) FROM sources"))).scalar_one()
     finally:
         await database.close()
     crashes = sum("CRASHES" in line for line in fleet.trace)
-    return Harvested(problems, crashes, sum(service.stats.credits.values()), int(ledger), fleet.trace)
+    spent = sum(service.stats.credits.values())
+    problems += money_problems(spent, int(ledger), int(counted), crashes=crashes, cap=day_credits)
+    return Harvested(problems, crashes, spent, int(ledger), int(counted), fleet.trace)
+
+
+def money_problems(spent: int, ledger: int, counted: int, *, crashes: int, cap: int | None) -> list[str]:
+    """What upstream billed is never more than what is known here, nor than a cap.
+
+    A worker that is killed loses the last rows of its ledger, but not the credits that it had set aside.
+    """
+    problems = []
+    if not crashes and spent > ledger:
+        problems.append(f"upstream billed {spent} credits, the ledger has {ledger}")
+    if spent > counted:
+        problems.append(f"upstream billed {spent} credits, the caps are compared with {counted}")
+    if cap is not None and spent > cap:
+        problems.append(f"upstream billed {spent} credits, the cap is {cap}")
+    return problems
 
 
 @dataclass(frozen=True)

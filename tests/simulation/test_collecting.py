@@ -20,8 +20,10 @@ from tests.worlds import SMALLEST
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
 
-def collected(url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None) -> Harvested:
-    result = harvest(url, seed, size=size, faults=faults, chaos=chaos)
+def collected(
+    url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None, day_credits: int | None = None
+) -> Harvested:
+    result = harvest(url, seed, size=size, faults=faults, chaos=chaos, day_credits=day_credits)
     if result.faults and chaos:
         print(*result.trace[-40:], sep="\n")
     assert result.faults == [], f"world {seed} with {faults} faults: {result.faults[:5]}; {replay(seed)}"
@@ -65,6 +67,23 @@ def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str
     results = [collected(url(postgres_dsn), s, size=SMALLEST, faults="all", chaos=storm(s)) for s in seeds]
     if is_fixed(seeds):
         assert sum(result.crashes for result in results) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+CAP = 7_000
+
+
+@pytest.mark.parametrize("seeds", chunks(2, 1, 2), ids=named)
+def test_upstream_never_bills_more_than_the_cap_with_every_fault_on(memory: Templates, seeds: range) -> None:
+    for seed in seeds:
+        result = collected(memory.sqlite(), seed, size="tiny", faults="all", day_credits=CAP)
+        assert result.spent > CAP - 1_000, "a cap that is never reached proves nothing"
+
+
+@pytest.mark.parametrize("seeds", chunks(2, 1, 2), ids=named)
+def test_upstream_never_bills_more_than_the_cap_while_machines_crash(memory: Templates, seeds: range) -> None:
+    for seed in seeds:
+        result = collected(memory.sqlite(), seed, size=SMALLEST, faults="all", chaos=storm(seed), day_credits=CAP)
+        assert result.crashes
 
 
 @pytest.mark.parametrize(("backend", "faults"), [("sqlite", "none"), ("postgresql", "all")])

@@ -108,6 +108,7 @@ def test_secrets_are_made_once_for_their_owner_alone_and_fit_the_settings(
     assert secrets[0] in settings.database_url.get_secret_value()
     assert settings.broker_url is not None
     assert secrets[1] in settings.broker_url.get_secret_value()
+    assert settings.x_day_credits == 200_000
     assert settings.amqp_lanes == settings.crawl_lanes == ["shopee", "taobao", "ebay", "web"]
     again = subprocess.run(["sh", DEPLOY / "make-secrets.sh", folder], capture_output=True, text=True, check=False)
     assert again.returncode == 1

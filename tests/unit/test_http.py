@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mistnet.upstream.http import HttpTransport
-from mistnet.upstream.transport import Request, Unanswered
+from mistnet.upstream.transport import Request, Unanswered, Unreached
 
 ASK = Request(path="/twitter/user/info", query={"userName": "ann & co"}, headers={"X-API-Key": "k"})
 
@@ -86,10 +86,15 @@ async def test_a_server_that_says_nothing_is_left_in_time() -> None:
             await transport.send(ASK)
 
 
-async def test_nobody_there_is_unanswered() -> None:
+async def test_a_request_that_was_never_sent_is_told_from_one_that_was_not_answered() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     async with HttpTransport(f"http://127.0.0.1:{port}", user_agent="t") as transport:
-        with pytest.raises(Unanswered):
+        with pytest.raises(Unreached):
             await transport.send(ASK)
+    async with server(b"") as (url, asked), HttpTransport(url, user_agent="t") as transport:
+        with pytest.raises(Unanswered) as cut_off:
+            await transport.send(ASK)
+    assert asked
+    assert not isinstance(cut_off.value, Unreached)

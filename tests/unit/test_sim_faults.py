@@ -9,7 +9,7 @@ import pytest
 from mistnet.sim.clock import SimClock
 from mistnet.sim.faults import ALL_FAULTS, Fault, Faults
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import Answer, NeverAnswers, XService
+from mistnet.sim.service import Answer, NeverAnswers, NeverConnects, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.visitor import SEARCH_PATH, Visitor
 from mistnet.sim.world import World
@@ -74,6 +74,13 @@ async def test_an_answer_that_never_comes_is_still_paid_for() -> None:
     with pytest.raises(NeverAnswers):
         await Visitor(service).search(MIDWAY)
     assert service.stats.credits["sim-key"] == 300
+
+
+async def test_a_connection_that_is_refused_costs_nothing() -> None:
+    service = suffering(Fault.CONNECTION_REFUSED)
+    with pytest.raises(NeverConnects):
+        await Visitor(service).search(MIDWAY)
+    assert service.stats.credits["sim-key"] == 0
 
 
 async def test_a_body_can_be_cut_or_broken() -> None:

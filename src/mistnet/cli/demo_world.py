@@ -14,14 +14,14 @@ from mistnet.sim.box import Box, pack
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Standing
-from mistnet.sim.service import NeverAnswers, XService
+from mistnet.sim.service import NeverAnswers, NeverConnects, XService
 from mistnet.sim.shelf import Fate, Thing, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.sim.truth import AccountTruth
 from mistnet.store.coverage import Coverage
 from mistnet.store.holdings import stored_posts
 from mistnet.store.roster import Roster
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
 
 _KEY: Final = "sim-key"
 NOBODY: Final = "nobody_is_here"
@@ -38,6 +38,8 @@ class WorldTransport:
     async def send(self, request: Request) -> Answer:
         try:
             answer = await self._service.handle("GET", request.path, urlencode(request.query), request.headers)
+        except NeverConnects:
+            raise Unreached("the connection was refused") from None
         except NeverAnswers:
             raise Unanswered("no answer in time") from None
         if answer.cut:

@@ -13,8 +13,9 @@ from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.rereading import reparse_all
+from mistnet.harvest import NO_CAP
 from mistnet.store.checkup import Checkup, Expectations
-from mistnet.store.findings import Finding
+from mistnet.store.findings import Finding, ok, warn
 from mistnet.store.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.store.quarantine import Reparsed
 
@@ -40,18 +41,34 @@ async def doctor(
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations(app))
-        found = [*await checkup.run(), *await broker_findings(app)]
+        found = await _look_over(app, checkup)
         repaired: Sequence[str] = ()
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
-            found = [*await checkup.run(), *await broker_findings(app)]
-        seen = await _monitored(app) if any(each.name == "leases" for each in found) else Monitored()
+            found = await _look_over(app, checkup)
+        seen = await _monitored(app) if _tables_are_there(found) else Monitored()
     healthy = not any(each.level == "fail" for each in found)
     shown = document(
         healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(seen)
     )
     invocation.out.show(shown, _grid(found), *_seen(seen), *_told(reparsed), *_said(found, repaired))
     return 0 if healthy else 1
+
+
+async def _look_over(app: App, checkup: Checkup) -> Sequence[Finding]:
+    found = [*await checkup.run(), *await broker_findings(app)]
+    return [*found, await _spending_cap(app)] if _tables_are_there(found) else found
+
+
+def _tables_are_there(found: Sequence[Finding]) -> bool:
+    return any(each.name == "leases" for each in found)
+
+
+async def _spending_cap(app: App) -> Finding:
+    name, (problem, _, advice) = "spending cap", NO_CAP.partition(". ")
+    if not app.settings.x_api_key:
+        return ok(name, "no key for X is configured here, so nothing can be spent")
+    return ok(name, "X has one") if await app.harvest.is_capped() else warn(name, problem, advice)
 
 
 def expectations(app: App) -> Expectations:

@@ -11,15 +11,17 @@ from mistnet.cli.demo_report import own_name
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import SettingsError
+from mistnet.harvest import USUAL_DAY_CREDITS
 from mistnet.settings import Settings, settings_file
 from mistnet.store.schema import migrate
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
 
 _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     "The database. A URL with a password belongs into the environment: MISTNET_DATABASE_URL.": {
         "database_url": Settings.model_fields["database_url"].default.get_secret_value(),
     },
     "Money. A hundred thousand credits of TwitterAPI.io are one dollar.": {
-        "x_day_credits": 200_000,
+        "x_day_credits": USUAL_DAY_CREDITS,
         "x_month_credits": 3_000_000,
     },
     "Links and prices.": {
@@ -33,6 +35,13 @@ _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "The rest.": {"concurrency": 20, "log_format": "json"},
 }
+_WRITTEN: Final = ("x_day_credits",)
+"""What is not commented out: without a cap, one mistake may spend everything that was paid in."""
+
+_WHAT: Final = (
+    f"settings to fill in; X may cost at most {USUAL_DAY_CREDITS:,} credits "
+    f"(US$ {USUAL_DAY_CREDITS // CREDITS_PER_DOLLAR}) a day"
+)
 _HEADER: Final = """\
 # Settings of mistnet. Whatever is commented out has its default; the value shown is an example.
 # Keys and passwords belong into the environment: MISTNET_X_API_KEY, MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
@@ -51,7 +60,7 @@ async def init(invocation: Invocation) -> None:
         before = await migrate(database)
         url = database.shown_url
     following = [*_next(settings)]
-    about_file = f"{file} is written: settings to fill in" if written else f"{file} is there already, and left as it is"
+    about_file = f"{file} is written: {_WHAT}" if written else f"{file} is there already, and left as it is"
     about_tables = f"{url} is ready" if before.found != before.wanted else f"{url} is up to date"
     said = "\n".join([about_file, about_tables, "", "Next:", "", *(f"  {line}" for line in following)])
     facts = document(file=str(file), written=written, database_url=url, found=before.found, now=before.wanted)
@@ -59,14 +68,14 @@ async def init(invocation: Invocation) -> None:
 
 
 def sample(database_url: str | None) -> str:
-    """The file: everything commented out, but for a database of one's own choice."""
+    """The file: everything commented out, but for a cap on spending and a database of one's own choice."""
     return _HEADER + "".join(_section(title, offered, database_url) for title, offered in _OFFERED.items())
 
 
 def _section(title: str, offered: Mapping[str, object], database_url: str | None) -> str:
     lines = [f"\n# {title}\n"]
     for name, example in offered.items():
-        chosen = database_url if name == "database_url" else None
+        chosen = database_url if name == "database_url" else example if name in _WRITTEN else None
         lines.append(f"#   {Settings.model_fields[name].description}\n")
         lines.append(f"{name} = {json.dumps(chosen)}\n" if chosen else f"# {name} = {json.dumps(example)}\n")
     return "".join(lines)

@@ -18,6 +18,7 @@ from mistnet.cli.work import wanted_lanes
 from mistnet.domain.errors import NoToken, TokenNotFound
 from mistnet.domain.visitors import Scope
 from mistnet.engine.worker import Worker
+from mistnet.harvest import NO_CAP
 from mistnet.schedule import Scheduler
 from mistnet.store.tokens import Tokens
 
@@ -88,6 +89,8 @@ async def up(
     """
     async with open_app(invocation.settings, create=True) as app:
         wanted_lanes(app, None)
+        if app.settings.x_api_key and not await app.harvest.is_capped():
+            logger.warning(NO_CAP)
         await _run(invocation, app, host, port, working=True, concurrency=concurrency)
 
 

@@ -16,6 +16,7 @@ from mistnet.domain.accounts import AccountState
 from mistnet.domain.errors import NotTracked
 from mistnet.domain.handles import read_handle
 from mistnet.domain.social import UserId
+from mistnet.harvest import NO_CAP
 from mistnet.jobs import args
 from mistnet.store.roster import LetGo, NewSuggestion, Roster, Standing
 
@@ -98,9 +99,11 @@ async def track(
             return max(await show_quotes(invocation, app, named.good), named.complain())
         if by_id:
             ids = sort_rows(handles, source, "id", lambda row: UserId(read_id(row)))
-            return _tell(invocation, await track_ids(app, ids.good), ids)
+            told = await track_ids(app, ids.good)
+            return _tell(invocation, told, ids, is_capped=await app.harvest.is_capped())
         wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
-        return _tell(invocation, await track_handles(app, wanted.good), wanted)
+        told = await track_handles(app, wanted.good)
+        return _tell(invocation, told, wanted, is_capped=await app.harvest.is_capped())
 
 
 @shared_options
@@ -169,10 +172,17 @@ def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
     return (who, None) if isinstance(who, str) else (None, who)
 
 
-def _tell(invocation: Invocation, told: Sequence[Told], named: Sorted[NewSuggestion] | Sorted[UserId]) -> int:
+def _tell(
+    invocation: Invocation,
+    told: Sequence[Told],
+    named: Sorted[NewSuggestion] | Sorted[UserId],
+    *,
+    is_capped: bool,
+) -> int:
     has_key = bool(invocation.settings.x_api_key)
-    shown = document(accounts=told, refused=named.bad, key_configured=has_key)
-    _show(invocation, shown, list(map(str, told)), told_of_key=bool(told))
+    shown = document(accounts=told, refused=named.bad, key_configured=has_key, spending_cap=is_capped)
+    warning = [] if is_capped or not told else [NO_CAP]
+    _show(invocation, shown, [*map(str, told), *warning], told_of_key=bool(told))
     return named.complain()
 
 

@@ -112,6 +112,9 @@ class Governor:
             return Halt.BUDGET
         return self._halt
 
+    def is_capped(self, source: SourceState) -> bool:
+        return any(cap is not None for cap, _spent in self._grants.caps(source))
+
     def call(self, endpoint: str, *, most: int, errand: Errand) -> Passage:
         return Passage(self, endpoint, most, errand)
 
@@ -353,7 +356,7 @@ class Governor:
         """The ledger's row, and the unspent part of what was set aside back into the purse."""
         ticket, errand = passage.ticket, passage.errand
         status = 200 if error is None else getattr(error, "status", None)
-        cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status)
+        cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status, ticket.reserved)
         self._purse.put_back(ticket.reserved - cost, passage.day)
         record = CallRecord(
             source=self._source,

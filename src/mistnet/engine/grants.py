@@ -35,7 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     month_credits: int | None = None
     breaker_failures: int = 5
     breaker_cooldown: timedelta = timedelta(minutes=5)
-    failure_credits: Callable[[int | None], int] = lambda _status: 0
+    failure_credits: Callable[[int | None, int], int] = lambda _status, _most: 0
+    """What to book for a call that failed with this status, or without one, and had this much set aside."""
 
     @property
     def breaker(self) -> BreakerRules:

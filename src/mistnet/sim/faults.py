@@ -34,6 +34,7 @@ class Fault(StrEnum):
     LIST_CUT_SHORT = "list_cut_short"
     LIST_CUT_OPEN = "list_cut_open"
     LIST_HIDES_SOME = "list_hides_some"
+    CONNECTION_REFUSED = "connection_refused"
 
 
 REFUSALS = frozenset(
@@ -43,6 +44,7 @@ REFUSALS = frozenset(
         Fault.SERVER_ERROR,
         Fault.SERVER_ERROR_PAGE,
         Fault.KEY_REFUSED,
+        Fault.CONNECTION_REFUSED,
     }
 )
 BODY_FAULTS = frozenset({Fault.TIMEOUT, Fault.CUT_BODY, Fault.BROKEN_JSON})
@@ -69,6 +71,7 @@ ALL_FAULTS: Mapping[Fault, float] = {
     **dict.fromkeys(Fault, 0.015),
     Fault.TIMEOUT: 0.005,
     Fault.KEY_REFUSED: 0.005,
+    Fault.CONNECTION_REFUSED: 0.005,
     Fault.EMPTY_CLAIMS_END: 0.03,
 }
 PRESETS: Mapping[str, Mapping[Fault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}

@@ -10,7 +10,7 @@ from typing import Any
 from mistnet.sim.clock import SimClock
 from mistnet.sim.control import PREFIX, Control
 from mistnet.sim.market import ROUGH, MarketService
-from mistnet.sim.service import Answer, NeverAnswers, XService
+from mistnet.sim.service import Answer, NeverAnswers, NeverConnects, XService
 from mistnet.sim.shops import ShopService
 from mistnet.sim.threads import ThreadsService
 
@@ -82,6 +82,9 @@ async def _respond(
             return
         asked = threads if threads.knows(path) else service
         await _send(await asked.handle(method, path, query, headers, body), send)
+    except NeverConnects:
+        # A server whose socket is open cannot refuse a connection any more; it can only say that it is down.
+        await _send(Answer(status=503, headers={"content-length": "0"}, body=b""), send)
     except NeverAnswers:
         while (await receive())["type"] != "http.disconnect":
             pass

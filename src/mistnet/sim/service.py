@@ -25,6 +25,10 @@ class NeverAnswers(Exception):
     """The answer does not come. The transport decides whether to hang or to raise its own timeout."""
 
 
+class NeverConnects(NeverAnswers):
+    """The connection is refused: the request does not arrive, and nothing is billed for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """`cut` says that the body is shorter than the length in its headers."""
@@ -209,6 +213,8 @@ def _faulty_refusal(decision: Decision) -> Answer:
             refused = _refusal(429, "Too Many Requests", PAID_REFUSAL)
             waits = {**refused.headers, "retry-after": str(1 + decision.luck % 10)}
             return Answer(status=429, headers=waits, body=refused.body)
+        case Fault.CONNECTION_REFUSED:
+            raise NeverConnects
         case Fault.KEY_REFUSED:
             return _refusal(403, "Forbidden", KEY_MISSING)
         case Fault.SERVER_ERROR:

@@ -8,11 +8,12 @@ from typing import Final, Self
 import aiohttp
 from yarl import URL
 
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
 
 _CONNECT_SECONDS: Final = 10
 _TOTAL_SECONDS: Final = 60
 _LARGEST_BODY: Final = 32 * 1024 * 1024
+_NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 
 class HttpTransport:
@@ -46,6 +47,8 @@ class HttpTransport:
             ) as answer:
                 body = await _whole(answer)
                 return Answer(status=answer.status, headers=dict(answer.headers), body=body)
+        except _NEVER_SENT as error:
+            raise Unreached(f"{type(error).__name__}: {error}") from error
         except TimeoutError:
             raise Unanswered("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:

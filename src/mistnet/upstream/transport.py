@@ -41,6 +41,10 @@ class Unanswered(Exception):
     """The connection failed, or the answer did not come in time or not whole."""
 
 
+class Unreached(Unanswered):
+    """No connection came about, so the request was never sent."""
+
+
 class Transport(Protocol):
     """Sends a request. Raises Unanswered and nothing else."""
 

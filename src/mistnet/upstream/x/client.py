@@ -17,7 +17,7 @@ from mistnet.domain.ports import Clock
 from mistnet.domain.redaction import redact, shorten
 from mistnet.domain.social import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
 from mistnet.domain.sources import X_SOURCE, Errand, Gate
-from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
+from mistnet.upstream.transport import Answer, Request, Transport, Unanswered, Unreached
 from mistnet.upstream.x import prices
 from mistnet.upstream.x.decode import UNREADABLE, Illegible, gather_posts, gather_users, number, read_user
 from mistnet.upstream.x.payloads import MISSING, Envelope, PageData
@@ -243,6 +243,8 @@ class XClient:
             try:
                 answer = await self._transport.send(request)
             except Unanswered as error:
+                if isinstance(error, Unreached):
+                    call.settle(items=0, credits_due=0)
                 raise _unanswered(endpoint, redact(str(error), [call.key])) from error
             with _kept(answer, endpoint, call.key):
                 if answer.status != 200:

@@ -47,9 +47,14 @@ def follow_ids(returned: int) -> int:
     return max(MINIMUM, ceil(rate * returned))
 
 
-def failure(status: int | None) -> int:
-    """Refused calls are free; of the others nobody knows for sure, so the minimum is counted."""
-    return 0 if status in (401, 402, 403, 429) else MINIMUM
+def failure(status: int | None, most: int) -> int:
+    """What a call may have cost that ended without an answer we could read; `most` is what a good one costs.
+
+    Upstream bills the page it sent, also when we cannot read it or when it does not reach us. Refused calls are free.
+    """
+    if status in (401, 402, 403, 429):
+        return 0
+    return most if status in (None, 200) else min(MINIMUM, most)
 
 
 def filling_up_pays(users: int) -> bool:
