@@ -118,6 +118,17 @@ async def test_a_live_catch_up_sweeps_above_and_has_verified_what_it_passed(url:
         ]
 
 
+async def test_a_look_for_the_first_post_of_an_account_leaves_its_empty_past_verified(url: str) -> None:
+    async with with_ann(url, swept=False, backfilled=True) as app:
+        await change(app, f"UPDATE accounts SET tracked_at = '{days_ago(10):%Y-%m-%d %H:%M:%S}+00:00'")
+        await app.enqueue([catch_up(floor=PostId(0))])
+        assert await own(app) == [("verified", 100, 10), ("sweeping", 10, 0)]
+        await change(app, "DELETE FROM jobs")
+        first = id_at(days_ago(4))
+        await tell(app, post(first), boundaries(oldest=first, newest=first))
+        assert await own(app) == [("verified", 100, 4), ("not_looked_at", 4, 0)]
+
+
 async def test_a_dead_catch_up_is_missing_until_a_later_sweep_has_been_there(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await end_badly(app, catch_up(ceiling=id_at(days_ago(6)), top=id_at(days_ago(2))), state="failed")

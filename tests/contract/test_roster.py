@@ -347,11 +347,11 @@ async def test_tracking_again_looks_again_at_what_could_not_be_collected(url: st
         assert await desk.jobs() == [("relook", "12")]
 
 
-async def test_an_account_that_never_posted_is_swept_from_the_top_again(url: str) -> None:
+async def test_an_account_that_never_posted_is_looked_at_for_its_first_post(url: str) -> None:
     async with open_desk(url) as desk:
         await desk.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
         (entry,) = await desk.roster.accounts()
-        assert next_step(entry)[0] == args.backfill(ANN)
+        assert next_step(entry)[0] == args.catch_up(ANN, None)
 
 
 async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url: str) -> None:

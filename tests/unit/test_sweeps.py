@@ -426,6 +426,29 @@ async def test_a_catch_up_that_finds_nothing_costs_one_page() -> None:
     assert (the(outcome, Swept).newest, the(outcome, Swept).found) == (None, 0)
 
 
+async def test_the_first_posts_of_an_account_that_had_none_set_both_boundaries() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.pages = [page(post(90), post(80)), EMPTY, EMPTY]
+    outcome = await desk.sweeper.catch_up(job(args.catch_up(ANN, None).args))
+    assert desk.source.asked == ["from:ann"]
+    for _ in range(2):
+        assert isinstance(outcome, Continue)
+        outcome = await desk.sweeper.catch_up(job(outcome.args))
+    swept = the(outcome, Swept)
+    assert (swept.oldest, swept.newest, swept.found) == (80, 90, 2)
+
+
+async def test_a_look_at_an_account_that_still_has_no_posts_costs_one_page() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.pages = [EMPTY]
+    outcome = await desk.sweeper.catch_up(job(args.catch_up(ANN, None).args))
+    assert isinstance(outcome, Done)
+    swept = the(outcome, Swept)
+    assert (swept.oldest, swept.newest, swept.found) == (None, None, 0)
+
+
 async def test_retweets_take_a_pass_of_their_own_and_move_their_own_boundary() -> None:
     desk = Desk()
     desk.store.accounts[ANN] = account(oldest_post_id=PostId(10), newest_post_id=PostId(50), profiled_at=START)
@@ -565,6 +588,14 @@ async def test_a_suggestion_of_somebody_who_is_tracked_catches_up() -> None:
     outcome = await desk.profiler.suggestion(job(args.SuggestionArgs(handle="ann_now")))
     assert jobs_of(outcome, "catch_up") == [RangeArgs(user_id=ANN, floor=PostId(9))]
     assert jobs_of(outcome, "backfill") == []
+
+
+async def test_a_suggestion_of_somebody_who_is_tracked_and_never_wrote_catches_up() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.handles = {"ann": user(ANN)}
+    outcome = await desk.profiler.suggestion(job(args.SuggestionArgs(handle="ann")))
+    assert jobs_of(outcome, "catch_up") == [RangeArgs(user_id=ANN)]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
         Stretch(since=begin, until=looked_until, standing=below),
         Stretch(since=looked_until, until=now, standing=Standing.NOT_LOOKED_AT),
         *([swept] if looked else []),
-        *_swept_by(progress, SweepKind.CATCH_UP, begin, now),
+        *_swept_by(progress, SweepKind.CATCH_UP, looked_until, now),
     ]
     return _seen_from_above(layers, begin, now)
 
@@ -157,12 +157,15 @@ def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 
 
 def _swept_by(progress: Progress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
-    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it anew."""
+    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it anew.
+
+    A sweep without a floor begins at `begin`: for catch-ups, where an account without posts was looked at until.
+    """
     dead = [each for each in progress.gaps if each.kind is kind]
     live = [each for each in progress.sweeps if each.kind is kind and each.alive]
     for sweep in sorted([*dead, *live], key=lambda each: (each.mending, each.alive)):
-        since = moment_of(sweep.floor) if sweep.floor else begin
         until = moment_of(sweep.ceiling) if sweep.ceiling is not None else now
+        since = moment_of(sweep.floor) if sweep.floor else min(begin, until)
         if sweep.top is not None:
             yield Stretch(since=until, until=moment_of(sweep.top), standing=Standing.VERIFIED)
         left = Standing.SWEEPING if sweep.alive else Standing.MISSING

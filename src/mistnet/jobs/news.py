@@ -15,7 +15,7 @@ def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
         "user_id": str(account.user_id),
         "handle": account.handle,
         "new": at.found - at.known,
-        "since_post_id": str(at.floor),
+        "since_post_id": _shown(at.floor or None),
         "newest_post_id": _shown(at.top),
     }
     return [NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(account.user_id), payload=payload)]

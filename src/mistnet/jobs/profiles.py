@@ -158,7 +158,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
 
 def _sweep(account: Account) -> NewJob:
     """What an account needs next: the rest of its past, or what is new."""
-    if account.backfilled_at and account.newest_post_id:
+    if account.backfilled_at:
         return args.catch_up(account.user_id, account.newest_post_id)
     return args.backfill(account.user_id)
 

@@ -93,7 +93,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 down = await self._lowered(at, found, reposts=reposts)
                 full = down.round_is_full and page.has_more
                 return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
-            case Emptiness() | Strangers() if not sure and (at.mending or at.top or not at.floor):
+            case Emptiness() | Strangers() if not sure and (at.mending or at.top or (reposts and not at.floor)):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
@@ -161,7 +161,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reposts_backfilled=at.floor == 0,
             )
             return Done([*writes, done])
-        writes.append(Swept(platform=Platform.X, user_id=account.user_id, newest=at.top, found=at.found))
+        # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
+        oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
+        writes.append(Swept(platform=Platform.X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
         if at.fetched or not at.found_before:
             writes.append(self._fetched(at))
         return Done([*writes, *news.collected(account, at), *self._reposts(account)])
