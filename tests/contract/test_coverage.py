@@ -11,7 +11,15 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.desk.repair import repaired
-from mistnet.domain.accounts import AccountState, AccountStateChange, Frontier, Missing, Swept, TrackedAccount
+from mistnet.domain.accounts import (
+    AccountState,
+    AccountStateChange,
+    Frontier,
+    HistoryJudged,
+    Missing,
+    Swept,
+    TrackedAccount,
+)
 from mistnet.domain.coverage import Completeness, Progress, Standing, Stretch, own_posts, reposts
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import Platform, PostId, UserId
@@ -21,7 +29,7 @@ from mistnet.store.statements import command
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
-from tests.support import START
+from tests.support import START, TurnedClock
 
 pytestmark = pytest.mark.common_sql
 
@@ -195,6 +203,64 @@ async def test_an_account_is_found_by_its_handle_and_remembered_by_its_earlier_o
         assert await reader.handles() == ["annie"]
 
 
+def judged(*, suspect: bool) -> HistoryJudged:
+    return HistoryJudged(platform=Platform.X, user_id=ANN, suspect=suspect)
+
+
+async def test_of_a_suspect_history_nothing_is_verified_until_it_is_plausible(url: str) -> None:
+    async with with_ann(url, backfilled=True) as app:
+        await tell(app, user(ANN, posts_count=500), boundaries(reposts_backfilled=True), judged(suspect=True))
+        assert await own(app) == [("suspect", 100, 10), ("not_looked_at", 10, 0)]
+        assert shown(reposts(await ann(app), START))[0] == ("suspect", 100, 0)
+        found = await ann(app)
+        assert (found.suspect_since, found.next_look_at) == (START, START + timedelta(hours=1))
+        await app.enqueue([args.backfill(ANN)])
+        assert await own(app) == [("sweeping", 100, 40), ("suspect", 40, 10), ("not_looked_at", 10, 0)]
+        await change(app, "DELETE FROM jobs")
+        await tell(app, judged(suspect=False))
+        assert await own(app) == [("verified", 100, 10), ("not_looked_at", 10, 0)]
+        assert (await ann(app)).next_look_at is None
+
+
+async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await tell(app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), boundaries(backfilled=True))
+        await tell(app, judged(suspect=True))
+        looked: list[timedelta] = []
+        last = clock.now()
+        for _ in range(6):
+            next_at = (await ann(app)).next_look_at
+            assert next_at
+            assert await app.look_again() == 0
+            clock.turn(seconds=(next_at - clock.now()).total_seconds())
+            assert await app.look_again() == 1
+            assert await rows(app, "SELECT kind, key FROM jobs") == [("backfill", "11")]
+            await change(app, "DELETE FROM jobs")
+            await tell(app, judged(suspect=True))
+            looked.append(clock.now() - last)
+            last = clock.now()
+        assert looked == [
+            timedelta(hours=1),
+            timedelta(hours=6),
+            timedelta(days=1),
+            timedelta(days=3),
+            timedelta(days=7),
+            timedelta(days=7),
+        ]
+
+
+async def test_repair_sweeps_a_suspect_history_again(url: str) -> None:
+    async with with_ann(url, backfilled=True) as app:
+        await tell(app, boundaries(reposts_backfilled=True), judged(suspect=True))
+        assert await repaired(app, await ann(app)) == ["@ann: its history is suspect and is swept again"]
+        assert await rows(app, "SELECT kind, key FROM jobs ORDER BY kind") == [
+            ("catch_up", "11:0-"),
+            ("reposts", "11:0-"),
+        ]
+        assert await repaired(app, await ann(app)) == ["@ann: its history is being swept again already"]
+
+
 async def test_repair_tries_dead_sweeps_anew(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await tell(app, boundaries(reposts_backfilled=True))
@@ -341,6 +407,20 @@ def test_the_command_shows_strips_and_repairs(url: str) -> None:
     assert [each["standing"] for each in one["own_posts"]][:2] == [Standing.MISSING, Standing.VERIFIED]
     assert "is tried anew" in run(coverage, url, "@ann", "--repair").stdout
     assert "nothing to repair" in run(coverage, url, "--repair").stdout
+
+
+def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
+    async def prepare() -> None:
+        async with with_ann(url, backfilled=True) as app:
+            await tell(app, user(ANN, posts_count=500), judged(suspect=True))
+
+    LOOP.run(prepare())
+    whole = run(coverage, url)
+    assert "active, suspect" in whole.stdout
+    assert "???" in whole.stdout
+    one = run(coverage, url, "@ann")
+    assert "2 of the 500 posts its profile counts are stored, although its history was read to the end" in one.stdout
+    assert told(run(coverage, url, "--json"))["accounts"][0]["suspect_since"] is not None
 
 
 @pytest.mark.parametrize(

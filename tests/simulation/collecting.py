@@ -12,13 +12,14 @@ from typing import Any
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.coverage import Stretch, own_posts
+from mistnet.domain.coverage import Standing, Stretch, is_suspect, own_posts, reposts
 from mistnet.domain.jobs import NewJob, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
+from mistnet.sim.faults import Fault, Faults
 from mistnet.sim.people import Size
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
@@ -219,6 +220,65 @@ async def _first_posts_later(url: str, seed: int, faults: str) -> FirstPosts:
             boundaries=(progress.oldest_post_id, progress.newest_post_id),
             newest_at=progress.newest_post_at or at[0],
             stretches=own_posts(progress, at[0]),
+        )
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True)
+class HiddenAtFirst:
+    """An account whose posts upstream did not show while tracking began: how it stood then and after a look.
+
+    `at_first` and `later` are how many posts are stored and whether the account is suspect.
+    """
+
+    wanted: int
+    at_first: tuple[int, bool]
+    later: tuple[int, bool]
+    shown_at_first: Sequence[Standing]
+    shown_later: Sequence[Standing]
+    alerts: Sequence[str]
+    alerts_later: Sequence[str]
+
+
+def hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
+    return run_virtually(_hidden_at_first(url, seed))
+
+
+async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
+    database = open_database(url)
+    world, at = World(seed, "tiny"), [WORLD_START_AT]
+    service = service_of(world, now=lambda: at[0])
+    service.faults = Faults(seed, {Fault.EMPTY_AT_FIRST: 1.0})
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    handle = world.stars[0].handles[-1][1]
+
+    async def standing() -> tuple[tuple[int, bool], Sequence[Standing], Sequence[str]]:
+        progress = await Coverage(database).account(handle)
+        assert progress
+        await app.watch.look_at_accounts()
+        alerts = [row.rule for row in await app.watch.alerts.open_ones()]
+        stretches = [*own_posts(progress, at[0]), *reposts(progress, at[0])]
+        return (progress.stored, is_suspect(progress)), [each.standing for each in stretches], alerts
+
+    try:
+        await _collect_all(url, seed, service, app, [args.suggestion(handle)])
+        at_first, shown_at_first, alerts = await standing()
+        await asyncio.sleep(3_601)
+        at[0] += timedelta(hours=1)
+        assert await app.look_again() == 1
+        await _collect_all(url, seed, service, app, [])
+        later, shown_later, alerts_later = await standing()
+        truth = Truth(world).account(handle, at[0])
+        assert truth
+        return HiddenAtFirst(
+            wanted=len({*truth.search, *truth.retweets}),
+            at_first=at_first,
+            later=later,
+            shown_at_first=shown_at_first,
+            shown_later=shown_later,
+            alerts=alerts,
+            alerts_later=alerts_later,
         )
     finally:
         await database.close()

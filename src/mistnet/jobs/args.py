@@ -138,6 +138,11 @@ def reposts(user_id: UserId, floor: PostId) -> NewJob:
     return NewJob(kind=REPOSTS, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
 
 
+def resweep(user_id: UserId, *, reposts: bool = False) -> NewJob:
+    """All of an account's history once more, for one whose stored posts are implausibly few."""
+    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:0-", args=RangeArgs(user_id=user_id))
+
+
 def relook(user_id: UserId) -> NewJob:
     return NewJob(kind=RELOOK, key=str(user_id), args=RelookArgs(user_id=user_id))
 

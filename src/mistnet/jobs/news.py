@@ -8,8 +8,8 @@ from mistnet.jobs.args import RangeArgs
 
 
 def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
-    """A catch-up that found something, from where it began up to the newest post."""
-    if not at.found:
+    """A catch-up that found something new, from where it began up to the newest post."""
+    if at.found == at.known:
         return []
     payload = {
         "user_id": str(account.user_id),

@@ -38,6 +38,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     state: AccountState
     reason: str | None = None
     handle: str | None = None
+    posts_count: int | None = None
     writes: Sequence[Write] = ()
 
     def renames(self, account: Account) -> bool:
@@ -59,7 +60,7 @@ def _profile(user: User | None) -> Profile:
         return Profile(state=AccountState.VANISHED, reason=NEVER_RETURNED)
     state = state_of(user)
     reason = user.unavailable_reason or ("its posts are protected" if user.protected else None)
-    return Profile(state=state, reason=reason, handle=user.handle, writes=[user])
+    return Profile(state=state, reason=reason, handle=user.handle, posts_count=user.posts_count, writes=[user])
 
 
 def state_of(user: User) -> AccountState:

@@ -18,6 +18,7 @@ from mistnet.api.pages.segment_view import follows_chart
 from mistnet.api.pages.sparks import HEIGHT, WIDTH, spark
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
+from mistnet.desk.repair import repaired
 from mistnet.desk.tracking import track_handles, track_ids
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import reposts
@@ -118,6 +119,16 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
         raise NotFound(f"account {user_id}")
     await track_ids(app, [UserId(user_id)])
     return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
+
+
+@router.post("/accounts/{user_id}/repair")
+async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Reads a suspect history again, and tries sweeps anew that ended without their result."""
+    progress = await Coverage(app.database).account_by_id(UserId(user_id))
+    if progress is None:
+        raise NotFound(f"account {user_id}")
+    await repaired(app, progress)
+    return RedirectResponse(f"/accounts/{user_id}?did=repairing", 303)
 
 
 @router.post("/accounts/{user_id}/follow-sync")

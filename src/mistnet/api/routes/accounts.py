@@ -60,6 +60,7 @@ class AccountDocument(Document):
     oldest_post_id: Id | None
     newest_post_id: Id | None
     next_look_at: Moment | None
+    suspect_since: Moment | None
     posts_found: int
     profile_posts: int | None
     followers: int | None
@@ -133,6 +134,8 @@ class CoverageDocument(Document):
     profile_posts: int | None
     backfilled_at: Moment | None
     reposts_backfilled_at: Moment | None
+    suspect_since: Moment | None
+    next_look_at: Moment | None
     own_posts: list[StretchDocument]
     native_retweets: list[StretchDocument] | None
     live_sweeps: list[SweepDocument]
