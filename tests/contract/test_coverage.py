@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
+from mistnet.cli.status import status
 from mistnet.desk.repair import repaired
 from mistnet.domain.accounts import (
     AccountState,
@@ -17,6 +18,7 @@ from mistnet.domain.accounts import (
     Frontier,
     HistoryJudged,
     Missing,
+    SuggestionClosed,
     Swept,
     TrackedAccount,
 )
@@ -25,6 +27,7 @@ from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs import args
 from mistnet.store.coverage import Coverage
+from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.statements import command
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
@@ -421,6 +424,27 @@ def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
     one = run(coverage, url, "@ann")
     assert "2 of the 500 posts its profile counts are stored, although its history was read to the end" in one.stdout
     assert told(run(coverage, url, "--json"))["accounts"][0]["suspect_since"] is not None
+
+
+def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
+    async def prepare() -> None:
+        async with open_harvest(url) as app:
+            await Roster(app.database, app.job_writer).suggest(
+                [NewSuggestion(handle="nobody")], job=args.suggestion, now=START
+            )
+            closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+            await tell(app, closed)
+
+    LOOP.run(prepare())
+    for command_ in (coverage, status):
+        shown = run(command_, url)
+        assert "@nobody" in shown.stdout
+        assert "there is nobody" in shown.stdout
+        (refused,) = told(run(command_, url, "--json"))["refused"]
+        assert (refused["handle"], refused["reason"]) == ("nobody", "there is nobody")
+    one = run(coverage, url, "@nobody")
+    assert one.exit_code == 2
+    assert "there is nobody. `mistnet track @nobody` tries again" in " ".join(one.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from mistnet.api.auth import Scope
-from mistnet.domain.accounts import HistoryJudged, Swept, TrackedAccount
+from mistnet.domain.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs import args
 from tests.apis import PUBLIC, Api, open_api
@@ -247,3 +247,19 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
             ("catch_up", "11:0-"),
             ("reposts", "11:0-"),
         ]
+
+
+async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
+    async with open_api(url) as api:
+        await follow(api, "/accounts", handle="nobody")
+        closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+        await tell(api.app, closed)
+        shown = (await api.get("/accounts", headers=PAGE)).text
+        assert "@nobody" in shown
+        assert "there is nobody" in shown
+        (refused,) = (await api.ok("/api/suggestions/refused"))["refused"]
+        assert (refused["handle"], refused["reason"]) == ("nobody", "there is nobody")
+        assert "there is nobody" in (await api.get("/api/accounts/nobody/coverage")).text
+        assert await follow(api, "/accounts/refused/nobody/dismiss") == "/accounts?did=dismissed"
+        assert "@nobody" not in (await api.get("/accounts", headers=PAGE)).text
+        assert (await api.post("/accounts/refused/nobody/dismiss", headers=PAGE)).status == 404

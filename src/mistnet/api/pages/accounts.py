@@ -32,6 +32,7 @@ from mistnet.store.account_pages import AccountPages, Listed, Wanted
 from mistnet.store.account_products import AccountProducts
 from mistnet.store.coverage import Coverage
 from mistnet.store.follow_pages import FollowPages
+from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.roster import Standing as Suggested
 
@@ -75,6 +76,7 @@ async def _list(
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
+        refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
         more=listed[-1].place if len(listed) == _PAGE else None,
         **{"problem": None, "given": "", **shown},
     )
@@ -100,6 +102,16 @@ async def add_account(
     results = {each.result for each in await track_handles(app, wanted)}
     did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
     return RedirectResponse(f"/accounts?did={did}", 303)
+
+
+@router.post("/accounts/refused/{handle}/dismiss")
+async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
+    """Takes a handle that was refused off the list."""
+    reason = f"withdrawn on the dashboard by {visitor.name}"
+    gone = await Roster(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
+    if not gone.known:
+        raise NotFound(f"a refusal of @{handle}")
+    return RedirectResponse("/accounts?did=dismissed", 303)
 
 
 @router.post("/accounts/{user_id}/untrack")
