@@ -31,12 +31,12 @@ from mistnet.engine.worker import Tools, Worker
 from mistnet.feeding import Feeding
 from mistnet.harvest import WRITERS, Harvest
 from mistnet.hydration import hydration_of
-from mistnet.jobs.args import relook
+from mistnet.jobs.args import backfill, relook
 from mistnet.outgoing import Outgoing
 from mistnet.pricewatching import watches_of
 from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
-from mistnet.store.accounts import accounts_to_look_at
+from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
@@ -256,12 +256,17 @@ class App:
         )
 
     async def look_again(self) -> int:
-        """Makes the jobs that look again at accounts which could not be collected; returns how many."""
+        """Makes the jobs that look again at accounts which could not be collected, or are suspect; returns how many.
+
+        A suspect account's backfill goes on below its oldest post. Most often it ended there too early.
+        """
         now = self.database.clock.now()
         async with self.database.write() as connection:
             due = await accounts_to_look_at(connection, now=now, next_at=now + self.harvest.rules.relook)
-            await self.job_writer.write(connection, [relook(user_id) for user_id in due], now)
-        return len(due)
+            suspects = await suspects_to_look_at(connection, now=now)
+            again = [*(relook(user_id) for user_id in due), *(backfill(user_id) for user_id in suspects)]
+            await self.job_writer.write(connection, again, now)
+        return len(again)
 
     async def look_after_runs(self) -> int:
         """Ends runs whose jobs ended without telling, and forgets old ones; returns how many accounts were ended."""

@@ -11,6 +11,7 @@ from typing import Any
 from mistnet import __version__
 from mistnet.domain.accounts import (
     AccountStateChange,
+    HistoryJudged,
     Missing,
     SuggestionClosed,
     Swept,
@@ -43,6 +44,7 @@ from mistnet.settings import Settings
 from mistnet.store.accounts import (
     StoreLook,
     write_closed_suggestions,
+    write_judged,
     write_state_changes,
     write_swept,
     write_tracked,
@@ -187,6 +189,7 @@ WRITERS: Sequence[Writer[Any]] = (
     Writer(NewEvent, write_events),
     Writer(Swept, write_swept),
     Writer(Fetched, write_fetched),
+    Writer(HistoryJudged, write_judged),  # after what changes the account's state
     Writer(Missing, write_missing),
     Writer(Unreadable, write_quarantine),
     Writer(SuggestionClosed, write_closed_suggestions),

@@ -9,12 +9,13 @@ from typing import Final
 from loguru import logger
 
 from mistnet.domain.alerts import (
+    ACCOUNT_RULES,
     STANDING_RULES,
     Patience,
-    Rule,
     Severity,
     silent_alerts,
     standing_alerts,
+    suspect_alerts,
 )
 from mistnet.domain.events import Subscriber
 from mistnet.domain.jobs import KindName, Lane
@@ -67,7 +68,7 @@ class Watch:
         return [
             Duty(name="hand events on", every=FAN_OUT_EVERY, run=self.hand_on),
             Duty(name="look for trouble", every=LOOK_EVERY, run=self.look),
-            Duty(name="look for silent accounts", every=QUIET_EVERY, run=self.look_for_silence),
+            Duty(name="look for silent and suspect accounts", every=QUIET_EVERY, run=self.look_at_accounts),
             Duty(name="forget old events and alerts", every=PRUNE_EVERY, run=self.prune),
         ]
 
@@ -85,10 +86,11 @@ class Watch:
         found = standing_alerts(readings, self.patience)
         return _noted(await self.alerts.settle(found, STANDING_RULES, now=readings.at))
 
-    async def look_for_silence(self) -> Changes:
+    async def look_at_accounts(self) -> Changes:
         now = self._database.clock.now()
         found = silent_alerts(await self._readings.quiet_accounts(now=now))
-        return _noted(await self.alerts.settle(found, [Rule.SILENT_ACCOUNT], now=now))
+        found += suspect_alerts(await self._readings.suspect_accounts())
+        return _noted(await self.alerts.settle(found, ACCOUNT_RULES, now=now))
 
     async def prune(self) -> None:
         before = self._database.clock.now() - timedelta(days=self._settings.history_days)

@@ -189,14 +189,14 @@ async def test_an_account_that_falls_silent_is_seen_and_is_over_when_it_writes_a
         await silent_account(app, newest=START - timedelta(hours=1), tracked=START - timedelta(days=30))
         await look_at_posts(app)
         clock.turn(days=2)
-        await app.watch.look_for_silence()
+        await app.watch.look_at_accounts()
         assert await opened(app) == [], "nobody has looked since"
         await look_at_posts(app)
-        await app.watch.look_for_silence()
+        await app.watch.look_at_accounts()
         await app.watch.look()
         assert await opened(app) == [("silent_account", "11")]
         await tell(app, post(id_at(clock.now())))
-        await app.watch.look_for_silence()
+        await app.watch.look_at_accounts()
         assert await opened(app) == []
 
 

@@ -10,18 +10,29 @@ from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
+from mistnet.cli.status import status
 from mistnet.desk.repair import repaired
-from mistnet.domain.accounts import AccountState, AccountStateChange, Frontier, Missing, Swept, TrackedAccount
+from mistnet.domain.accounts import (
+    AccountState,
+    AccountStateChange,
+    Frontier,
+    HistoryJudged,
+    Missing,
+    SuggestionClosed,
+    Swept,
+    TrackedAccount,
+)
 from mistnet.domain.coverage import Completeness, Progress, Standing, Stretch, own_posts, reposts
 from mistnet.domain.jobs import NewJob
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs import args
 from mistnet.store.coverage import Coverage
+from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.statements import command
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
-from tests.support import START
+from tests.support import START, TurnedClock
 
 pytestmark = pytest.mark.common_sql
 
@@ -118,6 +129,17 @@ async def test_a_live_catch_up_sweeps_above_and_has_verified_what_it_passed(url:
         ]
 
 
+async def test_a_look_for_the_first_post_of_an_account_leaves_its_empty_past_verified(url: str) -> None:
+    async with with_ann(url, swept=False, backfilled=True) as app:
+        await change(app, f"UPDATE accounts SET tracked_at = '{days_ago(10):%Y-%m-%d %H:%M:%S}+00:00'")
+        await app.enqueue([catch_up(floor=PostId(0))])
+        assert await own(app) == [("verified", 100, 10), ("sweeping", 10, 0)]
+        await change(app, "DELETE FROM jobs")
+        first = id_at(days_ago(4))
+        await tell(app, post(first), boundaries(oldest=first, newest=first))
+        assert await own(app) == [("verified", 100, 4), ("not_looked_at", 4, 0)]
+
+
 async def test_a_dead_catch_up_is_missing_until_a_later_sweep_has_been_there(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await end_badly(app, catch_up(ceiling=id_at(days_ago(6)), top=id_at(days_ago(2))), state="failed")
@@ -182,6 +204,64 @@ async def test_an_account_is_found_by_its_handle_and_remembered_by_its_earlier_o
         assert await reader.account("ann") is None
         assert await reader.now_called("Ann") == "annie"
         assert await reader.handles() == ["annie"]
+
+
+def judged(*, suspect: bool) -> HistoryJudged:
+    return HistoryJudged(platform=Platform.X, user_id=ANN, suspect=suspect)
+
+
+async def test_of_a_suspect_history_nothing_is_verified_until_it_is_plausible(url: str) -> None:
+    async with with_ann(url, backfilled=True) as app:
+        await tell(app, user(ANN, posts_count=500), boundaries(reposts_backfilled=True), judged(suspect=True))
+        assert await own(app) == [("suspect", 100, 10), ("not_looked_at", 10, 0)]
+        assert shown(reposts(await ann(app), START))[0] == ("suspect", 100, 0)
+        found = await ann(app)
+        assert (found.suspect_since, found.next_look_at) == (START, START + timedelta(hours=1))
+        await app.enqueue([args.backfill(ANN)])
+        assert await own(app) == [("sweeping", 100, 40), ("suspect", 40, 10), ("not_looked_at", 10, 0)]
+        await change(app, "DELETE FROM jobs")
+        await tell(app, judged(suspect=False))
+        assert await own(app) == [("verified", 100, 10), ("not_looked_at", 10, 0)]
+        assert (await ann(app)).next_look_at is None
+
+
+async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await tell(app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), boundaries(backfilled=True))
+        await tell(app, judged(suspect=True))
+        looked: list[timedelta] = []
+        last = clock.now()
+        for _ in range(6):
+            next_at = (await ann(app)).next_look_at
+            assert next_at
+            assert await app.look_again() == 0
+            clock.turn(seconds=(next_at - clock.now()).total_seconds())
+            assert await app.look_again() == 1
+            assert await rows(app, "SELECT kind, key FROM jobs") == [("backfill", "11")]
+            await change(app, "DELETE FROM jobs")
+            await tell(app, judged(suspect=True))
+            looked.append(clock.now() - last)
+            last = clock.now()
+        assert looked == [
+            timedelta(hours=1),
+            timedelta(hours=6),
+            timedelta(days=1),
+            timedelta(days=3),
+            timedelta(days=7),
+            timedelta(days=7),
+        ]
+
+
+async def test_repair_sweeps_a_suspect_history_again(url: str) -> None:
+    async with with_ann(url, backfilled=True) as app:
+        await tell(app, boundaries(reposts_backfilled=True), judged(suspect=True))
+        assert await repaired(app, await ann(app)) == ["@ann: its history is suspect and is swept again"]
+        assert await rows(app, "SELECT kind, key FROM jobs ORDER BY kind") == [
+            ("catch_up", "11:0-"),
+            ("reposts", "11:0-"),
+        ]
+        assert await repaired(app, await ann(app)) == ["@ann: its history is being swept again already"]
 
 
 async def test_repair_tries_dead_sweeps_anew(url: str) -> None:
@@ -330,6 +410,41 @@ def test_the_command_shows_strips_and_repairs(url: str) -> None:
     assert [each["standing"] for each in one["own_posts"]][:2] == [Standing.MISSING, Standing.VERIFIED]
     assert "is tried anew" in run(coverage, url, "@ann", "--repair").stdout
     assert "nothing to repair" in run(coverage, url, "--repair").stdout
+
+
+def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
+    async def prepare() -> None:
+        async with with_ann(url, backfilled=True) as app:
+            await tell(app, user(ANN, posts_count=500), judged(suspect=True))
+
+    LOOP.run(prepare())
+    whole = run(coverage, url)
+    assert "active, suspect" in whole.stdout
+    assert "???" in whole.stdout
+    one = run(coverage, url, "@ann")
+    assert "2 of the 500 posts its profile counts are stored, although its history was read to the end" in one.stdout
+    assert told(run(coverage, url, "--json"))["accounts"][0]["suspect_since"] is not None
+
+
+def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
+    async def prepare() -> None:
+        async with open_harvest(url) as app:
+            await Roster(app.database, app.job_writer).suggest(
+                [NewSuggestion(handle="nobody")], job=args.suggestion, now=START
+            )
+            closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+            await tell(app, closed)
+
+    LOOP.run(prepare())
+    for command_ in (coverage, status):
+        shown = run(command_, url)
+        assert "@nobody" in shown.stdout
+        assert "there is nobody" in shown.stdout
+        (refused,) = told(run(command_, url, "--json"))["refused"]
+        assert (refused["handle"], refused["reason"]) == ("nobody", "there is nobody")
+    one = run(coverage, url, "@nobody")
+    assert one.exit_code == 2
+    assert "there is nobody. `mistnet track @nobody` tries again" in " ".join(one.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, text, update
 
+from mistnet.domain.accounts import Swept
 from mistnet.domain.jobs import JobId, KindName, NewJob
 from mistnet.domain.rhythm import HOURS
 from mistnet.domain.social import Platform, Post, PostId, UserId
@@ -115,6 +116,14 @@ async def test_standings_tell_when_and_whether_somebody_looks(url: str) -> None:
         assert found[CY].looked_at == START  # the pages of its backfill are no looks
         assert set(await paces.standings(Members(handles=frozenset({"bea"})))) == {BEA}
         assert set(await paces.standings(Members(handles=frozenset({"bea"}), all_others=True))) == {ANN, CY}
+
+
+async def test_an_account_without_posts_has_its_time_in_a_rhythm_by_budget_too(url: str) -> None:
+    async with opened(url) as office:
+        await office.account(ANN, "ann", newest=None)
+        await office.account(BEA, "bea", newest=None)
+        await office.write(Swept(platform=Platform.X, user_id=ANN, backfilled=True))
+        assert set(await StorePaces(office.app.database).standings(EVERYBODY)) == {ANN}
 
 
 async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: str) -> None:

@@ -8,11 +8,12 @@ import aiohttp
 import pytest
 
 from mistnet.api.auth import Scope
-from mistnet.domain.social import PostId
+from mistnet.domain.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
+from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.jobs import args
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
-from tests.harvests import change, end_badly, rows
+from tests.harvests import change, days_ago, end_badly, rows, tell, user
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -249,3 +250,40 @@ async def test_accounts_are_added_let_go_and_taken_back(url: str) -> None:
         assert (await api.post("/accounts/5/untrack", headers=PAGE)).status == 404
         for told in ("cancelled", "not-cancelled"):
             assert await follow(api, f"/jobs/{there.dead}/cancel") == f"/jobs/{there.dead}?did={told}"
+
+
+async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str) -> None:
+    async with open_api(url) as api:
+        own = UserId(11)
+        swept = Swept(platform=Platform.X, user_id=own, backfilled=True, reposts_backfilled=True)
+        ann = user(11, posts_count=500, created_at=days_ago(100))
+        await tell(api.app, ann, TrackedAccount(platform=Platform.X, user_id=own), swept)
+        await tell(api.app, HistoryJudged(platform=Platform.X, user_id=own, suspect=True))
+        for path in ("/", "/accounts", "/accounts/11"):
+            shown = (await api.get(path, headers=PAGE)).text
+            assert 'rect class="suspect"' in shown, path
+            assert 'rect class="verified"' not in shown, path
+            assert "suspect: 0 of the 500 posts its profile counts are stored" in shown, path
+        assert (await api.ok("/api/accounts/11"))["suspect_since"] is not None
+        assert (await api.ok("/api/accounts/11/coverage"))["own_posts"][0]["standing"] == "suspect"
+        assert await follow(api, "/accounts/11/repair") == "/accounts/11?did=repairing"
+        assert await rows(api.app, "SELECT kind, key FROM jobs ORDER BY kind") == [
+            ("catch_up", "11:0-"),
+            ("reposts", "11:0-"),
+        ]
+
+
+async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
+    async with open_api(url) as api:
+        await follow(api, "/accounts", handle="nobody")
+        closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+        await tell(api.app, closed)
+        shown = (await api.get("/accounts", headers=PAGE)).text
+        assert "@nobody" in shown
+        assert "there is nobody" in shown
+        (refused,) = (await api.ok("/api/suggestions/refused"))["refused"]
+        assert (refused["handle"], refused["reason"]) == ("nobody", "there is nobody")
+        assert "there is nobody" in (await api.get("/api/accounts/nobody/coverage")).text
+        assert await follow(api, "/accounts/refused/nobody/dismiss") == "/accounts?did=dismissed"
+        assert "@nobody" not in (await api.get("/accounts", headers=PAGE)).text
+        assert (await api.post("/accounts/refused/nobody/dismiss", headers=PAGE)).status == 404

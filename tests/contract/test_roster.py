@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.desk.tracking import next_step, track_handles, track_ids
-from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
+from mistnet.domain.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept, TrackedAccount
 from mistnet.domain.errors import UnknownKind
 from mistnet.domain.jobs import Done, JobState, Lease, NewJob, WorkerName, Write
 from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
@@ -20,6 +20,7 @@ from mistnet.engine.settlement import settlement
 from mistnet.harvest import WRITERS
 from mistnet.jobs import args
 from mistnet.settings import load_settings
+from mistnet.store.refusals import Refusals, Refused
 from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
 from mistnet.store.writes import Writers
 from tests.databases import analyze, make_app
@@ -115,6 +116,66 @@ async def test_a_handle_is_suggested_once_however_it_is_written(url: str) -> Non
         assert await desk.results("ann", "cid") == [Standing.SUGGESTED, Standing.ADDED]
         assert [each.handle for each in await desk.roster.suggestions()] == ["Ann", "bea", "cid"]
         assert await desk.jobs() == [("suggestion", "ann"), ("suggestion", "bea"), ("suggestion", "cid")]
+
+
+async def test_what_a_second_suggestion_says_is_added_to_the_first(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("ann", labels={"team": "red", "city": "Rome"})
+        (told,) = await desk.suggest("Ann", wallet="0xabc", labels={"team": "blue"})
+        assert told == Suggested(handle="Ann", result=Standing.SUGGESTED, merged=True)
+        (kept,) = await desk.roster.suggestions()
+        labels = {"team": "blue", "city": "Rome"}
+        assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("ann", "0xabc", labels)
+        assert [each.merged for each in await desk.suggest("ann")] == [False]
+        twice = [NewSuggestion(handle="bea", wallet="0x1"), NewSuggestion(handle="BEA", labels={"a": "b"})]
+        await desk.roster.suggest(twice, job=args.suggestion, now=desk.clock.now())
+        bea = (await desk.roster.suggestions())[-1]
+        assert (bea.wallet, json.loads(bytes(bea.labels))) == ("0x1", {"a": "b"})
+
+
+async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> None:
+    async with open_desk(url) as desk:
+        await desk.suggest("ann", labels={"team": "red"})
+        accepted = SuggestionClosed(platform=Platform.X, handle="ann", accepted=True, user_id=ANN)
+        await desk.write(user(ANN, "ann"), tracked(ANN), accepted)
+        await desk.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
+        for handle in ("ann", "bea"):
+            (told,) = await desk.suggest(handle, wallet="0xabc")
+            assert (told.result, told.merged) == (Standing.TRACKED, True)
+        kept = await desk.roster.suggestions(live_only=False)
+        assert [(each.handle, each.wallet, each.outcome, each.user_id) for each in kept] == [
+            ("ann", "0xabc", "accepted", ANN),
+            ("bea", "0xabc", "accepted", BEA),
+        ]
+        assert json.loads(bytes(kept[0].labels)) == {"team": "red"}
+
+
+async def refuse(desk: Desk, handle: str, reason: str = "nobody") -> None:
+    await desk.suggest(handle)
+    await desk.write(SuggestionClosed(platform=Platform.X, handle=handle, accepted=False, reason=reason))
+    await desk.sql("DELETE FROM jobs")
+
+
+async def test_a_refusal_stands_until_the_handle_is_suggested_again_tracked_or_let_go(url: str) -> None:
+    async with open_desk(url) as desk:
+        refusals = Refusals(desk.app.database)
+        for handle in ("ann", "bea", "Cy"):
+            await refuse(desk, handle, f"no {handle}")
+        assert [(each.handle, each.reason) for each in await refusals.standing()] == [
+            ("Cy", "no Cy"),
+            ("bea", "no bea"),
+            ("ann", "no ann"),
+        ]
+        await desk.suggest("ann")
+        await desk.write(user(BEA, "bea"), tracked(BEA))
+        assert [each.handle for each in await refusals.standing()] == ["Cy"]
+        found = await refusals.of_handle("CY")
+        assert found == Refused(handle="Cy", reason="no Cy", refused_at=START)
+        gone = await desk.roster.untrack("cy", "a typo", now=desk.clock.now())
+        assert (gone.withdrawn, gone.known) == (True, True)
+        assert await refusals.standing() == []
+        await refuse(desk, "cy", "still nobody")
+        assert [each.reason for each in await refusals.standing()] == ["still nobody"]
 
 
 async def test_the_same_handle_suggested_by_many_at_once_gives_one_live_suggestion(url: str) -> None:
@@ -347,11 +408,11 @@ async def test_tracking_again_looks_again_at_what_could_not_be_collected(url: st
         assert await desk.jobs() == [("relook", "12")]
 
 
-async def test_an_account_that_never_posted_is_swept_from_the_top_again(url: str) -> None:
+async def test_an_account_that_never_posted_is_looked_at_for_its_first_post(url: str) -> None:
     async with open_desk(url) as desk:
         await desk.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
         (entry,) = await desk.roster.accounts()
-        assert next_step(entry)[0] == args.backfill(ANN)
+        assert next_step(entry)[0] == args.catch_up(ANN, None)
 
 
 async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url: str) -> None:

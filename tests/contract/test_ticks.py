@@ -98,6 +98,19 @@ async def test_a_tick_creates_a_catch_up_for_every_account_that_can_be_caught_up
         assert await office.store.last_ticks() == {"default": made}
 
 
+async def test_an_account_without_posts_is_looked_at_once_its_backfill_has_ended(url: str) -> None:
+    async with opened(url) as office:
+        await office.account(ANN, "ann", newest=None)
+        await office.account(BEA, "bea", newest=None)
+        await office.write(Swept(platform=Platform.X, user_id=ANN, backfilled=True))
+        made = await office.tick(await office.lead())
+        assert isinstance(made, Tick)
+        assert (made.accounts, made.jobs) == (1, 1)
+        ((given,),) = await office.rows("SELECT args FROM jobs WHERE kind = 'catch_up'")
+        found = given if isinstance(given, dict) else msgspec.json.decode(given)
+        assert (found["user_id"], found["floor"]) == (ANN, 0)
+
+
 async def test_a_tick_that_is_there_is_not_made_twice(url: str) -> None:
     async with opened(url) as office:
         await office.account(ANN, "ann")

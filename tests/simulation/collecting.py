@@ -6,12 +6,13 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
 
 from mistnet.app import App
+from mistnet.domain.coverage import Standing, Stretch, is_suspect, own_posts, reposts
 from mistnet.domain.jobs import NewJob, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.domain.sources import Halt
@@ -19,11 +20,17 @@ from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
+from mistnet.sim.faults import Fault, Faults
 from mistnet.sim.people import Size
 from mistnet.sim.service import XService
+from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.store.bells import LocalBell
+from mistnet.store.coverage import Coverage
 from mistnet.store.database import Database
+from mistnet.store.leaders import StoreLeaders
+from mistnet.store.schedule import Members, NewTick, StoreSchedule, Tick
+from mistnet.ticking import catch_up
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 from tests.worlds import KEY, Oracle, WorldTransport, service_of
@@ -206,6 +213,124 @@ async def _catch_up_later(url: str, seed: int, days: int, faults: str, limit: in
         return await _later(database, Oracle(world, at=at[0]), tracked)
     finally:
         await database.close()
+
+
+@dataclass(frozen=True)
+class FirstPosts:
+    """What came of an account that had no posts when it was tracked and wrote its first ones later."""
+
+    posts_at_first: int
+    looked_at: int
+    wanted: set[int]
+    stored: set[int]
+    boundaries: tuple[int | None, int | None]
+    newest_at: datetime
+    stretches: Sequence[Stretch]
+
+
+def first_posts_later(url: str, seed: int, *, faults: str) -> FirstPosts:
+    """Tracks the quiet star of a world, lets days pass, and lets the schedule look."""
+    return run_virtually(_first_posts_later(url, seed, faults))
+
+
+async def _first_posts_later(url: str, seed: int, faults: str) -> FirstPosts:
+    database = open_database(url)
+    world, at = World(seed, "tiny", quiet=True), [WORLD_START_AT]
+    service = service_of(world, faults=faults, now=lambda: at[0])
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    handle = world.stars[-1].handles[-1][1]
+    try:
+        await _collect_all(url, seed, service, app, [args.suggestion(handle)])
+        at_first = await _stored_by(database, world.stars[-1].id)
+        await asyncio.sleep(5 * 86_400)
+        at[0] += timedelta(days=5)
+        now = database.clock.now()
+        term = await StoreLeaders(database).take("schedule", "one", lease=timedelta(minutes=1), now=now)
+        assert term
+        wanted = NewTick(group="default", at=now, missed=0, members=Members(all_others=True))
+        made = await StoreSchedule(database, app.job_writer).tick(wanted, term, job=catch_up, now=now)
+        assert isinstance(made, Tick)
+        await _collect_all(url, seed, service, app, [])
+        truth = Truth(world).account(handle, at[0])
+        progress = await Coverage(database).account(handle)
+        assert truth
+        assert progress
+        return FirstPosts(
+            posts_at_first=len(at_first),
+            looked_at=made.accounts,
+            wanted={*truth.search},
+            stored=await _stored_by(database, truth.user_id),
+            boundaries=(progress.oldest_post_id, progress.newest_post_id),
+            newest_at=progress.newest_post_at or at[0],
+            stretches=own_posts(progress, at[0]),
+        )
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True)
+class HiddenAtFirst:
+    """An account whose posts upstream did not show while tracking began: how it stood then and after a look.
+
+    `at_first` and `later` are how many posts are stored and whether the account is suspect.
+    """
+
+    wanted: int
+    at_first: tuple[int, bool]
+    later: tuple[int, bool]
+    shown_at_first: Sequence[Standing]
+    shown_later: Sequence[Standing]
+    alerts: Sequence[str]
+    alerts_later: Sequence[str]
+
+
+def hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
+    return run_virtually(_hidden_at_first(url, seed))
+
+
+async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
+    database = open_database(url)
+    world, at = World(seed, "tiny"), [WORLD_START_AT]
+    service = service_of(world, now=lambda: at[0])
+    service.faults = Faults(seed, {Fault.EMPTY_AT_FIRST: 1.0})
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    handle = world.stars[0].handles[-1][1]
+
+    async def standing() -> tuple[tuple[int, bool], Sequence[Standing], Sequence[str]]:
+        progress = await Coverage(database).account(handle)
+        assert progress
+        await app.watch.look_at_accounts()
+        alerts = [row.rule for row in await app.watch.alerts.open_ones()]
+        stretches = [*own_posts(progress, at[0]), *reposts(progress, at[0])]
+        return (progress.stored, is_suspect(progress)), [each.standing for each in stretches], alerts
+
+    try:
+        await _collect_all(url, seed, service, app, [args.suggestion(handle)])
+        at_first, shown_at_first, alerts = await standing()
+        await asyncio.sleep(3_601)
+        at[0] += timedelta(hours=1)
+        assert await app.look_again() == 1
+        await _collect_all(url, seed, service, app, [])
+        later, shown_later, alerts_later = await standing()
+        truth = Truth(world).account(handle, at[0])
+        assert truth
+        return HiddenAtFirst(
+            wanted=len({*truth.search, *truth.retweets}),
+            at_first=at_first,
+            later=later,
+            shown_at_first=shown_at_first,
+            shown_later=shown_later,
+            alerts=alerts,
+            alerts_later=alerts_later,
+        )
+    finally:
+        await database.close()
+
+
+async def _stored_by(database: Database, user_id: int) -> set[int]:
+    async with database.read() as connection:
+        rows = await connection.execute(text("SELECT id FROM posts WHERE author_id = :author"), {"author": user_id})
+        return {row.id for row in rows}
 
 
 def user_of(oracle: Oracle, handle: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mistnet.domain.coverage import Standing
 from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.jobs import sweeps
 from mistnet.jobs.args import BackfillArgs
@@ -13,7 +14,7 @@ from mistnet.jobs.threads import Threads
 from mistnet.sim.people import Size
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
-from tests.simulation.collecting import Harvested, catch_up_later, harvest
+from tests.simulation.collecting import Harvested, catch_up_later, first_posts_later, harvest, hidden_at_first
 from tests.simulation.world import Chaos
 from tests.worlds import SMALLEST
 
@@ -104,6 +105,28 @@ def test_days_later_new_posts_are_there_and_a_renamed_account_is_followed(
         closed = {state for state in later.states.values() if state != "active"}
         assert closed
         assert closed <= {"suspended", "vanished"}
+
+
+@pytest.mark.parametrize("faults", ["none", "all"])
+def test_the_first_posts_of_an_account_that_had_none_are_found(memory: Templates, faults: str) -> None:
+    found = first_posts_later(memory.sqlite(), 3, faults=faults)
+    assert found.posts_at_first == 0
+    assert found.looked_at == 1
+    assert found.wanted
+    assert found.stored >= found.wanted
+    assert found.boundaries == (min(found.wanted), max(found.wanted))
+    assert {each.standing for each in found.stretches if each.since < found.newest_at} == {Standing.VERIFIED}
+
+
+def test_a_history_that_upstream_hid_at_first_is_suspect_and_comes_later(memory: Templates) -> None:
+    found = hidden_at_first(memory.sqlite(), 3)
+    assert found.at_first == (0, True)
+    assert Standing.VERIFIED not in found.shown_at_first
+    assert found.alerts == ["suspect_account"]
+    assert found.later[0] >= found.wanted
+    assert found.later == (found.later[0], False)
+    assert set(found.shown_later) <= {Standing.VERIFIED, Standing.NOT_LOOKED_AT}
+    assert found.alerts_later == []
 
 
 def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:

@@ -20,6 +20,7 @@ from mistnet.domain.alerts import (
     longest_quiet,
     silent_alerts,
     standing_alerts,
+    suspect_alerts,
 )
 from mistnet.domain.jobs import KindName
 from mistnet.domain.readings import (
@@ -29,6 +30,7 @@ from mistnet.domain.readings import (
     QuietAccount,
     Readings,
     SourceReading,
+    SuspectAccount,
     WorkerReading,
 )
 from mistnet.domain.social import UserId
@@ -173,6 +175,20 @@ def test_a_silent_account_is_named_by_its_id_and_handle() -> None:
     assert "@ann" in alert.message
 
 
+def suspect(stored: int = 0) -> SuspectAccount:
+    return SuspectAccount(
+        user_id=UserId(11), handle="ann", stored=stored, counted=500, since=START, next_look_at=START + HOUR
+    )
+
+
+def test_a_suspect_account_is_told_with_both_counts_and_its_next_look() -> None:
+    (alert,) = suspect_alerts([suspect()])
+    assert (alert.rule, alert.subject, alert.severity) == (Rule.SUSPECT_ACCOUNT, "11", Severity.WARNING)
+    assert "0 posts of @ann are stored, though its profile counts 500" in alert.message
+    assert f"again at {START + HOUR:%Y-%m-%d %H:%M} UTC" in alert.message
+    assert "1 post of @ann is stored" in suspect_alerts([suspect(stored=1)])[0].message
+
+
 @given(some.lists(some.floats(0, 10_000), min_size=1, max_size=200))
 def test_the_longest_quiet_is_within_its_bounds(hours: list[float]) -> None:
     gaps = [hour * HOUR for hour in hours]
@@ -202,5 +218,6 @@ def test_every_message_says_what_to_do() -> None:
     )
     alerts += found(due=[DueWork(lane="x", jobs=1, since=START - HOUR)], workers=[worker("x")])
     alerts += silent_alerts([quiet(72, gaps=[2.0] * 50)])
+    alerts += suspect_alerts([suspect()])
     assert {alert.rule for alert in alerts} == set(Rule)
     assert all("`mistnet " in alert.message for alert in alerts)

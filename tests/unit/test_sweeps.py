@@ -13,12 +13,15 @@ from mistnet.domain.accounts import (
     AccountState,
     AccountStateChange,
     Frontier,
+    HistoryJudged,
     Missing,
     SuggestionClosed,
     Swept,
     TrackedAccount,
 )
 from mistnet.domain.errors import BrokenAnswer
+from mistnet.domain.events import NewEvent
+from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import (
     Args,
     Continue,
@@ -97,6 +100,7 @@ class Store:
     users: set[UserId] = field(default_factory=set)
     swept: set[UserId] = field(default_factory=set)
     gone: set[PostId] = field(default_factory=set)
+    stored: int = 0
     stale: Sequence[UserId] = ()
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
@@ -116,6 +120,9 @@ class Store:
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         return self.posts.keys() & set(ids)
+
+    async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
+        return min(self.stored, most)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)
@@ -260,6 +267,57 @@ async def test_two_looks_and_the_profile_end_the_backfill_and_start_the_retweets
     assert isinstance(outcome, Done)
     assert the(outcome, Swept).backfilled
     assert jobs_of(outcome, "reposts") == [RangeArgs(user_id=ANN)]
+
+
+async def end_of_backfill(desk: Desk, counted: int, **progress: Any) -> list[HistoryJudged]:
+    desk.source.profiles = [gathered(users=[user(ANN, posts_count=counted)])]
+    outcome = await desk.backfill(EMPTY, suspected=True, **progress)
+    return [each for each in writes(outcome) if isinstance(each, HistoryJudged)]
+
+
+async def end_of_retweets(desk: Desk, counted: int, **progress: Any) -> list[HistoryJudged]:
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START, posts_count=counted, **progress)
+    desk.source.pages = [EMPTY]
+    outcome = await desk.sweeper.reposts(job(RangeArgs(user_id=ANN, suspected=True)))
+    return [each for each in writes(outcome) if isinstance(each, HistoryJudged)]
+
+
+def judged(*, suspect: bool) -> list[HistoryJudged]:
+    return [HistoryJudged(platform=Platform.X, user_id=ANN, suspect=suspect)]
+
+
+async def test_an_end_without_any_post_is_suspect_if_the_profile_counts_many() -> None:
+    assert await end_of_backfill(Desk(), 500) == judged(suspect=True)
+    assert await end_of_backfill(Desk(), 12) == []
+    assert await end_of_backfill(Desk(store=Store(stored=3)), 500) == []  # retweets are still to come
+
+
+async def test_after_the_retweets_half_of_what_the_profile_counts_must_be_stored() -> None:
+    assert await end_of_retweets(Desk(store=Store(stored=249)), 500) == judged(suspect=True)
+    assert await end_of_retweets(Desk(store=Store(stored=250)), 500) == []
+    assert await end_of_retweets(Desk(store=Store(stored=0)), 19) == []
+
+
+async def test_a_suspect_account_is_cleared_when_enough_came() -> None:
+    since: dict[str, Any] = {"suspect_since": START, "reposts_backfilled_at": START}
+    assert await end_of_retweets(Desk(store=Store(stored=400)), 500, **since) == judged(suspect=False)
+    assert await end_of_retweets(Desk(store=Store(stored=40)), 500, **since) == judged(suspect=True)
+    without = Desk(store=Store(stored=400), rules=Rules(reposts=False))
+    assert await end_of_backfill(without, 500, suspect_since=START) == judged(suspect=False)
+
+
+async def test_a_history_that_is_swept_again_is_no_fetch_and_no_news_of_what_was_stored() -> None:
+    desk = Desk(store=Store(posts={PostId(90): post(90), PostId(80): post(80)}))
+    desk.store.accounts[ANN] = account(
+        oldest_post_id=PostId(80), newest_post_id=PostId(90), backfilled_at=START, profiled_at=START
+    )
+    desk.source.pages = [page(post(90), post(80)), EMPTY, EMPTY]
+    outcome = await desk.sweeper.catch_up(job(args.resweep(ANN).args))
+    for _ in range(2):
+        assert isinstance(outcome, Continue)
+        outcome = await desk.sweeper.catch_up(job(outcome.args))
+    assert the(outcome, Swept).oldest == 80
+    assert not [each for each in writes(outcome) if isinstance(each, Fetched | NewEvent)]
 
 
 async def test_without_the_second_pass_no_retweets_are_asked_for() -> None:
@@ -426,6 +484,29 @@ async def test_a_catch_up_that_finds_nothing_costs_one_page() -> None:
     assert (the(outcome, Swept).newest, the(outcome, Swept).found) == (None, 0)
 
 
+async def test_the_first_posts_of_an_account_that_had_none_set_both_boundaries() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.pages = [page(post(90), post(80)), EMPTY, EMPTY]
+    outcome = await desk.sweeper.catch_up(job(args.catch_up(ANN, None).args))
+    assert desk.source.asked == ["from:ann"]
+    for _ in range(2):
+        assert isinstance(outcome, Continue)
+        outcome = await desk.sweeper.catch_up(job(outcome.args))
+    swept = the(outcome, Swept)
+    assert (swept.oldest, swept.newest, swept.found) == (80, 90, 2)
+
+
+async def test_a_look_at_an_account_that_still_has_no_posts_costs_one_page() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.pages = [EMPTY]
+    outcome = await desk.sweeper.catch_up(job(args.catch_up(ANN, None).args))
+    assert isinstance(outcome, Done)
+    swept = the(outcome, Swept)
+    assert (swept.oldest, swept.newest, swept.found) == (None, None, 0)
+
+
 async def test_retweets_take_a_pass_of_their_own_and_move_their_own_boundary() -> None:
     desk = Desk()
     desk.store.accounts[ANN] = account(oldest_post_id=PostId(10), newest_post_id=PostId(50), profiled_at=START)
@@ -565,6 +646,14 @@ async def test_a_suggestion_of_somebody_who_is_tracked_catches_up() -> None:
     outcome = await desk.profiler.suggestion(job(args.SuggestionArgs(handle="ann_now")))
     assert jobs_of(outcome, "catch_up") == [RangeArgs(user_id=ANN, floor=PostId(9))]
     assert jobs_of(outcome, "backfill") == []
+
+
+async def test_a_suggestion_of_somebody_who_is_tracked_and_never_wrote_catches_up() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
+    desk.source.handles = {"ann": user(ANN)}
+    outcome = await desk.profiler.suggestion(job(args.SuggestionArgs(handle="ann")))
+    assert jobs_of(outcome, "catch_up") == [RangeArgs(user_id=ANN)]
 
 
 @pytest.mark.parametrize(

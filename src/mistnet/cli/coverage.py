@@ -8,7 +8,8 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.coverage_blocks import View, account_blocks, accounts_blocks, conversation_blocks, unread_line
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import document
+from mistnet.cli.output import at, document
+from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.repair import repaired
 from mistnet.domain.coverage import Completeness, Progress, own_posts, reposts
@@ -19,6 +20,7 @@ from mistnet.domain.social import PostId, UserId
 from mistnet.store.coverage import Coverage
 from mistnet.store.fetching import fetch_stats
 from mistnet.store.quarantine import Quarantine
+from mistnet.store.refusals import Refusals
 
 HAS_GAPS: Final = 3
 
@@ -65,18 +67,21 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
     found = await reader.accounts()
     stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
-    shown = document(accounts=[_fields(each, stats) for each in found], quarantined=unread, repaired=done)
+    refused = await Refusals(app.database).standing()
+    shown = document(
+        accounts=[_fields(each, stats) for each in found], refused=refused, quarantined=unread, repaired=done
+    )
     said = done or (["nothing to repair"] if repair else [])
     view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
-    invocation.out.show(shown, *accounts_blocks(found, view), *unread_line(unread), *said)
+    invocation.out.show(shown, *accounts_blocks(found, view), *refused_blocks(refused), *unread_line(unread), *said)
 
 
 async def _account(invocation: Invocation, app: App, handle: str, *, repair: bool) -> None:
     reader, now = Coverage(app.database), app.database.clock.now()
-    found = await _known(reader, handle)
+    found = await _known(reader, app, handle)
     done = await repaired(app, found) if repair else []
     if done:
-        found = await _known(reader, handle)
+        found = await _known(reader, app, handle)
     own_reposts = await reader.native_reposts(found.user_id)
     unread = await Quarantine(app.database).naming(found.user_id)
     stats = await fetch_stats(app.database)
@@ -94,10 +99,14 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
     invocation.out.show(shown, *told, *_fetch_line(stats.get(found.user_id)), *unread_line(unread), *said)
 
 
-async def _known(reader: Coverage, handle: str) -> Progress:
+async def _known(reader: Coverage, app: App, handle: str) -> Progress:
     found = await reader.account(handle)
     if found is not None:
         return found
+    refused = await Refusals(app.database).of_handle(handle)
+    if refused is not None:
+        why = f"It was refused at {at(refused.refused_at)} UTC: {refused.reason}."
+        raise typer.BadParameter(f"@{handle} is not tracked. {why} `mistnet track @{handle}` tries again")
     now_called = await reader.now_called(handle)
     renamed = f" It goes by @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
     raise typer.BadParameter(f"@{handle} is not tracked.{renamed} `mistnet track @{handle}` begins to")

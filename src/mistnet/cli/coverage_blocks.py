@@ -16,6 +16,8 @@ from mistnet.domain.coverage import (
     Standing,
     Stretch,
     begin_of,
+    few_stored,
+    is_suspect,
     own_posts,
     reposts,
     strip,
@@ -28,18 +30,21 @@ _FINE: Final = {
     Standing.VERIFIED: "█",
     Standing.SWEEPING: "▒",
     Standing.MISSING: "✗",
+    Standing.SUSPECT: "?",
     Standing.NOT_LOOKED_AT: "·",
 }
 _PLAIN: Final = {
     Standing.VERIFIED: "#",
     Standing.SWEEPING: "~",
     Standing.MISSING: "!",
+    Standing.SUSPECT: "?",
     Standing.NOT_LOOKED_AT: ".",
 }
 _MEANING: Final = {
     Standing.VERIFIED: "verified",
     Standing.SWEEPING: "being swept",
     Standing.MISSING: "missing",
+    Standing.SUSPECT: "suspect",
     Standing.NOT_LOOKED_AT: "since the last look",
 }
 _WHY_COUNTS_DIFFER: Final = (
@@ -73,7 +78,7 @@ def accounts_blocks(found: Sequence[Progress], view: View) -> list[Block]:
         rows=[
             (
                 f"@{each.handle or each.user_id}",
-                str(each.state),
+                f"{each.state}, suspect" if is_suspect(each) else str(each.state),
                 view.strip(own_posts(each, view.now), _FEW_CELLS),
                 f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
@@ -95,7 +100,17 @@ def account_blocks(progress: Progress, view: View, *, own_reposts: int) -> list[
         f"{'':17}{_axis(begin_of(progress), view.now)}",
         view.legend,
     ]
+    if is_suspect(progress):
+        strips.append(_suspicion(progress))
     return ["\n".join(strips), _stretches_grid(own), _gaps_grid(progress), _counts(progress, own_reposts)]
+
+
+def _suspicion(progress: Progress) -> str:
+    again = f"; it is looked at again at {at(progress.next_look_at)}" if progress.next_look_at else ""
+    return (
+        f"suspect since {at(progress.suspect_since)}: {few_stored(progress)}, although its history was read to the end"
+        f"{again}; --repair reads all of it again"
+    )
 
 
 def unread_line(count: int) -> list[str]:

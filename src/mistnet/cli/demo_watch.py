@@ -156,6 +156,6 @@ def _waits(status: Status) -> str | None:
 
 def _next_job(progress: Progress, *, with_profile: bool) -> NewJob:
     """A look at the profile leads to a catch-up by itself, under the handle it goes by now."""
-    if with_profile or progress.newest_post_id is None:
+    if with_profile or progress.backfilled_at is None:
         return args.relook(progress.user_id)
     return args.catch_up(progress.user_id, progress.newest_post_id)

@@ -10,11 +10,13 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, span
+from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.store.refusals import Refusals, Refused
 
 _RECENT = timedelta(minutes=1)
 _SHOWN_STATES = (
@@ -50,6 +52,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[SeenWorker]
     gaps: Mapping[KindName, Mapping[JobState, int]]
     alerts: Sequence[AlertRow] = ()
+    refused: Sequence[Refused] = ()
 
 
 @shared_options
@@ -84,6 +87,7 @@ async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
         workers=await app.inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await app.watch.alerts.open_ones(),
+        refused=await Refusals(app.database).standing(),
     )
 
 
@@ -120,7 +124,14 @@ async def _watch(app: App) -> None:
 
 
 def blocks(status: Status) -> list[Block]:
-    return [*_alerts(status), kinds_grid(status), _waits_grid(status), _workers_grid(status), _gaps_line(status)]
+    return [
+        *_alerts(status),
+        kinds_grid(status),
+        _waits_grid(status),
+        _workers_grid(status),
+        *refused_blocks(status.refused),
+        _gaps_line(status),
+    ]
 
 
 def _alerts(status: Status) -> list[Block]:

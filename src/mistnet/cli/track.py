@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from mistnet.app import open_app
@@ -55,7 +56,8 @@ async def suggest(
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
         told = await Roster(app.database, app.job_writer).suggest(wanted.good, job=args.suggestion, now=now)
-        lines = [f"@{each.handle}: {each.result}" for each in told]
+        merged = "; what you say of it is kept with what was said before"
+        lines = [f"@{each.handle}: {each.result}{merged if each.merged else ''}" for each in told]
         shown = document(suggestions=told, refused=wanted.bad, key_configured=bool(app.settings.x_api_key))
         _show(invocation, shown, lines, told_of_key=any(each.result is not Standing.TRACKED for each in told))
     return wanted.complain()
@@ -65,11 +67,19 @@ async def _list_suggestions(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
         kept = await Roster(app.database, app.job_writer).suggestions(live_only=False)
     rows = [
-        (f"@{each.handle}", each.outcome or "open", each.reason or "", at(each.suggested_at), at(each.deleted_at))
+        (
+            f"@{each.handle}",
+            "withdrawn" if each.withdrawn_at else each.outcome or "open",
+            each.reason or "",
+            each.wallet or "",
+            ", ".join(f"{name}={said}" for name, said in msgspec.json.decode(each.labels).items()),
+            at(each.suggested_at),
+            at(each.deleted_at),
+        )
         for each in kept
     ]
     grid = Grid(
-        columns=("handle", "outcome", "why", "suggested (UTC)", "closed (UTC)"),
+        columns=("handle", "outcome", "why", "wallet", "labels", "suggested (UTC)", "closed (UTC)"),
         rows=rows,
         empty="no suggestions yet: `mistnet suggest HANDLE` makes one",
     )

@@ -26,10 +26,22 @@ async def repaired(app: App, progress: Progress) -> list[str]:
         ]
         sweeps = await Coverage(app.database).sweeps(progress.user_id)
         progress = msgspec.structs.replace(progress, sweeps=sweeps)
+    if progress.suspect_since:
+        said += await _sweep_again(app, progress, name)
     lacking = _lacking(progress, with_reposts=app.settings.x_reposts)
     if lacking and (await app.enqueue([lacking])).created:
         said.append(f"{name}: a {lacking.kind} sweep is begun")
     return said
+
+
+async def _sweep_again(app: App, progress: Progress, name: str) -> list[str]:
+    """A suspect history is read once more from its newest post to its first."""
+    wanted = [args.resweep(progress.user_id)]
+    if app.settings.x_reposts:
+        wanted.append(args.resweep(progress.user_id, reposts=True))
+    created = (await app.enqueue(wanted)).created
+    done = "its history is suspect and is swept again" if created else "its history is being swept again already"
+    return [f"{name}: {done}"]
 
 
 def _lacking(progress: Progress, *, with_reposts: bool) -> NewJob | None:

@@ -82,7 +82,7 @@ def next_step(entry: RosterEntry) -> tuple[NewJob | None, str]:
         return args.relook(entry.user_id), f"{why}; it is looked at again now"
     if args.BACKFILL in entry.live_jobs:
         return None, f"is tracked; its past is being collected ({entry.stored_posts:,} posts so far)"
-    if entry.backfilled_at is None or entry.newest_post_id is None:
+    if entry.backfilled_at is None:
         return args.backfill(entry.user_id), "is tracked; collecting its past goes on"
     if args.CATCH_UP in entry.live_jobs:
         return None, "is tracked; a catch-up is under way"

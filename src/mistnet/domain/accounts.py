@@ -39,6 +39,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     reposts_backfilled_at: datetime | None = None
     profiled_at: datetime | None = None
     posts_count: int | None = None
+    suspect_since: datetime | None = None
     fetch: FetchStats = FetchStats()
 
 
@@ -73,6 +74,14 @@ class Swept(Write, frozen=True, kw_only=True):
     backfilled: bool = False
     reposts_backfilled: bool = False
     found: int | None = None
+
+
+class HistoryJudged(Write, frozen=True, kw_only=True):
+    """Whether what a sweep to the end of an account's history left stored is implausibly little."""
+
+    platform: Platform
+    user_id: UserId
+    suspect: bool
 
 
 class SuggestionClosed(Write, frozen=True, kw_only=True):
@@ -119,6 +128,10 @@ class Look(Protocol):
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         """Those that are stored."""
+        ...
+
+    async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
+        """How many posts of a user are stored, counted no further than `most`."""
         ...
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:

@@ -17,6 +17,7 @@ from mistnet.domain.readings import (
     QuietAccount,
     Readings,
     SourceReading,
+    SuspectAccount,
     WorkerReading,
 )
 from mistnet.domain.sources import PausedBy
@@ -38,10 +39,14 @@ class Rule(StrEnum):
     BUDGET_100 = "budget_100"
     DELIVERY_LATE = "delivery_late"
     SILENT_ACCOUNT = "silent_account"
+    SUSPECT_ACCOUNT = "suspect_account"
 
 
-STANDING_RULES: Final = frozenset(Rule) - {Rule.SILENT_ACCOUNT}
-"""Looked at often. Whether an account is silent takes its whole rhythm, and nothing changes in half a minute."""
+ACCOUNT_RULES: Final = frozenset({Rule.SILENT_ACCOUNT, Rule.SUSPECT_ACCOUNT})
+"""Looked at rarely: they take posts of whole accounts, and nothing changes in half a minute."""
+
+STANDING_RULES: Final = frozenset(Rule) - ACCOUNT_RULES
+"""Looked at often."""
 
 
 class Severity(StrEnum):
@@ -69,7 +74,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing_alerts(readings: Readings, patience: Patience) -> list[Alert]:
-    """By all rules but that of silent accounts."""
+    """By all rules but those of single accounts."""
     found: list[Alert] = []
     for source in readings.sources:
         found += _paused(source)
@@ -83,6 +88,10 @@ def standing_alerts(readings: Readings, patience: Patience) -> list[Alert]:
 
 def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
     return [_silent(account) for account in accounts if is_silent(account)]
+
+
+def suspect_alerts(accounts: Sequence[SuspectAccount]) -> list[Alert]:
+    return [_suspect(account) for account in accounts]
 
 
 def is_silent(account: QuietAccount) -> bool:
@@ -251,6 +260,20 @@ def _silent(account: QuietAccount) -> Alert:
         f"more than {_long(usual)}; looks succeed and find nothing, the last at {_time(account.looked_at)}. "
         f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them; "
         f"`mistnet untrack @{account.handle}` if it is over.",
+    )
+
+
+def _suspect(account: SuspectAccount) -> Alert:
+    again = f"It is looked at again at {_time(account.next_look_at)}. " if account.next_look_at else ""
+    are = "is" if account.stored == 1 else "are"
+    return Alert(
+        rule=Rule.SUSPECT_ACCOUNT,
+        subject=str(account.user_id),
+        severity=Severity.WARNING,
+        message=f"{_count(account.stored, 'post')} of @{account.handle} {are} stored, "
+        f"though its profile counts {account.counted:,}; its history was read to the end by {_time(account.since)}. "
+        f"{again}See https://x.com/{account.handle}: if it shows more, upstream search left posts out, and "
+        f"`mistnet coverage @{account.handle} --repair` reads all of it again.",
     )
 
 

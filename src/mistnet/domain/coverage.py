@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -17,6 +18,21 @@ from mistnet.domain.social import Platform, PostId, UserId
 _FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_288_834_974_657)
 _ID_BITS_BELOW_TIME: Final = 22
 
+LEAST_COUNT: Final = 20
+"""A profile that counts fewer posts says too little: some are deleted, hidden, or counted late."""
+
+LEAST_SHARE: Final = 0.5
+"""So much of what the profile counts must be stored. Posts that search hides, and old counts, make up for the rest."""
+
+SUSPECT_LOOKS: Final = (
+    timedelta(hours=1),
+    timedelta(hours=6),
+    timedelta(days=1),
+    timedelta(days=3),
+    timedelta(days=7),
+)
+"""How long after the one before each look at a suspect account comes. The last one repeats."""
+
 
 class Standing(StrEnum):
     """How a part of an account's life stands."""
@@ -25,6 +41,7 @@ class Standing(StrEnum):
     NOT_LOOKED_AT = "not_looked_at"
     SWEEPING = "sweeping"
     MISSING = "missing"
+    SUSPECT = "suspect"
 
 
 class SweepKind(StrEnum):
@@ -71,6 +88,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     last_fetched_at: datetime | None = None
     profiled_at: datetime | None = None
     posts_count: int | None = None
+    suspect_since: datetime | None = None
+    next_look_at: datetime | None = None
     stored: int = 0
     sweeps: Sequence[Sweep] = ()
 
@@ -81,6 +100,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     def gaps(self) -> Sequence[Sweep]:
         """Sweeps that ended without their result, where no later one has been."""
         return [each for each in self.sweeps if not each.alive and not self._covered(each)]
+
+    @property
+    def passed(self) -> Standing:
+        """How a part stands where a sweep has passed. Of an implausible history no part is sure."""
+        return Standing.SUSPECT if self.suspect_since else Standing.VERIFIED
 
     def _covered(self, sweep: Sweep) -> bool:
         """A sweep begins where the one before it left off: once a boundary has passed that, it is made good."""
@@ -104,6 +128,26 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     standing: Standing
 
 
+def enough_stored(counted: int | None, *, with_reposts: bool) -> int:
+    """How many posts must be stored, for the end of a history to be plausible beside the profile's own count.
+
+    The profile counts native retweets. Before their pass has ended only a history without any post is implausible.
+    """
+    if counted is None or counted < LEAST_COUNT:
+        return 0
+    return ceil(counted * LEAST_SHARE) if with_reposts else 1
+
+
+def is_suspect(progress: Progress) -> bool:
+    """Whether an account that is collected has implausibly few posts."""
+    return progress.state is AccountState.ACTIVE and progress.suspect_since is not None
+
+
+def few_stored(progress: Progress) -> str:
+    counted = "" if progress.posts_count is None else f" of the {progress.posts_count:,} posts its profile counts"
+    return f"{progress.stored:,}{counted} {'is' if progress.stored == 1 else 'are'} stored"
+
+
 def moment_of(post_id: PostId) -> datetime:
     """When a post was written: X's ids carry their time. Those from before November 2010 do not."""
     return _FIRST_ID_AT + timedelta(milliseconds=post_id >> _ID_BITS_BELOW_TIME)
@@ -123,18 +167,18 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     begin = begin_of(progress)
     oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
     newest_at = _at(progress.newest_post_at, progress.newest_post_id)
-    if progress.backfilled_at:
-        below = Standing.VERIFIED
+    if progress.backfilled_at and not (progress.suspect_since and progress.alive(SweepKind.BACKFILL)):
+        below = progress.passed
     else:
         below = Standing.SWEEPING if progress.alive(SweepKind.BACKFILL) else Standing.MISSING
     looked = oldest_at is not None or progress.backfilled_at is not None
     looked_until = max(newest_at or begin, progress.tracked_at) if looked else now
-    swept = Stretch(since=oldest_at or begin, until=looked_until, standing=Standing.VERIFIED)
+    swept = Stretch(since=oldest_at or begin, until=looked_until, standing=progress.passed)
     layers = [
         Stretch(since=begin, until=looked_until, standing=below),
         Stretch(since=looked_until, until=now, standing=Standing.NOT_LOOKED_AT),
         *([swept] if looked else []),
-        *_swept_by(progress, SweepKind.CATCH_UP, begin, now),
+        *_swept_by(progress, SweepKind.CATCH_UP, begin if newest_at else looked_until, now),
     ]
     return _seen_from_above(layers, begin, now)
 
@@ -145,7 +189,7 @@ def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
     looked_until, below = now, Standing.SWEEPING if coming else Standing.MISSING
     if progress.reposts_backfilled_at:
-        below = Standing.VERIFIED
+        below = progress.passed
         newest_at = _at(None, progress.newest_repost_id)
         looked_until = max(newest_at or begin, progress.backfilled_at or begin)
     layers = [
@@ -157,12 +201,15 @@ def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 
 
 def _swept_by(progress: Progress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
-    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it anew."""
+    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it anew.
+
+    A sweep without a floor reaches down to `begin`.
+    """
     dead = [each for each in progress.gaps if each.kind is kind]
     live = [each for each in progress.sweeps if each.kind is kind and each.alive]
     for sweep in sorted([*dead, *live], key=lambda each: (each.mending, each.alive)):
-        since = moment_of(sweep.floor) if sweep.floor else begin
         until = moment_of(sweep.ceiling) if sweep.ceiling is not None else now
+        since = moment_of(sweep.floor) if sweep.floor else min(begin, until)
         if sweep.top is not None:
             yield Stretch(since=until, until=moment_of(sweep.top), standing=Standing.VERIFIED)
         left = Standing.SWEEPING if sweep.alive else Standing.MISSING
@@ -182,7 +229,7 @@ def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) 
 
 
 def strip(stretches: Sequence[Stretch], cells: int) -> Sequence[Standing]:
-    """The same in so many cells of equal length. The least that is missing shows, and then the least being swept."""
+    """The same in so many cells of equal length. The least that is missing shows, then suspect, then being swept."""
     if not stretches:
         return ()
     begin, width = stretches[0].since, (stretches[-1].until - stretches[0].since) / cells
@@ -195,7 +242,7 @@ def _cell(stretches: Sequence[Stretch], since: datetime, until: datetime) -> Sta
         shared = min(each.until, until) - max(each.since, since)
         if shared > timedelta():
             lengths[each.standing] = lengths.get(each.standing, timedelta()) + shared
-    for standing in (Standing.MISSING, Standing.SWEEPING):
+    for standing in (Standing.MISSING, Standing.SUSPECT, Standing.SWEEPING):
         if standing in lengths:
             return standing
     return max(lengths, key=lambda standing: lengths[standing], default=Standing.NOT_LOOKED_AT)

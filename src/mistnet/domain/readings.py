@@ -68,6 +68,17 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     undelivered: Sequence[LateDeliveries] = ()
 
 
+class SuspectAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """An account whose history was swept to its end with far fewer posts than its profile counts."""
+
+    user_id: UserId
+    handle: str
+    stored: int
+    counted: int
+    since: datetime
+    next_look_at: datetime | None
+
+
 class QuietAccount(msgspec.Struct, frozen=True, kw_only=True):
     """An account whose newest post is some time ago, as a later look proved, and how it used to write."""
 

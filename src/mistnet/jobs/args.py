@@ -119,8 +119,12 @@ def backfill(user_id: UserId) -> NewJob:
     return NewJob(kind=BACKFILL, key=str(user_id), args=BackfillArgs(user_id=user_id))
 
 
-def catch_up(user_id: UserId, floor: PostId, limit: int | None = None) -> NewJob:
-    """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between."""
+def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None) -> NewJob:
+    """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between.
+
+    Without a newest post: everything, for an account that had no posts when its backfill ended.
+    """
+    floor = newest or PostId(0)
     return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor, limit=limit))
 
 
@@ -132,6 +136,11 @@ def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: boo
 
 def reposts(user_id: UserId, floor: PostId) -> NewJob:
     return NewJob(kind=REPOSTS, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+
+
+def resweep(user_id: UserId, *, reposts: bool = False) -> NewJob:
+    """All of an account's history once more, for one whose stored posts are implausibly few."""
+    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:0-", args=RangeArgs(user_id=user_id))
 
 
 def relook(user_id: UserId) -> NewJob:

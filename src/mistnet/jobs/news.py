@@ -8,14 +8,14 @@ from mistnet.jobs.args import RangeArgs
 
 
 def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
-    """A catch-up that found something, from where it began up to the newest post."""
-    if not at.found:
+    """A catch-up that found something new, from where it began up to the newest post."""
+    if at.found == at.known:
         return []
     payload = {
         "user_id": str(account.user_id),
         "handle": account.handle,
         "new": at.found - at.known,
-        "since_post_id": str(at.floor),
+        "since_post_id": _shown(at.floor or None),
         "newest_post_id": _shown(at.top),
     }
     return [NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(account.user_id), payload=payload)]

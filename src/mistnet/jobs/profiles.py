@@ -38,6 +38,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     state: AccountState
     reason: str | None = None
     handle: str | None = None
+    posts_count: int | None = None
     writes: Sequence[Write] = ()
 
     def renames(self, account: Account) -> bool:
@@ -59,7 +60,7 @@ def _profile(user: User | None) -> Profile:
         return Profile(state=AccountState.VANISHED, reason=NEVER_RETURNED)
     state = state_of(user)
     reason = user.unavailable_reason or ("its posts are protected" if user.protected else None)
-    return Profile(state=state, reason=reason, handle=user.handle, writes=[user])
+    return Profile(state=state, reason=reason, handle=user.handle, posts_count=user.posts_count, writes=[user])
 
 
 def state_of(user: User) -> AccountState:
@@ -159,7 +160,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
 
 def _sweep(account: Account) -> NewJob:
     """What an account needs next: the rest of its past, or what is new."""
-    if account.backfilled_at and account.newest_post_id:
+    if account.backfilled_at:
         return args.catch_up(account.user_id, account.newest_post_id)
     return args.backfill(account.user_id)
 

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from mistnet.domain.accounts import Account, AccountState, AccountStateChange, Look, Swept, XSource
+from mistnet.domain.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept, XSource
+from mistnet.domain.coverage import enough_stored
 from mistnet.domain.fetching import Fetched, after, next_limit
 from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Write
 from mistnet.domain.ports import Clock
@@ -64,6 +65,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
         writes = [*page.gathered.writes, *profile.writes, finished, *news.backfilled(account)]
+        writes += await self._judged(account, profile.posts_count, reposts_ended=False)
         return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
@@ -93,7 +95,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 down = await self._lowered(at, found, reposts=reposts)
                 full = down.round_is_full and page.has_more
                 return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
-            case Emptiness() | Strangers() if not sure and (at.mending or at.top or not at.floor):
+            case Emptiness() | Strangers() if not sure and (at.mending or at.top or (reposts and not at.floor)):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
@@ -143,12 +145,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return writes
 
     async def _end_of_range(self, job: Job[RangeArgs], account: Account, page: Page, *, reposts: bool) -> Outcome:
-        at = job.args
+        at, counted = job.args, account.posts_count
         stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
         writes: list[Write] = list(page.gathered.writes)
         if stale or page.own:
             profile = await check_profile(self.x, account, self._errand(job, account))
             writes += profile.writes
+            counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
                 return Done([*writes, self._state_change(account, profile)])
             if profile.renames(account):
@@ -160,11 +163,30 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 newest_repost=at.top,
                 reposts_backfilled=at.floor == 0,
             )
-            return Done([*writes, done])
-        writes.append(Swept(platform=Platform.X, user_id=account.user_id, newest=at.top, found=at.found))
-        if at.fetched or not at.found_before:
+            first = at.floor == 0 and account.reposts_backfilled_at is None
+            judged = await self._judged(account, counted, reposts_ended=True) if first or account.suspect_since else []
+            return Done([*writes, done, *judged])
+        # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
+        oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
+        writes.append(Swept(platform=Platform.X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
+        if account.suspect_since:
+            writes += await self._judged(account, counted, reposts_ended=False)
+        swept_again = not at.floor and account.newest_post_id is not None
+        if not swept_again and (at.fetched or not at.found_before):
             writes.append(self._fetched(at))
         return Done([*writes, *news.collected(account, at), *self._reposts(account)])
+
+    async def _judged(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
+        """Whether what is stored at an end is plausible beside the profile's count.
+
+        The pass for native retweets, where there is one, has the last word.
+        """
+        last_word = reposts_ended or not self.rules.reposts
+        enough = enough_stored(counted, with_reposts=reposts_ended)
+        stored = await self.look.stored_posts(Platform.X, account.user_id, most=enough) if enough else 0
+        if stored >= enough and not (last_word and account.suspect_since):
+            return []
+        return [HistoryJudged(platform=Platform.X, user_id=account.user_id, suspect=stored < enough)]
 
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False

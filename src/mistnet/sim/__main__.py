@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         speed=asked.speed,
         key=Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits),
         restless=asked.restless,
+        quiet=asked.quiet,
     )
     try:
         with suppress(KeyboardInterrupt):
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--credits", type=int, default=100_000_000)
     parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
     parser.add_argument("--restless", action="store_true", help="many are suspended, go or change their name in time")
+    parser.add_argument("--quiet", action="store_true", help="the last star has written nothing yet and soon begins to")
     return parser
 
 

@@ -45,12 +45,13 @@ def pack(
     speed: float = 0.0,
     key: Key = DEFAULT_KEY,
     restless: bool = False,
+    quiet: bool = False,
     page_limit: int = 100,
 ) -> Box:
     """The world and its faults follow from the seed; `speed` is simulated seconds per real second."""
     clock = SimClock(speed=speed)
     trouble = Faults(seed, PRESETS[faults], latency_seconds=latency_seconds)
-    world = World(seed, size, restless=restless)
+    world = World(seed, size, restless=restless, quiet=quiet)
     threads = ThreadsService(
         world, clock.now, faults=Faults(seed, PRESETS[faults], latency_seconds=latency_seconds), page_limit=page_limit
     )

@@ -1,6 +1,7 @@
 """Faults on demand: what an unreliable upstream does, decided by seed, question and how often it was asked."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Fault(StrEnum):
     LIST_CUT_OPEN = "list_cut_open"
     LIST_HIDES_SOME = "list_hides_some"
     CONNECTION_REFUSED = "connection_refused"
+    EMPTY_AT_FIRST = "empty_at_first"
 
 
 REFUSALS = frozenset(
@@ -62,6 +64,10 @@ UNBELIEVABLE = (
     }
 )
 
+_FROM = re.compile(r"\bfrom(?::|%3[Aa])(\w+?)(?:\+|%20|&|$)")
+EMPTY_LOOKS = 4
+"""So often a search for an author who is `empty_at_first` finds nothing: both passes over a history, two looks each."""
+
 LIST_FAULTS = frozenset({Fault.LIST_CUT_SHORT, Fault.LIST_CUT_OPEN, Fault.LIST_HIDES_SOME})
 MOST_CUT = 0.3
 """How much of a follow list goes missing at most: its end, or a stretch of a page."""
@@ -73,6 +79,7 @@ ALL_FAULTS: Mapping[Fault, float] = {
     Fault.KEY_REFUSED: 0.005,
     Fault.CONNECTION_REFUSED: 0.005,
     Fault.EMPTY_CLAIMS_END: 0.03,
+    Fault.EMPTY_AT_FIRST: 0.0,  # no second look helps against it, only a later one
 }
 PRESETS: Mapping[str, Mapping[Fault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}
 
@@ -98,6 +105,7 @@ class Faults:
         self.rates = {fault: rates[fault] for fault in Fault if rates.get(fault, 0) > 0}
         self.latency_seconds = latency_seconds
         self._asked: Counter[str] = Counter()
+        self._searched: Counter[str] = Counter()
         self._wrongly_empty: set[str] = set()
 
     @property
@@ -109,6 +117,7 @@ class Faults:
         if self.quiet:
             return Decision()
         self._asked[question] += 1
+        self._searched[_author_in(question)] += 1
         asked, number = self._asked[question], number_of(question)
         low, high = self.latency_seconds
         fault = next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None)
@@ -128,12 +137,23 @@ class Faults:
 
     def forget(self) -> None:
         self._asked.clear()
+        self._searched.clear()
         self._wrongly_empty.clear()
 
     def _strikes(self, fault: Fault, question: str, number: int, asked: int) -> bool:
         if fault is Fault.EMPTY_CLAIMS_END and question in self._wrongly_empty:
             return False
+        if fault is Fault.EMPTY_AT_FIRST:
+            author = _author_in(question)
+            unlucky = unit(self.seed, Draw.FAULT, number_of(fault), number_of(author)) < self.rates[fault]
+            return bool(author) and self._searched[author] <= EMPTY_LOOKS and unlucky
         return unit(self.seed, Draw.FAULT, number_of(fault), number, asked) < self.rates[fault]
+
+
+def _author_in(question: str) -> str:
+    """Whose posts a search asks for; empty for any other question."""
+    found = _FROM.search(question)
+    return found[1].lower() if found else ""
 
 
 def spoil(page: Listing, fault: Fault, luck: int) -> bool:
@@ -141,7 +161,7 @@ def spoil(page: Listing, fault: Fault, luck: int) -> bool:
     match fault:
         case Fault.EMPTY_CLAIMS_MORE if page.shape.paged and page.shape.holds_posts:
             page.records, page.more, page.cursor = [], True, page.cursor or page.here
-        case Fault.EMPTY_CLAIMS_END if page.shape.paged and page.shape.holds_posts and page.records:
+        case Fault.EMPTY_CLAIMS_END | Fault.EMPTY_AT_FIRST if page.shows_posts:
             page.records, page.more, page.cursor = [], False, ""
         case Fault.DUPLICATE_POSTS if page.records:
             page.price = page.credits_due  # nobody pays for a double

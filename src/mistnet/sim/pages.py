@@ -67,6 +67,10 @@ class Listing:
     def credits_due(self) -> int:
         return self.shape.price(len(self.records)) if self.price is None else self.price
 
+    @property
+    def shows_posts(self) -> bool:
+        return self.shape.paged and self.shape.holds_posts and bool(self.records)
+
     def body(self) -> bytes:
         shape = self.shape
         parts = [shape.before] if shape.before else []

@@ -89,13 +89,16 @@ class Person:
         return self.standing is Standing.ACTIVE and self.searchable
 
 
-def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False) -> list[Person]:
+def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False, quiet: bool = False) -> list[Person]:
+    """In a quiet world the last star has written nothing when it starts, and begins to on the first day."""
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
     if restless:
         people = [_restless(seed, person, start_ms) for person in people]
     people = list(_with_unique_ids(people))
     for index, role in enumerate(_star_roles(people, start_ms)):
         people[index] = role
+    if quiet:
+        people[size.stars - 1] = replace(people[size.stars - 1], posts=0)
     taker = size.stars  # takes, in five days, the handle that star 3 gave up long ago
     plain = replace(people[taker], standing=Standing.ACTIVE, handles=people[taker].handles[:1])
     taken = people[3].handles[0][1]

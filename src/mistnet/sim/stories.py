@@ -54,7 +54,7 @@ class _Teller:
         self._seed, self._ids, self._people = seed, ids, people
         self._at_ms = start_ms - 30 * DAY_MS
         self._fans = [person.index for person in people if not person.star and person.always_open][1:]
-        self._stars = [person.index for person in people if person.star and person.always_open]
+        self._stars = [person.index for person in people if person.star and person.always_open and person.posts]
         self._told = Stories()
 
     def tell(self) -> Stories:

@@ -57,7 +57,10 @@ class Post:
 
 
 class World:
-    """Everybody and everything. In a restless one many are suspended, go or take another name as time goes on."""
+    """Everybody and everything. In a restless one many are suspended, go or take another name as time goes on.
+
+    In a quiet one the last star has written nothing yet.
+    """
 
     def __init__(
         self,
@@ -66,12 +69,13 @@ class World:
         start_at: datetime = WORLD_START_AT,
         *,
         restless: bool = False,
+        quiet: bool = False,
     ) -> None:
         self.seed = seed
         self.size = SIZES[size] if isinstance(size, str) else size
         self.start_at = start_at
         start_ms = to_ms(start_at)
-        self.people: list[Person] = populate(seed, self.size, start_ms, restless=restless)
+        self.people: list[Person] = populate(seed, self.size, start_ms, restless=restless, quiet=quiet)
         self.ids = PostIds(seed)
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)
         self.references = References(seed, self.ids, self.people, self._drafts)

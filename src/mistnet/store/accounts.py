@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, case, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import (
@@ -14,11 +14,13 @@ from mistnet.domain.accounts import (
     AccountState,
     AccountStateChange,
     Frontier,
+    HistoryJudged,
     StoredProfile,
     SuggestionClosed,
     Swept,
     TrackedAccount,
 )
+from mistnet.domain.coverage import SUSPECT_LOOKS
 from mistnet.domain.events import EventKind, NewEvent
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
@@ -27,6 +29,7 @@ from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 from mistnet.store.tables import accounts, posts, suggestions, users
+from mistnet.store.types import UtcTime
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
@@ -100,6 +103,19 @@ async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: 
     await connection.execute(command("move_boundaries", connection.dialect.name), rows)
 
 
+async def write_judged(connection: AsyncConnection, given: Sequence[HistoryJudged], now: datetime) -> None:
+    """A suspect account has its next look at once it is one, and none once it is not."""
+    for each in sorted(given, key=lambda each: each.user_id):
+        own = (accounts.c.platform == each.platform) & (accounts.c.user_id == each.user_id)
+        doubted = {
+            "suspect_since": func.coalesce(accounts.c.suspect_since, literal(now, UtcTime)),
+            "next_look_at": func.coalesce(accounts.c.next_look_at, literal(now + SUSPECT_LOOKS[0], UtcTime)),
+        }
+        cleared = {"suspect_since": None, "suspect_looks": 0, "next_look_at": None}
+        judged = update(accounts).where(own, accounts.c.state == AccountState.ACTIVE)
+        await connection.execute(judged.values(doubted if each.suspect else cleared))
+
+
 async def write_closed_suggestions(
     connection: AsyncConnection, given: Sequence[SuggestionClosed], now: datetime
 ) -> None:
@@ -134,6 +150,29 @@ async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, nex
     return sorted(taken.scalars())
 
 
+async def suspects_to_look_at(connection: AsyncConnection, *, now: datetime) -> Sequence[UserId]:
+    """Takes the suspect accounts whose next look is due; each look puts the one after off for longer."""
+    waits = dict(enumerate(SUSPECT_LOOKS[1:]))
+    taken = await connection.execute(
+        update(accounts)
+        .where(
+            accounts.c.next_look_at <= now,
+            accounts.c.state == AccountState.ACTIVE,
+            accounts.c.suspect_since.is_not(None),
+        )
+        .values(
+            next_look_at=case(
+                {looks: literal(now + wait, UtcTime) for looks, wait in waits.items()},
+                value=accounts.c.suspect_looks,
+                else_=literal(now + SUSPECT_LOOKS[-1], UtcTime),
+            ),
+            suspect_looks=accounts.c.suspect_looks + 1,
+        )
+        .returning(accounts.c.user_id)
+    )
+    return sorted(taken.scalars())
+
+
 _ACCOUNT: Final = (
     select(
         accounts.c.platform,
@@ -147,6 +186,7 @@ _ACCOUNT: Final = (
         accounts.c.reposts_backfilled_at,
         users.c.profiled_at,
         users.c.posts_count,
+        accounts.c.suspect_since,
         *(column for column in STATISTICS),
     )
     .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
@@ -190,6 +230,12 @@ class StoreLook:
         asked = select(posts.c.id).where(posts.c.platform == platform, posts.c.id.in_(sorted(ids)))
         async with self._database.peek() as connection:
             return {PostId(each) for each in (await connection.execute(asked)).scalars()}
+
+    async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
+        own = (posts.c.platform == platform) & (posts.c.author_id == user_id)
+        some = select(posts.c.id).where(own).limit(most).subquery()
+        async with self._database.peek() as connection:
+            return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:

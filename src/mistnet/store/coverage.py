@@ -165,6 +165,8 @@ PROGRESS: Final = (
         accounts.c.last_fetched_at,
         users.c.profiled_at,
         users.c.posts_count,
+        accounts.c.suspect_since,
+        accounts.c.next_look_at,
     )
     .join(users, _SAME_USER)
     .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))

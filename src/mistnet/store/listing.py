@@ -39,6 +39,7 @@ class AccountLine(msgspec.Struct, frozen=True, kw_only=True):
     oldest_post_id: PostId | None
     newest_post_id: PostId | None
     next_look_at: datetime | None
+    suspect_since: datetime | None
     posts_found: int
     profile_posts: int | None
     followers: int | None
@@ -157,7 +158,7 @@ class Listing:
 
 _OWN: Final = (
     *("user_id", "state", "state_reason", "state_since", "tracked_at", "backfilled_at"),
-    *("oldest_post_id", "newest_post_id", "next_look_at", "posts_found"),
+    *("oldest_post_id", "newest_post_id", "next_look_at", "suspect_since", "posts_found"),
 )
 _ACCOUNTS: Final = (
     select(

@@ -10,12 +10,11 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.accounts import AccountState
 from mistnet.domain.rhythm import HOURS, WINDOW
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
-from mistnet.store.schedule import CATCH_UP, Members
+from mistnet.store.schedule import CAN_BE_CAUGHT_UP_WITH, CATCH_UP, Members
 from mistnet.store.tables import accounts, calls, job_history, jobs, posts, users
 from mistnet.store.tables.engine import LIVE_KEY
 
@@ -56,11 +55,7 @@ class StorePaces:
                 _LOOKED_AT,
             )
             .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-            .where(
-                accounts.c.platform == self._platform,
-                accounts.c.state == AccountState.ACTIVE,
-                accounts.c.newest_post_id.is_not(None),
-            )
+            .where(accounts.c.platform == self._platform, CAN_BE_CAUGHT_UP_WITH)
         )
         async with self._database.read() as connection:
             alive = set((await connection.execute(live)).scalars())

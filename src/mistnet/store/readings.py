@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.alerts import QUIET_DAY
 from mistnet.domain.jobs import JobState, KindName, Lane
-from mistnet.domain.readings import DeadJobs, DueWork, LateDeliveries, QuietAccount, WorkerReading
+from mistnet.domain.readings import DeadJobs, DueWork, LateDeliveries, QuietAccount, SuspectAccount, WorkerReading
 from mistnet.domain.social import Platform
 from mistnet.store.database import Database
 from mistnet.store.tables import accounts, calls, deliveries, jobs, paused_kinds, posts, users, workers
@@ -109,6 +109,29 @@ class StoreReadings:
             .order_by(accounts.c.user_id)
         )
         return [await self._quiet(row) for row in await self._rows(wanted)]
+
+    async def suspect_accounts(self) -> Sequence[SuspectAccount]:
+        """Accounts that are collected and whose stored posts are implausibly few."""
+        person = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+        own = (posts.c.platform == accounts.c.platform) & (posts.c.author_id == accounts.c.user_id)
+        stored = select(func.count()).select_from(posts).where(own).correlate(accounts).scalar_subquery()
+        wanted = (
+            select(
+                accounts.c.user_id,
+                users.c.handle,
+                stored.label("stored"),
+                func.coalesce(users.c.posts_count, 0).label("counted"),
+                accounts.c.suspect_since.label("since"),
+                accounts.c.next_look_at,
+            )
+            .join(users, person)
+            .where(accounts.c.state == AccountState.ACTIVE, accounts.c.suspect_since.is_not(None))
+            .order_by(accounts.c.user_id)
+        )
+        return [
+            SuspectAccount(**{**row, "handle": row["handle"] or str(row["user_id"])})
+            for row in await self._rows(wanted)
+        ]
 
     async def _quiet(self, row: Mapping[str, Any]) -> QuietAccount:
         recent = (

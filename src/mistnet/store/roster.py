@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Text, cast, func, select, text, update
+from sqlalchemy import Text, cast, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import AccountState
@@ -21,6 +21,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.inserts import insert_of
+from mistnet.store.refusals import REFUSED
 from mistnet.store.tables import accounts, posts, suggestions, users
 from mistnet.store.tables.social import LIVE
 
@@ -44,13 +45,26 @@ class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         return self.handle.lower()
 
+    @property
+    def says_something(self) -> bool:
+        return bool(self.wallet or self.labels)
+
+    def over(self, earlier: NewSuggestion) -> NewSuggestion:
+        """Both as one. Where both say something the later one counts."""
+        labels = {**earlier.labels, **self.labels}
+        return NewSuggestion(handle=earlier.handle, wallet=self.wallet or earlier.wallet, labels=labels)
+
 
 class Suggested(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a suggestion. The user is known if he is tracked already."""
+    """What became of a suggestion. The user is known if they are tracked already.
+
+    `merged` tells that its wallet and labels were added to those of an earlier suggestion.
+    """
 
     handle: str
     result: Standing
     user_id: UserId | None = None
+    merged: bool = False
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +79,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None
     reason: str | None
     user_id: UserId | None
+    withdrawn_at: datetime | None = None
 
 
 class RosterEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,16 +128,23 @@ class Roster:
     async def suggest(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
     ) -> Sequence[Suggested]:
-        """Adds what is neither tracked nor suggested. `job` makes the job that lands with a suggestion."""
+        """Adds what is neither tracked nor suggested. `job` makes the job that lands with a suggestion.
+
+        What is said of a handle that was suggested or tracked before is added to what was said then.
+        """
         wanted: dict[str, NewSuggestion] = {}
         for each in given:
-            wanted.setdefault(each.key, each)
+            wanted[each.key] = each.over(wanted[each.key]) if each.key in wanted else each
         async with self._database.write() as connection:
             tracked = await self._tracked(connection, wanted)
             asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
             added = await self._add(connection, asked, now)
+            told = [each for key, each in wanted.items() if key not in added and each.says_something]
+            for each in told:
+                await self._merge(connection, each, tracked.get(each.key), now)
             await self._begin(connection, [job(each.handle) for each in asked], now)
-        return [_suggested(each, tracked, added) for each in wanted.values()]
+        merged = {each.key for each in told}
+        return [_suggested(each, tracked, added, merged) for each in wanted.values()]
 
     async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
         """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
@@ -206,22 +228,46 @@ class Roster:
         """The handles that had no live suggestion until now."""
         if not given:
             return set()
-        insert = insert_of(connection.dialect.name)
-        adding = insert(suggestions).on_conflict_do_nothing(
+        adding = insert_of(connection.dialect.name)(suggestions).on_conflict_do_nothing(
             index_elements=["platform", "handle_key"], index_where=text(LIVE)
         )
-        rows = [
-            {
-                "platform": self._platform,
-                "handle": each.handle,
-                "handle_key": each.key,
-                "wallet": each.wallet,
-                "labels": msgspec.json.encode(each.labels),
-                "suggested_at": now,
-            }
-            for each in given
-        ]
+        rows = [self._row(each, now) for each in given]
         return set((await connection.execute(adding.returning(suggestions.c.handle_key), rows)).scalars())
+
+    async def _merge(
+        self, connection: AsyncConnection, given: NewSuggestion, user_id: UserId | None, now: datetime
+    ) -> None:
+        """Adds what is said now to the open suggestion of the handle, or to the last one of an account.
+
+        An account that was never suggested, such as one that was tracked by its id, gets one that is closed already.
+        """
+        live = (suggestions.c.handle_key == given.key) & suggestions.c.deleted_at.is_(None)
+        asked = (
+            select(suggestions.c.id, suggestions.c.wallet, cast(suggestions.c.labels, Text).label("labels"))
+            .where(suggestions.c.platform == self._platform, suggestions.c.user_id == user_id if user_id else live)
+            .order_by(suggestions.c.id.desc())
+            .limit(1)
+            .with_for_update()
+        )
+        row = (await connection.execute(asked)).first()
+        if row is not None:
+            earlier = NewSuggestion(handle=given.handle, wallet=row.wallet, labels=msgspec.json.decode(row.labels))
+            both = given.over(earlier)
+            kept = {"wallet": both.wallet, "labels": msgspec.json.encode(both.labels)}
+            await connection.execute(update(suggestions).where(suggestions.c.id == row.id).values(kept))
+        elif user_id is not None:
+            closed = {"deleted_at": now, "outcome": "accepted", "user_id": user_id}
+            await connection.execute(insert(suggestions).values({**self._row(given, now), **closed}))
+
+    def _row(self, given: NewSuggestion, now: datetime) -> dict[str, Any]:
+        return {
+            "platform": self._platform,
+            "handle": given.handle,
+            "handle_key": given.key,
+            "wallet": given.wallet,
+            "labels": msgspec.json.encode(given.labels),
+            "suggested_at": now,
+        }
 
     async def _begin(self, connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> Enqueued:
         revived = await account_jobs.revive_gaps(connection, wanted, now)
@@ -229,16 +275,15 @@ class Roster:
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
 
     async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
+        """Closes the open suggestion of a handle, and takes back refusals of it: nobody wants it tracked any more."""
+        own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
+        closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
         closed = await connection.execute(
-            update(suggestions)
-            .where(
-                suggestions.c.platform == self._platform,
-                suggestions.c.handle_key == handle.lower(),
-                suggestions.c.deleted_at.is_(None),
-            )
-            .values(deleted_at=now, outcome="refused", reason=reason)
+            update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closing)
         )
-        return bool(closed.rowcount)
+        refused = (suggestions.c.outcome == REFUSED) & suggestions.c.withdrawn_at.is_(None)
+        taken_back = await connection.execute(update(suggestions).where(own, refused).values(withdrawn_at=now))
+        return bool(closed.rowcount or taken_back.rowcount)
 
     async def _let_go(
         self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
@@ -278,10 +323,14 @@ _ENTRIES: Final = select(
 ).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
 
 
-def _suggested(given: NewSuggestion, tracked: Mapping[str, UserId], added: Collection[str]) -> Suggested:
+def _suggested(
+    given: NewSuggestion, tracked: Mapping[str, UserId], added: Collection[str], merged: Collection[str]
+) -> Suggested:
+    known = given.key in merged
     if given.key in tracked:
-        return Suggested(handle=given.handle, result=Standing.TRACKED, user_id=tracked[given.key])
-    return Suggested(handle=given.handle, result=Standing.ADDED if given.key in added else Standing.SUGGESTED)
+        return Suggested(handle=given.handle, result=Standing.TRACKED, user_id=tracked[given.key], merged=known)
+    result = Standing.ADDED if given.key in added else Standing.SUGGESTED
+    return Suggested(handle=given.handle, result=result, merged=known)
 
 
 def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> RosterEntry:

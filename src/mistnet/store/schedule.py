@@ -65,10 +65,10 @@ class Refusal(StrEnum):
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """An account that could be caught up with, as far as it is now."""
+    """An account that could be caught up with, as far as it is now. Without a newest post, no post was ever found."""
 
     user_id: UserId
-    newest_post_id: PostId
+    newest_post_id: PostId | None
     fetch: FetchStats
 
 
@@ -205,8 +205,13 @@ _HANDLES: Final = (
     .join(users, _OWNERS)
     .where(accounts.c.state != AccountState.UNTRACKED)
 )
+CAN_BE_CAUGHT_UP_WITH: Final = (accounts.c.state == AccountState.ACTIVE) & (
+    accounts.c.newest_post_id.is_not(None) | accounts.c.backfilled_at.is_not(None)
+)
+"""An account that had no posts when its backfill ended may write its first one any day."""
+
 _CATCHABLE: Final = (
     select(accounts.c.user_id, accounts.c.newest_post_id, users.c.handle_key, *STATISTICS)
     .join(users, _OWNERS)
-    .where(accounts.c.state == AccountState.ACTIVE, accounts.c.newest_post_id.is_not(None))
+    .where(CAN_BE_CAUGHT_UP_WITH)
 )

@@ -10,7 +10,7 @@ import msgspec
 
 from mistnet.api.pages.dashboard import Holdings
 from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import Progress, Standing, Stretch, SweepKind, own_posts
+from mistnet.domain.coverage import Progress, Standing, Stretch, SweepKind, few_stored, is_suspect, own_posts
 from mistnet.store.account_pages import Listed
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -37,6 +37,7 @@ def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[st
         "strip": strip_of(own_posts(progress, now)) if _was_collected(progress) else (),
         "spent": holdings.spent.get(own),
         "doing": doing(progress),
+        "suspect": is_suspect(progress),
     }
 
 
@@ -70,6 +71,8 @@ def doing(progress: Progress) -> str:
         return progress.state_reason or str(progress.state)
     if progress.gaps:
         return "a sweep ended without its result"
+    if is_suspect(progress):
+        return f"suspect: {few_stored(progress)}"
     return _under_way(progress) or ("waits to begin" if progress.backfilled_at is None else _complete(progress))
 
 

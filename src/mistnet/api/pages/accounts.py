@@ -18,6 +18,7 @@ from mistnet.api.pages.segment_view import follows_chart
 from mistnet.api.pages.sparks import HEIGHT, WIDTH, spark
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
+from mistnet.desk.repair import repaired
 from mistnet.desk.tracking import track_handles, track_ids
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import reposts
@@ -32,6 +33,7 @@ from mistnet.store.account_pages import AccountPages, Listed, Wanted
 from mistnet.store.account_products import AccountProducts
 from mistnet.store.coverage import Coverage
 from mistnet.store.follow_pages import FollowPages
+from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.roster import Standing as Suggested
 
@@ -76,6 +78,7 @@ async def _list(
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
+        refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
         more=listed[-1].place if len(listed) == _PAGE else None,
         **{"problem": None, "given": "", **shown},
     )
@@ -103,6 +106,16 @@ async def add_account(
     return RedirectResponse(f"/accounts?did={did}", 303)
 
 
+@router.post("/accounts/refused/{handle}/dismiss")
+async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
+    """Takes a handle that was refused off the list."""
+    reason = f"withdrawn on the dashboard by {visitor.name}"
+    gone = await Roster(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
+    if not gone.known:
+        raise NotFound(f"a refusal of @{handle}")
+    return RedirectResponse("/accounts?did=dismissed", 303)
+
+
 @router.post("/accounts/{user_id}/untrack")
 async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
     roster = Roster(app.database, app.job_writer)
@@ -120,6 +133,16 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
         raise NotFound(f"account {user_id}")
     await track_ids(app, [UserId(user_id)])
     return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
+
+
+@router.post("/accounts/{user_id}/repair")
+async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Reads a suspect history again, and tries sweeps anew that ended without their result."""
+    progress = await Coverage(app.database).account_by_id(UserId(user_id))
+    if progress is None:
+        raise NotFound(f"account {user_id}")
+    await repaired(app, progress)
+    return RedirectResponse(f"/accounts/{user_id}?did=repairing", 303)
 
 
 @router.post("/accounts/{user_id}/follow-sync")

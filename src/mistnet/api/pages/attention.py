@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.api.pages.dashboard import Queue
-from mistnet.domain.alerts import Rule
+from mistnet.domain.alerts import ACCOUNT_RULES, Rule
 from mistnet.domain.jobs import JobState
 
 _LATE: Final = timedelta(minutes=5)
@@ -61,7 +61,8 @@ def _alerts(queue: Queue) -> Iterator[Need]:
     for alert in queue.alerts:
         if alert.rule != Rule.DEAD_JOBS:
             title = f"{alert.rule.replace('_', ' ')}: {alert.subject}"
-            yield Need(level=alert.severity, title=title, told=alert.message, href=_PLACES.get(alert.rule))
+            href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
+            yield Need(level=alert.severity, title=title, told=alert.message, href=href)
 
 
 def _nobody_works(queue: Queue, *, has_key: bool) -> Iterator[Need]:

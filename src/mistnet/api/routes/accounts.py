@@ -25,6 +25,7 @@ from mistnet.domain.social import UserId
 from mistnet.store import listing
 from mistnet.store.coverage import Coverage
 from mistnet.store.listing import AccountLine
+from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
@@ -60,6 +61,7 @@ class AccountDocument(Document):
     oldest_post_id: Id | None
     newest_post_id: Id | None
     next_look_at: Moment | None
+    suspect_since: Moment | None
     posts_found: int
     profile_posts: int | None
     followers: int | None
@@ -133,6 +135,8 @@ class CoverageDocument(Document):
     profile_posts: int | None
     backfilled_at: Moment | None
     reposts_backfilled_at: Moment | None
+    suspect_since: Moment | None
+    next_look_at: Moment | None
     own_posts: list[StretchDocument]
     native_retweets: list[StretchDocument] | None
     live_sweeps: list[SweepDocument]
@@ -240,6 +244,10 @@ async def account_of(mistnet: Mistnet, who: str) -> AccountLine:
     else:
         found = await accounts.account_called(named)
     if found is None:
+        refused = None if isinstance(named, int) else await Refusals(mistnet.database).of_handle(named)
+        if refused is not None:
+            when = f"{refused.refused_at:%Y-%m-%d %H:%M} UTC"
+            raise NotFound(f"account {who}: it was refused at {when}, {refused.reason}")
         raise NotFound(f"account {who}; POST /api/accounts begins to track one")
     return found
 

@@ -16,6 +16,7 @@ from mistnet.api.parts import Mistnet
 from mistnet.api.routes.accounts import WrittenHandle, read_all
 from mistnet.jobs import args
 from mistnet.store import listing
+from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster, Suggestion
 
 router = APIRouter(prefix="/api/suggestions", tags=["accounts"])
@@ -44,6 +45,7 @@ class SuggestedDocument(Document):
     handle: str
     result: str
     user_id: Id | None
+    merged: bool
 
 
 class SuggestedDocuments(Document):
@@ -62,6 +64,25 @@ class SuggestionDocument(Document):
     outcome: str | None
     reason: str | None
     user_id: Id | None
+    withdrawn_at: Moment | None
+
+
+class RefusedDocument(Document):
+    """A handle that somebody wants tracked and that could not be."""
+
+    handle: str
+    reason: str
+    refused_at: Moment
+
+
+class RefusedDocuments(Document):
+    refused: list[RefusedDocument]
+
+
+@router.get("/refused", response_model=RefusedDocuments, dependencies=READS)
+async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
+    """Handles that are not tracked although somebody wants them, with the reason, the latest first."""
+    return {"refused": await Refusals(mistnet.database).standing(limit)}
 
 
 @router.get("", response_model=Listing[SuggestionDocument], dependencies=READS)

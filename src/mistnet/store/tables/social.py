@@ -122,6 +122,7 @@ suggestions = Table(
     Column("outcome", Text),
     Column("reason", Text),
     Column("user_id", BigId),
+    Column("withdrawn_at", UtcTime),
     CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("outcome IN ('accepted', 'refused')", name="outcome_is_known"),
     CheckConstraint("(deleted_at IS NULL) = (outcome IS NULL)", name="closed_ones_have_an_outcome"),

@@ -1,4 +1,4 @@
-"""Suspect accounts, fingerprints of keys, the ingest that last wrote a row, and posts by time."""
+"""Suspect accounts, withdrawn suggestions, fingerprints of keys, the ingest behind a row, and posts by time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,6 +17,7 @@ def upgrade() -> None:
     op.add_column("posts", sa.Column("referenced_text_clean", sa.Text, nullable=True))
     op.add_column("accounts", sa.Column("suspect_since", UtcTime, nullable=True))
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
+    op.add_column("suggestions", sa.Column("withdrawn_at", UtcTime, nullable=True))
     op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
     op.create_index("posts_created_at", "posts", ["created_at", "platform", "id"])
     op.create_index("posts_author_time", "posts", ["platform", "author_id", "created_at", "id"])
