@@ -78,6 +78,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.kind is kind and each.alive and not each.mending for each in self.sweeps)
 
     @property
+    def begun(self) -> bool:
+        """Whether its past was ever looked at, or a sweep of it is there, alive or dead."""
+        known = (self.oldest_post_id, self.newest_post_id, self.backfilled_at)
+        return any(each is not None for each in known) or any(each.kind is SweepKind.BACKFILL for each in self.sweeps)
+
+    @property
     def gaps(self) -> Sequence[Sweep]:
         """Sweeps that ended without their result, where no later one has been."""
         return [each for each in self.sweeps if not each.alive and not self._covered(each)]
@@ -121,6 +127,8 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     Between the oldest and the newest post everything has been swept. Nothing newer was there when tracking began.
     """
     begin = begin_of(progress)
+    if not progress.begun:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
     newest_at = _at(progress.newest_post_at, progress.newest_post_id)
     if progress.backfilled_at:
@@ -142,6 +150,8 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     """The same for native retweets, which take a pass of their own after the backfill."""
     begin = begin_of(progress)
+    if not progress.begun:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
     looked_until, below = now, Standing.SWEEPING if coming else Standing.MISSING
     if progress.reposts_backfilled_at:
