@@ -6,6 +6,7 @@ import pytest
 
 from mistnet.domain.errors import SettingsError
 from mistnet.settings import load_settings
+from mistnet.store.database import parse_url
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,12 @@ def test_a_time_beyond_all_measure_is_refused(value: str, monkeypatch: pytest.Mo
             patch.setenv(name, value)
             with pytest.raises(SettingsError, match=name):
                 load_settings()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "postgresql://host:port/name"])
+def test_a_database_without_a_place_is_a_settings_error(url: str) -> None:
+    with pytest.raises(SettingsError, match="database_url"):
+        parse_url(url)
 
 
 @pytest.mark.parametrize(

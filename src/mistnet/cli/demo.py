@@ -49,6 +49,7 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "crawl_rate_per_minute": 1_000_000,
     "crawl_host_seconds": 0,
     "crawl_every_hours": 1 / 240,
+    "crawl_second_look_seconds": 1,
     "grace_seconds": 1,
     "scheduler_enabled": False,
 }
