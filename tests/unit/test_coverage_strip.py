@@ -69,7 +69,11 @@ def waiting(*sweeps: Sweep) -> Progress:
 
 def test_an_account_that_waits_to_begin_is_neither_missing_nor_verified() -> None:
     now = BEGIN + timedelta(days=10)
-    for found in (own_posts(waiting(), now), reposts(waiting(), now)):
+    live, dead = (
+        Sweep(job_id=JobId(1), kind=SweepKind.BACKFILL, state=state, user_id=UserId(1))
+        for state in (JobState.PENDING, JobState.DEAD)
+    )
+    for found in (own_posts(waiting(live), now), reposts(waiting(live), now)):
         assert [each.standing for each in found] == [Standing.NOT_LOOKED_AT]
-    dead = Sweep(job_id=JobId(1), kind=SweepKind.BACKFILL, state=JobState.DEAD, user_id=UserId(1))
-    assert [each.standing for each in own_posts(waiting(dead), now)] == [Standing.MISSING]
+    for sweeps in ((), (dead,)):
+        assert [each.standing for each in own_posts(waiting(*sweeps), now)] == [Standing.MISSING]

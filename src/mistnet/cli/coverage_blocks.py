@@ -76,7 +76,7 @@ def accounts_blocks(found: Sequence[Progress], view: View) -> list[Block]:
                 f"@{each.handle or each.user_id}",
                 str(each.state),
                 view.strip(own_posts(each, view.now), _FEW_CELLS),
-                f"{each.stored:,}" if each.begun else "waits to begin",
+                "waits to begin" if each.waits else f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
                 str(len(each.gaps) or ""),
             )

@@ -71,7 +71,7 @@ class DemoWorld:
             yield next(stars).handle_at(now_ms)
 
     def let_time_pass(self, speed: float) -> None:
-        """So many simulated seconds in a second from now on; shops are faster, so that prices change while one looks."""
+        """So many simulated seconds in a second from now on; shops are faster, so that prices change meanwhile."""
         begun = self.clock.now()
         self.clock = SimClock(begun, speed=speed)
         self._box.service.now = self.clock.now

@@ -78,10 +78,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.kind is kind and each.alive and not each.mending for each in self.sweeps)
 
     @property
-    def begun(self) -> bool:
-        """Whether its past was ever looked at, or a sweep of it is there, alive or dead."""
+    def waits(self) -> bool:
+        """Whether its first sweep is to come or has brought nothing yet. Without a sweep it is missing instead."""
         known = (self.oldest_post_id, self.newest_post_id, self.backfilled_at)
-        return any(each is not None for each in known) or any(each.kind is SweepKind.BACKFILL for each in self.sweeps)
+        return all(each is None for each in known) and self.alive(SweepKind.BACKFILL)
 
     @property
     def gaps(self) -> Sequence[Sweep]:
@@ -127,7 +127,7 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     Between the oldest and the newest post everything has been swept. Nothing newer was there when tracking began.
     """
     begin = begin_of(progress)
-    if not progress.begun:
+    if progress.waits:
         return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
     newest_at = _at(progress.newest_post_at, progress.newest_post_id)
@@ -150,7 +150,7 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     """The same for native retweets, which take a pass of their own after the backfill."""
     begin = begin_of(progress)
-    if not progress.begun:
+    if progress.waits:
         return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
     looked_until, below = now, Standing.SWEEPING if coming else Standing.MISSING

@@ -33,7 +33,7 @@ def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[st
     )
     # Sweeps and counts are as old as the holdings: beside them, a younger account would look broken.
     young = progress.tracked_at >= holdings.at and not listed.progress.sweeps
-    waits = young or not progress.begun
+    waits = young or progress.waits
     return {
         "progress": progress,
         "name": listed.name,
