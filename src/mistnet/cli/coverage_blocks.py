@@ -41,7 +41,7 @@ _MEANING: Final = {
     Standing.VERIFIED: "verified",
     Standing.SWEEPING: "being swept",
     Standing.MISSING: "missing",
-    Standing.NOT_LOOKED_AT: "since the last look",
+    Standing.NOT_LOOKED_AT: "not looked at yet",
 }
 _WHY_COUNTS_DIFFER: Final = (
     "the profile's own number counts native retweets and posts that search hides; it leaves out posts that were "
