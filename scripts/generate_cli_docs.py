@@ -21,7 +21,8 @@ OPENING = """# Commands
 
 Settings come from a flag, else from the environment (`MISTNET_…`), else from `mistnet.toml`, else from
 their default. A fault is one line on stderr. Exit codes: 0 done, 1 the database or the work is at fault,
-2 wrong usage or settings, 3 `work --until-idle` left gaps, 70 a bug in mistnet, 130 interrupted.
+2 wrong usage or settings, 3 `work --until-idle` left gaps, 4 the budget
+stopped it, 5 the source refuses the key, 70 a bug in mistnet, 130 interrupted.
 """
 
 

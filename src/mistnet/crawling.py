@@ -136,9 +136,15 @@ class Crawling:
             return await self.make_due(job_writer)
 
         return [
-            Duty(name="look at things again", every=LOOK_EVERY, run=look),
+            Duty(name="look at things again", every=self._look_every, run=look),
             Duty(name="forget kept pages", every=TIDY_EVERY, run=self.forget),
         ]
+
+    @property
+    def _look_every(self) -> timedelta:
+        """Each minute, or as often as things are to be looked at where that is more often."""
+        every = self._settings.crawl_every_hours
+        return LOOK_EVERY if every is None else min(LOOK_EVERY, timedelta(hours=every))
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Makes the crawls of things that were last seen too long ago; returns how many."""

@@ -46,6 +46,19 @@ Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
 
 
+def require_address(url: str, *schemes: str) -> None:
+    """Refuses what no client could connect to, so that it is a setting's fault and not the client's."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(f"its host or port cannot be read; write {schemes[0]}://HOST:PORT") from None
+    if parts.scheme not in schemes or not host:
+        raise ValueError(f"must begin with {' or '.join(f'{each}://' for each in schemes)} and name a host")
+    if port == 0:
+        raise ValueError("there is no port 0; ports are numbers from 1 to 65535")
+
+
 class KindSettings(BaseModel):
     """What may be set for one job kind, in a `[kinds.NAME]` table."""
 
@@ -89,9 +102,7 @@ class WebhookSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_http(cls, given: SecretStr) -> SecretStr:
-        parts = urlsplit(given.get_secret_value())
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("must begin with https:// or http:// and name a host")
+        require_address(given.get_secret_value(), "https", "http")
         return given
 
     @field_validator("secret")
@@ -428,6 +439,7 @@ class Settings(BaseSettings):
     @classmethod
     def _stays_here(cls, given: dict[str, str]) -> dict[str, str]:
         for base in given.values():
+            require_address(base, "http")
             parts = urlsplit(base)
             if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
                 raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
@@ -444,17 +456,21 @@ class Settings(BaseSettings):
     @field_validator("x_base_url", "threads_base_url", "ebay_base_url")
     @classmethod
     def _is_http(cls, given: str) -> str:
-        if not given.startswith(("https://", "http://")):
-            raise ValueError("must begin with https:// or http://")
+        require_address(given, "https", "http")
         return given.rstrip("/")
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _is_reachable(cls, given: str | None) -> str | None:
+        if given:
+            require_address(given, "https", "http")
+        return given
 
     @field_validator("broker_url")
     @classmethod
     def _is_amqp(cls, given: SecretStr | None) -> SecretStr | None:
         if given is not None:
-            parts = urlsplit(given.get_secret_value())
-            if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-                raise ValueError("must begin with amqp:// or amqps:// and name a host")
+            require_address(given.get_secret_value(), "amqp", "amqps")
         return given
 
     @property

@@ -5,8 +5,9 @@ from typing import Literal, TypeAlias
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.dashboards import DESK, PHONE, Site, visiting
+from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
 from tests.browser.furnished import ANN, DEEP, HOSTILE, Furnished
+from tests.harvests import change
 
 Scheme: TypeAlias = Literal["light", "dark"]
 
@@ -95,3 +96,17 @@ async def test_what_is_not_there_is_told_on_a_page_of_its_own(browser: Browser, 
             await visit.go(path)
             await expect(visit.page.get_by_role("heading", name="Nothing here")).to_be_visible()
             await expect(visit.page.get_by_role("link", name="Back to the overview")).to_be_visible()
+
+
+async def test_money_stands_once_and_whatever_needs_somebody_can_be_read(
+    browser: Browser, furnished_url: str, there: Furnished
+) -> None:
+    lanes = ["shopee", "taobao", "ebay", "web"]
+    async with dashboard(furnished_url, crawl_lanes=lanes) as site, visiting(browser, site) as visit:
+        await change(site.app, "UPDATE jobs SET last_error = 'upstream does not return this user'")
+        await visit.go("/")
+        await expect(visit.page.get_by_text("Spent today", exact=True)).to_have_count(1)
+        needs = visit.page.locator(".needs > li")
+        await expect(visit.page.locator(".needs > li.note")).not_to_have_count(0)
+        for place in range(await needs.count()):
+            await expect(needs.nth(place)).to_be_visible()

@@ -100,11 +100,11 @@ async def test_a_dead_backfill_is_missing(url: str) -> None:
         assert [gap.last_error for gap in (await ann(app)).gaps] == ["it broke"]
 
 
-async def test_an_account_nobody_sweeps_is_missing_as_a_whole(url: str) -> None:
+async def test_an_account_nobody_sweeps_is_missing_and_one_that_waits_for_its_sweep_is_not(url: str) -> None:
     async with with_ann(url, swept=False) as app:
         assert await own(app) == [("missing", 100, 0)]
         await app.enqueue([args.backfill(ANN)])
-        assert await own(app) == [("sweeping", 100, 0)]
+        assert await own(app) == [("not_looked_at", 100, 0)]
 
 
 async def test_a_finished_backfill_verifies_from_the_beginning_until_tracking_began_at_least(url: str) -> None:

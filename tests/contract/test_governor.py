@@ -296,6 +296,13 @@ async def test_a_refused_key_is_paused_and_the_other_goes_on(url: str) -> None:
             await call(office.governor(keys=(FIRST, SECOND)))
 
 
+async def test_a_refusal_is_the_last_failure_of_its_source(url: str) -> None:
+    async with opened(url) as office:
+        await fail(office.governor(), SourceRefused(X_SOURCE, START, "it refuses the key (401)", status=401))
+        found = await office.state()
+        assert (found.last_failure, found.last_failure_at) == ("it refuses the key (401)", office.clock.now())
+
+
 async def test_a_key_that_must_wait_lets_the_other_go_first(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(keys=(FIRST, SECOND), rate_per_minute=6, burst=1)

@@ -386,7 +386,7 @@ async def test_tracking_again_leaves_a_living_backfill_alone_and_says_so(url: st
         await desk.write(user(ANN, "ann"), tracked(ANN), post(1))
         await desk.enqueue(args.backfill(ANN))
         (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
-        assert told.note == "is tracked; its past is being collected (1 posts so far)"
+        assert told.note == "is tracked; its past is being collected (1 post so far)"
         assert await desk.jobs() == [("backfill", "12")]
 
 

@@ -11,20 +11,22 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
+from mistnet.cli.runs import LISTED, listed_row
 from mistnet.domain.accounts import AccountState, AccountStateChange, TrackedAccount
 from mistnet.domain.errors import BadRun, RunInProgress, RunNotFound
 from mistnet.domain.fetching import Fetched, FetchStats, next_limit
 from mistnet.domain.jobs import Done, Fail, Lease, Outcome, WorkerName
-from mistnet.domain.runs import Run, RunId, RunStatus, RunStep
+from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus, RunStep
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.engine.policy import Policy
 from mistnet.engine.settlement import settlement
 from mistnet.store.accounts import StoreLook
+from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.roster import Roster
 from mistnet.store.runs import new_run_id
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
-from tests.support import TurnedClock
+from tests.support import START, TurnedClock
 
 ANN = UserId(11)
 
@@ -422,6 +424,42 @@ async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
         (entry,) = await roster.accounts()
         assert (entry.fetch, entry.next_limit) == (wanted, 120)
         assert next_limit(account.fetch) == 120
+
+
+def test_an_account_that_no_catch_up_fetched_has_no_time_of_a_fetch() -> None:
+    """A sweep of the past moves `last_fetched_at`, too; it is no fetch that is counted."""
+    row = {column.name: None for column in STATISTICS} | {"fetches": 0, "new_rate": 0.0, "empty_fetches": 0}
+    assert stats_of({**row, "last_fetched_at": START}).last_fetch_at is None
+    assert stats_of({**row, "last_fetched_at": START, "fetches": 1}).last_fetch_at == START
+
+
+def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot_be_read() -> None:
+    accounts = [
+        RunAccount(position=0, handle="ann", status=RunStatus.COMPLETED, total=5, new=4, failed=1),
+        RunAccount(position=1, handle="nobody", status=RunStatus.FAILED, reason="upstream knows nobody of that name"),
+    ]
+    run = Run(
+        id=RunId("r"),
+        status=RunStatus.COMPLETED,
+        asked_by="ann",
+        post_limit=5,
+        created_at=START,
+        updated_at=START,
+        finished_at=START,
+        accounts=accounts,
+    )
+    assert dict(zip(LISTED, listed_row(run), strict=True)) | {"begun (UTC)": "", "finished (UTC)": ""} == {
+        "run": "r",
+        "status": "completed",
+        "asked by": "ann",
+        "begun (UTC)": "",
+        "finished (UTC)": "",
+        "accounts": "2",
+        "failed": "1",
+        "posts": "5",
+        "new": "4",
+        "unreadable": "1",
+    }
 
 
 def test_the_statistics_of_each_account_are_shown(url: str) -> None:

@@ -174,7 +174,7 @@ async def test_who_waits_is_told_what_came_of_it(
         ingest = await shop.synced(Side.FOLLOWERS)
         assert ingest
         code, said = await waited(shop, "fans", capsys)
-        assert (code, "1 members; 1 came, 0 went" in said) == (0, True)
+        assert (code, "1 member; 1 came, 0 went" in said) == (0, True)
         await shop.define("frozen", kind="specified_users")
         await shop.define("both", kind="union", of=["fans", "frozen"])
         await shop.store.disable("frozen", now=START)

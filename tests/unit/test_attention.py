@@ -3,9 +3,14 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from mistnet.api.pages.account_view import account_row
 from mistnet.api.pages.attention import Need, attention, remedy
-from mistnet.api.pages.dashboard import Queue
+from mistnet.api.pages.dashboard import Holdings, Queue
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import Progress, Standing
 from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
+from mistnet.domain.social import PostId, UserId
+from mistnet.store.account_pages import Listed
 from mistnet.store.board import GapGroup, OpenAlert
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount
 from tests.support import START
@@ -106,3 +111,24 @@ def test_each_error_has_its_remedy() -> None:
     for error, advice in said.items():
         assert advice in remedy(JobState.DEAD, error), error
     assert "Look at the error" in remedy(JobState.FAILED, None)
+
+
+def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:
+    """The page reads accounts at once and their sweeps a few seconds apart."""
+    progress = Progress(
+        user_id=UserId(1),
+        handle="ann",
+        state=AccountState.ACTIVE,
+        state_reason=None,
+        tracked_at=START,
+        born_at=START - timedelta(days=7_300),
+        oldest_post_id=PostId(1),
+        newest_post_id=PostId(2),
+    )
+    listed = Listed(progress=progress, name="Ann")
+    before, after = (
+        account_row(listed, Holdings(at=at, stored={}, spent={}, sweeps={}), START + timedelta(seconds=1))
+        for at in (START - timedelta(seconds=1), START + timedelta(seconds=1))
+    )
+    assert (before["doing"], before["strip"], before["stored"]) == ("waits to begin", (), None)
+    assert {part["standing"] for part in after["strip"]} >= {Standing.VERIFIED, Standing.MISSING}

@@ -2,8 +2,20 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mistnet.domain.coverage import Standing, Stretch, moment_of, strip
-from mistnet.domain.social import PostId
+from mistnet.domain.accounts import AccountState
+from mistnet.domain.coverage import (
+    Progress,
+    Standing,
+    Stretch,
+    Sweep,
+    SweepKind,
+    moment_of,
+    own_posts,
+    reposts,
+    strip,
+)
+from mistnet.domain.jobs import JobId, JobState
+from mistnet.domain.social import PostId, UserId
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MARKS = {Standing.VERIFIED: "#", Standing.SWEEPING: "~", Standing.MISSING: "!", Standing.NOT_LOOKED_AT: "."}
@@ -41,3 +53,27 @@ def test_a_life_without_length_has_no_strip() -> None:
 
 def test_an_id_tells_when_its_post_was_written() -> None:
     assert moment_of(PostId(1_050_118_621_198_921_728)).isoformat(timespec="seconds") == "2018-10-10T20:19:24+00:00"
+
+
+def waiting(*sweeps: Sweep) -> Progress:
+    return Progress(
+        user_id=UserId(1),
+        handle="ann",
+        state=AccountState.ACTIVE,
+        state_reason=None,
+        tracked_at=BEGIN + timedelta(days=9),
+        born_at=BEGIN,
+        sweeps=sweeps,
+    )
+
+
+def test_an_account_that_waits_to_begin_is_neither_missing_nor_verified() -> None:
+    now = BEGIN + timedelta(days=10)
+    live, dead = (
+        Sweep(job_id=JobId(1), kind=SweepKind.BACKFILL, state=state, user_id=UserId(1))
+        for state in (JobState.PENDING, JobState.DEAD)
+    )
+    for found in (own_posts(waiting(live), now), reposts(waiting(live), now)):
+        assert [each.standing for each in found] == [Standing.NOT_LOOKED_AT]
+    for sweeps in ((), (dead,)):
+        assert [each.standing for each in own_posts(waiting(*sweeps), now)] == [Standing.MISSING]

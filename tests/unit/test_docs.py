@@ -13,6 +13,7 @@ from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from sqlalchemy import FromClause
 
+from mistnet.cli import work
 from mistnet.cli.main import app
 from mistnet.domain import errors
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
@@ -187,6 +188,12 @@ def line_of(text: str, found: re.Match[str]) -> int:
 def without_code(text: str) -> str:
     """The text with its fenced blocks blanked out, each line in its place."""
     return FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
+
+
+def test_every_exit_code_is_documented() -> None:
+    codes = (0, 1, 2, work.DONE_WITH_GAPS, work.STOPPED_BY_BUDGET, work.SOURCE_REFUSED, 70, 130, 141)
+    listed = section(page("errors.md"), "## Exit codes")
+    assert [code for code in codes if f"\n| {code} |" not in listed] == []
 
 
 def test_every_relative_link_leads_somewhere() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from mistnet.domain.errors import SettingsError
 from mistnet.settings import load_settings
+from mistnet.store.database import parse_url
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +99,32 @@ def test_a_time_beyond_all_measure_is_refused(value: str, monkeypatch: pytest.Mo
             patch.setenv(name, value)
             with pytest.raises(SettingsError, match=name):
                 load_settings()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "postgresql://host:port/name"])
+def test_a_database_without_a_place_is_a_settings_error(url: str) -> None:
+    with pytest.raises(SettingsError, match="database_url"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MISTNET_X_BASE_URL", "http://127.0.0.1:notaport"),
+        ("MISTNET_X_BASE_URL", "http://127.0.0.1:99999"),
+        ("MISTNET_X_BASE_URL", "https://"),
+        ("MISTNET_THREADS_BASE_URL", "http://[::1"),
+        ("MISTNET_EBAY_BASE_URL", "http://:8000"),
+        ("MISTNET_BROKER_URL", "amqp://127.0.0.1:notaport"),
+        ("MISTNET_CRAWL_VIA", '{"shopee.tw": "http://127.0.0.1:notaport"}'),
+        ("MISTNET_WEBHOOKS", '{"a": {"url": "http://127.0.0.1:notaport", "secret": "0123456789abcdef"}}'),
+        ("MISTNET_OTEL_ENDPOINT", "http://127.0.0.1:notaport"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_a_settings_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert name in str(refused.value)

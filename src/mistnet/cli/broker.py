@@ -9,6 +9,7 @@ from mistnet.cli.output import Grid, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.dispatching import LaneDepth
 from mistnet.domain.jobs import Lane
+from mistnet.domain.plural import counted
 
 
 @shared_options
@@ -35,8 +36,12 @@ async def requeue_dead(invocation: Invocation, app: App, lane: str) -> int:
     done = await app.dispatching.requeue_dead(Lane(lane), app.operations)
     said = f"{len(done.requeued)} requeued"
     said += f", {len(done.held)} left: another live job holds their key" if done.held else ""
-    said += f", {done.stale} letters of jobs that are dead no more removed" if done.stale else ""
-    said += f", {done.unreadable} letters that nobody can read left in {dead_queue_of(lane)}" if done.unreadable else ""
+    said += f", {counted(done.stale, 'letter')} of jobs that are dead no more removed" if done.stale else ""
+    said += (
+        f", {counted(done.unreadable, 'letter')} that nobody can read left in {dead_queue_of(lane)}"
+        if done.unreadable
+        else ""
+    )
     shown = document(
         requeued=[str(each) for each in done.requeued],
         held=[str(each) for each in done.held],

@@ -16,6 +16,7 @@ from mistnet.domain.coverage import Completeness, Progress, own_posts, reposts
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.fetching import FetchStats, next_limit
 from mistnet.domain.handles import read_handle
+from mistnet.domain.plural import counted
 from mistnet.domain.social import PostId, UserId
 from mistnet.store.coverage import Coverage
 from mistnet.store.fetching import fetch_stats
@@ -147,7 +148,7 @@ async def _refuse_unknown(reader: Coverage, post_id: PostId) -> None:
 def _fetch_line(stats: FetchStats | None) -> list[str]:
     if stats is None or not stats.total_fetches:
         return []
-    last = f"the last fetched {stats.last_fetched_count:,} posts, {stats.last_new_count:,} of them new"
+    last = f"the last fetched {counted(stats.last_fetched_count, 'post')}, {stats.last_new_count:,} of them new"
     rate = f"{stats.avg_new_rate:.0%} new on average"
     return [f"rounds of catch-ups: {stats.total_fetches:,}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 

@@ -22,6 +22,7 @@ from mistnet.domain.coverage import (
     reposts,
     strip,
 )
+from mistnet.domain.plural import are, counted
 
 _CELLS: Final = 60
 _FEW_CELLS: Final = 15
@@ -45,7 +46,7 @@ _MEANING: Final = {
     Standing.SWEEPING: "being swept",
     Standing.MISSING: "missing",
     Standing.SUSPECT: "suspect",
-    Standing.NOT_LOOKED_AT: "since the last look",
+    Standing.NOT_LOOKED_AT: "not looked at yet",
 }
 _WHY_COUNTS_DIFFER: Final = (
     "the profile's own number counts native retweets and posts that search hides; it leaves out posts that were "
@@ -80,7 +81,7 @@ def accounts_blocks(found: Sequence[Progress], view: View) -> list[Block]:
                 f"@{each.handle or each.user_id}",
                 f"{each.state}, suspect" if is_suspect(each) else str(each.state),
                 view.strip(own_posts(each, view.now), _FEW_CELLS),
-                f"{each.stored:,}",
+                "waits to begin" if each.waits else f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
                 str(len(each.gaps) or ""),
             )
@@ -147,7 +148,9 @@ def _gaps_grid(progress: Progress) -> Grid:
 
 
 def _counts(progress: Progress, own_reposts: int) -> str:
-    stored = f"{progress.stored:,} posts are stored, {own_reposts:,} of them native retweets"
+    stored = (
+        f"{counted(progress.stored, 'post')} {are(progress.stored)} stored, {own_reposts:,} of them native retweets"
+    )
     if progress.posts_count is None:
         return f"{stored}; the profile told no number"
     return (
@@ -160,7 +163,8 @@ def conversation_blocks(found: Conversation) -> list[Block]:
     dead = [walk for walk in found.walks if not walk.alive]
     live = len(found.walks) - len(dead)
     verdict = f"{found.verdict} ({gone:,} gone)" if found.verdict is Completeness.AS_FAR_AS_UPSTREAM else found.verdict
-    counts = f"{found.posts:,} posts are stored, {live:,} walks are under way, {len(dead):,} ended without their result"
+    stored, walks = (f"{counted(many, one)} {are(many)}" for many, one in ((found.posts, "post"), (live, "walk")))
+    counts = f"{stored} stored, {walks} under way, {len(dead):,} ended without their result"
     grid = Grid(
         title="posts that were answered and are not stored",
         columns=("post", "answered by", "replies", ""),

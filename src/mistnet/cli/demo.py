@@ -24,6 +24,7 @@ from mistnet.cli.demo_watch import Watch
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
+from mistnet.domain.plural import counted
 from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.store.overview import Overview
@@ -48,9 +49,11 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "crawl_rate_per_minute": 1_000_000,
     "crawl_host_seconds": 0,
     "crawl_every_hours": 1 / 240,
+    "crawl_second_look_seconds": 1,
     "grace_seconds": 1,
+    "scheduler_enabled": False,
 }
-"""What is minutes with a real source is moments here."""
+"""What is minutes with a real source is moments here. The demo itself asks for new posts, in simulated time."""
 
 
 @shared_options
@@ -120,7 +123,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, brow
             totals = await Overview(app.database).totals()
         finally:
             await app.database.close()
-    said = f"{totals.posts:,} posts of {totals.users:,} users were collected. "
+    said = f"{counted(totals.posts, 'post')} of {counted(totals.users, 'user')} were collected. "
     said += f"They stay in {app.database.shown_url}" if choice.keep else "The database is removed; --keep DIR keeps it."
     invocation.out.show(None, said)
     return 0
@@ -132,11 +135,15 @@ async def _work_watched(app: App, watch: Watch, enough: asyncio.Event) -> None:
         watching.add_done_callback(lambda _: enough.set())
         working = asyncio.create_task(worker.run(), name="worker")
         working.add_done_callback(lambda _: enough.set())
+        # One process leads and visits shops again; this is the only one there is.
+        leading = asyncio.create_task(app.scheduler().run(), name="scheduler")
+        leading.add_done_callback(lambda _: enough.set())
         await enough.wait()
         watching.cancel()
+        leading.cancel()
         worker.drain()
-        await asyncio.wait([watching, working])
-        for task in (watching, working):
+        await asyncio.wait([watching, leading, working])
+        for task in (watching, leading, working):
             if not task.cancelled():
                 task.result()  # what went wrong comes out here
 

@@ -15,7 +15,7 @@ from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Standing
 from mistnet.sim.service import NeverAnswers, NeverConnects, XService
-from mistnet.sim.shelf import Fate, Thing, thing_behind
+from mistnet.sim.shelf import PRICE_DAYS, Fate, Thing, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.sim.truth import AccountTruth
 from mistnet.store.coverage import Coverage
@@ -26,6 +26,8 @@ from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
 _KEY: Final = "sim-key"
 NOBODY: Final = "nobody_is_here"
 _CREDITS: Final = 10**12
+_PRICE_SECONDS: Final = 15.0
+"""How long a price stays once time passes: as long as the demo waits between two visits of a shop."""
 _UNSEEN: Final = (Standing.PROTECTED, Standing.SUSPENDED)
 
 
@@ -71,9 +73,11 @@ class DemoWorld:
             yield next(stars).handle_at(now_ms)
 
     def let_time_pass(self, speed: float) -> None:
-        """From now on, so many simulated seconds in a second."""
-        self.clock = SimClock(self.clock.now(), speed=speed)
-        self._box.service.now = self._shops.now = self.clock.now
+        """So many simulated seconds in a second from now on; shops are faster, so that prices change meanwhile."""
+        begun = self.clock.now()
+        self.clock = SimClock(begun, speed=speed)
+        self._box.service.now = self.clock.now
+        self._shops.now = SimClock(begun, speed=max(speed, PRICE_DAYS * 86_400 / _PRICE_SECONDS)).now
 
     async def disagreements(self, app: App) -> list[str]:
         """Whatever the world knows and the database does not, in words. None: everything was collected."""

@@ -14,6 +14,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
 from mistnet.cli.write_out import choose_format
+from mistnet.domain.plural import counted
 from mistnet.store.circles import GRAPH, Circle, circle_of_segment, neighbourhood_of
 from mistnet.store.export import whole_file
 from mistnet.store.graph_export import Edges, GraphExporter, GraphFormat, GraphSelection, GraphSize, Told
@@ -131,5 +132,6 @@ def _say(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: E
         )
     else:
         sys.stderr.write(
-            f"{size.nodes:,} people and {size.edges:,} {edges} exported to {' and '.join(map(str, written))}\n"
+            f"{counted(size.nodes, 'person', 'people')} and {size.edges:,} {edges} exported to "
+            f"{' and '.join(map(str, written))}\n"
         )

@@ -15,6 +15,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import IngestNotFound
 from mistnet.domain.handles import read_handle
 from mistnet.domain.ingests import Ingest, IngestId, IngestKind, IngestStatus
+from mistnet.domain.plural import counted
 from mistnet.domain.social import PostId, UserId
 from mistnet.jobs.posts_sync import MOST_USERS, posts_sync
 from mistnet.store.paces import first_id_at
@@ -66,7 +67,7 @@ async def posts_of(
         if len(ids) > MOST_USERS:
             raise typer.BadParameter(f"{len(ids):,} users are more than the {MOST_USERS:,} one sync takes; split them")
         added = await app.enqueue([posts_sync(ids, floor, asked_by="cli")])
-    said = f"the posts of {len(ids)} users since post {floor} are left to the workers"
+    said = f"the posts of {counted(len(ids), 'user')} since post {floor} are left to the workers"
     said = said if added.created else f"{said}; they were already"
     said += "" if invocation.settings.x_api_key else "; workers will need a key for X: set MISTNET_X_API_KEY"
     invocation.out.show(document(users=[str(each) for each in ids], since_id=str(floor), jobs=added), said)
@@ -139,7 +140,7 @@ def _document(each: Ingest) -> dict[str, object]:
 def _blocks(each: Ingest, ids: Sequence[int]) -> list[str]:
     ended = f"ended {at(each.finished_at)}" if each.finished_at else "not ended yet"
     told = f"ingest {each.id}: {each.kind}, {each.status}, asked for by {each.asked_by}"
-    told += f"\nbegan {at(each.started_at)}, {ended}; {each.calls} calls, {each.items} items"
+    told += f"\nbegan {at(each.started_at)}, {ended}; {counted(each.calls, 'call')}, {counted(each.items, 'item')}"
     told += f"\nasked for: {', '.join(map(str, ids))}" if ids else ""
     told += f"\nproblem: {each.problem}" if each.problem else ""
     if each.exchange is None:

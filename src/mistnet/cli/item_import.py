@@ -19,6 +19,8 @@ from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.items import items_of, sources_of
 from mistnet.domain.items import Wish
+from mistnet.domain.plural import are
+from mistnet.domain.plural import counted as number_of
 from mistnet.store.items import Outcome
 
 SOME_BAD: Final = 3
@@ -91,12 +93,12 @@ def _parts(spool: IO[bytes]) -> Iterator[Sequence[Wish]]:
 def _said(checker: Checker, outcomes: Counter[Outcome], *, written: bool, check: bool) -> str:
     counted = ", ".join(f"{outcomes[each]:,} {each}" for each in Outcome)
     if check:
-        return f"{checker.rows:,} rows looked at, {checker.bad_rows:,} bad; nothing was written"
+        return f"{number_of(checker.rows, 'row')} looked at, {checker.bad_rows:,} bad; nothing was written"
     if not written:
-        some = f"{checker.bad_rows:,} of {checker.rows:,} rows are bad"
+        some = f"{checker.bad_rows:,} of {number_of(checker.rows, 'row')} {are(checker.bad_rows)} bad"
         return f"nothing was written: {some}; correct them, or take the others with --skip-bad"
     bad = f", {checker.bad_rows:,} bad and left out" if checker.bad_rows else ""
-    return f"{checker.rows:,} rows: {counted}{bad}"
+    return f"{number_of(checker.rows, 'row')}: {counted}{bad}"
 
 
 @contextmanager

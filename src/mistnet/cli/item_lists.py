@@ -23,6 +23,7 @@ from mistnet.desk.item_documents import (
 )
 from mistnet.domain.errors import ItemNotFound, PointNotFound
 from mistnet.domain.items import ItemId, ItemState, PointId
+from mistnet.domain.plural import counted
 from mistnet.domain.products import PriceKind
 from mistnet.domain.sources import SourceName
 from mistnet.store.item_pages import ItemFilter, ItemLine, ItemPages, WorthThen
@@ -262,7 +263,9 @@ def _worth_blocks(
     if worth is None:
         return ["not valued yet: no point of it can carry a valuation"]
     span_ = f"{worth.low:f} to {worth.high:f}"
-    sure = f"confidence {percent(worth.confidence)}, {worth.points:,} points, {worth.points_left_out:,} left out"
+    sure = (
+        f"confidence {percent(worth.confidence)}, {counted(worth.points, 'point')}, {worth.points_left_out:,} left out"
+    )
     changed = f"; {change_of(line)} since {at(line.earlier.valued_at)} UTC" if line.earlier and line.change else ""
     said = f"worth {money(worth.estimate, worth.currency)} ({span_}), {sure}{changed}"
     drawn = [f"course: {drawn}"] if (drawn := sparkline(course)) else []

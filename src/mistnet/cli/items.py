@@ -15,6 +15,7 @@ from mistnet.desk.items import ask_now, change_item, items_of, known_item, sourc
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
+from mistnet.domain.plural import counted
 from mistnet.store.export import Target
 from mistnet.store.item_export import export_items
 from mistnet.store.items import Outcome
@@ -165,7 +166,7 @@ async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources =
     ids = [ItemId(each) for each in dict.fromkeys(items)]
     async with open_app(invocation.settings) as app:
         made = await ask_now(app, ids, source or ())
-    said = f"{made.created:,} questions to come for {len(ids):,} items"
+    said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
     already = f"; {made.duplicates:,} were on the list already" if made.duplicates else ""
     shown = document(items=[str(each) for each in ids], created=made.created, duplicates=made.duplicates)
     invocation.out.show(shown, said + already)

@@ -86,7 +86,7 @@ async def require_kind(app: App, kind: str | None) -> None:
 def _show_page(invocation: Invocation, found: Sequence[JobView], wanted: JobFilter, *, empty: str) -> None:
     more = found[-1].id if len(found) == wanted.limit else None
     grid = Grid(
-        columns=("id", "kind", "key", "lane", "state", "tries", "run at (UTC)", "note"),
+        columns=("id", "kind", "key", "lane", "state", "attempts", "run at (UTC)", "note"),
         rows=[_row(job) for job in found],
         empty=empty,
     )

@@ -19,6 +19,7 @@ from mistnet.desk.lineage import item_fields, lined_fields, linked_fields, price
 from mistnet.domain.errors import ItemNotFound, UserNotFound
 from mistnet.domain.items import ItemId
 from mistnet.domain.lineage import Around, Change, SeenPrice, snippet
+from mistnet.domain.plural import counted
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.account_products import AccountProducts, LinkedProduct, Spot
 from mistnet.store.item_products import ItemProduct, ItemProducts
@@ -217,7 +218,7 @@ def percent(change: Change) -> str:
 
 def _linked_row(linked: LinkedProduct) -> Sequence[str]:
     line, mentions = linked.product, linked.mentions
-    reposts = f" ({mentions.reposts} reposts)" if mentions.reposts else ""
+    reposts = f" ({counted(mentions.reposts, 'repost')})" if mentions.reposts else ""
     return (
         str(line.id),
         snippet(line.title or line.url, 50),

@@ -16,6 +16,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import LinkNotFound, SettingsError, did_you_mean
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
+from mistnet.domain.plural import counted
 from mistnet.domain.social import Platform
 from mistnet.store.crawl_calls import Asked, call_for_links, call_for_new
 from mistnet.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
@@ -124,8 +125,9 @@ async def scan_posts(
         writer = LinkWriter(app.job_writer, app.crawling.lanes)
         async for done in scan(app.database, writer, platform=platform, since=since):
             if sys.stderr.isatty():
-                sys.stderr.write(f"\r{done.posts:,} posts")
-    said = f"{done.posts:,} posts looked at: {done.links:,} new links, {done.mentions:,} new mentions"
+                sys.stderr.write(f"\r{counted(done.posts, 'post')}")
+    new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"
+    said = f"{counted(done.posts, 'post')} looked at: {new}"
     invocation.out.show(document(posts=done.posts, links=done.links, mentions=done.mentions), said)
 
 
@@ -144,7 +146,7 @@ async def crawl(
             asked = await call_for_links(app.database, app.job_writer, ids)
         else:
             asked = await _new_ones(app, lane, limit)
-    said = f"{asked.created:,} visits to come for {asked.links:,} links"
+    said = f"{counted(asked.created, 'visit')} to come for {counted(asked.links, 'link')}"
     invocation.out.show(document(links=asked.links, created=asked.created), said)
 
 

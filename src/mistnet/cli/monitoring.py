@@ -47,7 +47,7 @@ def stuck_grid(found: Sequence[StuckJob]) -> Grid:
 def failures_grid(found: Sequence[RecentJob]) -> Grid:
     return Grid(
         title="jobs that ended without their result, newest first",
-        columns=("job", "kind", "key", "lane", "status", "tries", "ended", "why"),
+        columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
         rows=[
             (
                 str(each.id),

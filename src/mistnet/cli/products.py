@@ -15,6 +15,7 @@ from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
+from mistnet.domain.plural import counted
 from mistnet.domain.products import ProductId
 from mistnet.store.crawl_calls import call_for_products
 from mistnet.store.export import Target
@@ -110,7 +111,7 @@ async def refresh(
         else:
             ids = [(await product_called(app, each)).id for each in named or ()]
         asked = await call_for_products(app.database, app.job_writer, ids)
-    said = f"{asked.created:,} visits to come for {len(ids):,} products"
+    said = f"{counted(asked.created, 'visit')} to come for {counted(len(ids), 'product')}"
     already = asked.links - asked.created
     more = f"; {already:,} were on the list already" if already else ""
     shown = document(products=len(ids), links=asked.links, created=asked.created)

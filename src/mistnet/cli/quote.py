@@ -10,6 +10,7 @@ from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, document
 from mistnet.cli.shared import Invocation
 from mistnet.domain.errors import NoKey, WorkError
+from mistnet.domain.plural import counted
 from mistnet.quotes import ASSUMPTION, Bill, Quote, Quoter
 from mistnet.upstream.x import prices
 
@@ -62,10 +63,10 @@ def _dollars(amount: int) -> float:
 
 
 def _said(bill: Bill) -> list[str]:
-    money = f"about {bill.credits:,} credits (US$ {bill.dollars:,.2f}) in {bill.calls:,} calls"
+    money = f"about {counted(bill.credits, 'credit')} (US$ {bill.dollars:,.2f}) in {counted(bill.calls, 'call')}"
     lines = [f"{money}; at the rate of your keys at least {_lasting(bill.at_rate)}"]
     if bill.days_under_day_cap:
-        lines.append(f"the cap on a day's credits stretches it to about {bill.days_under_day_cap:,} days")
+        lines.append(f"the cap on a day's credits stretches it to about {counted(bill.days_under_day_cap, 'day')}")
     if bill.months_under_month_cap:
         lines.append(f"the cap on a month's credits stretches it to about {bill.months_under_month_cap:,} months")
     return ["\n".join([*lines, ASSUMPTION, "Nothing is tracked yet: leave out --quote to begin."])]

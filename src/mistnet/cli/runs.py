@@ -13,6 +13,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, at, document, last_line
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, RunNotFound
+from mistnet.domain.plural import counted
 from mistnet.domain.runs import (
     DEFAULT_LIMIT,
     LARGEST_LIMIT,
@@ -20,14 +21,26 @@ from mistnet.domain.runs import (
     UNFINISHED,
     Run,
     RunAccount,
-    RunStatus,
     read_handles,
 )
 
 DONE_WITH_GAPS: Final = 3
 _LOOK_SECONDS: Final = 0.5
 _SEEN_LATELY: Final = timedelta(minutes=2)
-_COLUMNS: Final = ("account", "status", "total", "new", "skipped", "failed", "why")
+_COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable", "why")
+LISTED: Final = (
+    "run",
+    "status",
+    "asked by",
+    "begun (UTC)",
+    "finished (UTC)",
+    "accounts",
+    "failed",
+    "posts",
+    "new",
+    "unreadable",
+)
+"""`failed` counts accounts, `unreadable` posts."""
 
 
 @shared_options
@@ -58,7 +71,7 @@ async def start(
             sys.stderr.write(f"{hint}\n")
         run = await _finished(app, run)
     invocation.out.show(document(run=fields(run)), *blocks(run))
-    return DONE_WITH_GAPS if any(each.status is RunStatus.FAILED for each in run.accounts) else 0
+    return DONE_WITH_GAPS if run.failed_accounts else 0
 
 
 @shared_options
@@ -76,8 +89,8 @@ async def list_runs(
         found = await app.runs.list(limit, before)
     more = found[-1].id if len(found) == limit else None
     grid = Grid(
-        columns=("run", "status", "asked by", "begun (UTC)", "finished (UTC)", "accounts", "total", "new", "failed"),
-        rows=[_row(run) for run in found],
+        columns=LISTED,
+        rows=[listed_row(run) for run in found],
         empty="no runs: `mistnet runs start HANDLE` makes one",
     )
     hint = [f"more: --before {more}"] if more else []
@@ -115,6 +128,7 @@ def fields(run: Run) -> dict[str, Any]:
         "id": run.id,
         "status": run.status,
         "asked_by": run.asked_by,
+        "failed_accounts": run.failed_accounts,
         "limit": run.post_limit,
         "created_at": run.created_at,
         "updated_at": run.updated_at,
@@ -126,7 +140,8 @@ def fields(run: Run) -> dict[str, Any]:
 
 def blocks(run: Run) -> list[Block]:
     ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
-    head = f"run {run.id}: {run.status}, begun {at(run.created_at)} UTC{ended}, at most {run.post_limit} posts each"
+    most = counted(run.post_limit, "post")
+    head = f"run {run.id}: {run.status}, begun {at(run.created_at)} UTC{ended}, at most {most} each"
     rows = [_account_row(each) for each in run.accounts]
     sums = [str(run.report[name]) for name in ("total", "new", "skipped", "failed")]
     together = [("all", "", *sums, "")] if len(rows) > 1 else []
@@ -138,17 +153,17 @@ def _account_row(account: RunAccount) -> Sequence[str]:
     return (f"@{account.handle}", account.status, *map(str, counts), last_line(account.reason))
 
 
-def _row(run: Run) -> Sequence[str]:
+def listed_row(run: Run) -> Sequence[str]:
     report = run.report
-    counts = (len(run.accounts), report["total"], report["new"], report["failed"])
+    counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
     return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
 
 
 def _started(run: Run) -> list[Block]:
     count = len(run.accounts)
-    whom = f"@{run.accounts[0].handle}" if count == 1 else f"{count} accounts"
+    whom = f"@{run.accounts[0].handle}" if count == 1 else counted(count, "account")
     return [
-        f"run {run.id} has begun: up to {run.post_limit} posts of {whom}",
+        f"run {run.id} has begun: up to {counted(run.post_limit, 'post')} of {whom}",
         f"next: `mistnet runs show {run.id}` tells how far it is",
     ]
 
@@ -182,7 +197,7 @@ async def _finished(app: App, run: Run) -> Run:
             with suppress(DatabaseBusy):
                 run = await _looked_at(app, run)
             ended = sum(each.status not in UNFINISHED for each in run.accounts)
-            progress.update(task, completed=ended, description=f"{run.report['total']:,} posts, accounts")
+            progress.update(task, completed=ended, description=f"{counted(run.report['total'], 'post')}, accounts")
     return run
 
 

@@ -17,6 +17,7 @@ from mistnet.cli.segments import Name
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.domain.errors import NotReturned, WorkError
+from mistnet.domain.plural import are, counted
 from mistnet.domain.segments import Member, MemberEvent
 from mistnet.domain.social import UserId
 from mistnet.store.export import Target
@@ -112,7 +113,9 @@ async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: Fi
             return 1
     fetched = len(done.hydrated.fetched)
     shown = document(segment=name, added=done.added, fetched=[str(each) for each in done.hydrated.fetched], missing=[])
-    said = f"{done.added:,} of {len(wanted):,} users are new in {name}" + (f"; {fetched:,} fetched" if fetched else "")
+    said = f"{done.added:,} of {counted(len(wanted), 'user')} {are(done.added)} new in {name}" + (
+        f"; {fetched:,} fetched" if fetched else ""
+    )
     invocation.out.show(shown, said, f"next: `mistnet segments materialize {name}` works it out")
     return 0
 
@@ -123,7 +126,10 @@ async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source:
     wanted = _user_ids(ids, source)
     async with open_app(invocation.settings) as app:
         removed = await app.segments.store.remove_inputs(name, wanted)
-    invocation.out.show(document(segment=name, removed=removed), f"{removed:,} of {len(wanted):,} users are taken out")
+    invocation.out.show(
+        document(segment=name, removed=removed),
+        f"{removed:,} of {counted(len(wanted), 'user')} {are(removed)} taken out",
+    )
 
 
 @shared_options

@@ -15,6 +15,7 @@ from mistnet.cli.output import Block, Grid, at, document, span
 from mistnet.cli.segment_rules import RuleOptions, seconds
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, WorkError
+from mistnet.domain.plural import counted
 from mistnet.domain.segments import AboutSubject, Segment, Snapshot
 from mistnet.segmenting import Asked, shown_rule
 from mistnet.segments.rules import in_words
@@ -190,7 +191,7 @@ async def _wait(invocation: Invocation, app: App, asked: Asked) -> int:
         last = next(iter(await app.segments.store.snapshots(name, limit=1)), None)
         if last is not None and last.at != asked.segment.materialized_at:
             shown = document(segment=name, snapshot=snapshot_fields(last))
-            counts = f"{last.members:,} members; {last.entered:,} came, {last.departed:,} went"
+            counts = f"{counted(last.members, 'member')}; {last.entered:,} came, {last.departed:,} went"
             invocation.out.show(shown, f"segment {name} is worked out: {counts}")
             return 0
         if job is None or not job.alive:

@@ -17,6 +17,7 @@ from mistnet.desk import switches
 from mistnet.desk.standings import known_source, standing_of, standings
 from mistnet.desk.switches import Caps, Switched
 from mistnet.domain.errors import NoKey
+from mistnet.domain.plural import are, counted
 from mistnet.domain.sources import X_SOURCE
 
 NOT_ANSWERED: Final = 1
@@ -159,4 +160,4 @@ async def check(invocation: Invocation, name: Name) -> int:
 
 
 def _woken(done: Switched) -> str:
-    return f"; {done.woken:,} jobs that waited for it are due" if done.woken else ""
+    return f"; {counted(done.woken, 'job')} that waited for it {are(done.woken)} due" if done.woken else ""

@@ -11,6 +11,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.search import Since, Until
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.plural import counted
 from mistnet.domain.sources import SourceName
 from mistnet.store.ledger import By, Ledger, Spent
 from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
@@ -60,7 +61,11 @@ async def spend(
         rows=[_row(row, by) for row in rows],
         empty=f"no calls{_bounds(since, until)}",
     )
-    said = [f"in all: {total.calls:,} calls, {total.credits:,} credits, {_dollars(total.credits)}"] if rows else []
+    said = (
+        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {_dollars(total.credits)}"]
+        if rows
+        else []
+    )
     drawn = [plot(_heights(rows, by), fine=invocation.out.on_terminal)] if total.credits else []
     invocation.out.show(shown, grid, *drawn, *said, *map(_told, today))
 
@@ -153,7 +158,7 @@ def _bounds(since: datetime | None, until: datetime | None) -> str:
 
 
 def _told(today: Today) -> str:
-    said = f"{today.source} today: {today.committed:,} credits committed, {today.in_ledger:,} in the ledger"
+    said = f"{today.source} today: {counted(today.committed, 'credit')} committed, {today.in_ledger:,} in the ledger"
     if today.difference > 0:
         return f"{said}; {today.difference:,} are set aside, or were spent by workers that died"
     if today.difference < 0:

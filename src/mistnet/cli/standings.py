@@ -4,6 +4,7 @@ from datetime import datetime
 
 from mistnet.cli.output import Block, Grid, at, last_line, span
 from mistnet.desk.standings import KeyStanding, SourceStanding
+from mistnet.domain.plural import counted
 from mistnet.store.answers import KeptAnswers
 
 
@@ -51,7 +52,8 @@ def _how_to_configure(name: str) -> str:
 
 def _breaker(source: SourceStanding) -> str:
     breaker = source.breaker
-    rule = f"{breaker.opens_after} failures in a row open it for {span(breaker.stays_open)}"
+    opens = "opens" if breaker.opens_after == 1 else "open"
+    rule = f"{counted(breaker.opens_after, 'failure')} in a row {opens} it for {span(breaker.stays_open)}"
     if breaker.state == "open":
         return f"open until {at(breaker.opened_until)} UTC"
     if breaker.state == "half-open":

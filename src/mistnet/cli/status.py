@@ -194,7 +194,7 @@ def _from_now(ahead: timedelta) -> str:
 def _workers_grid(status: Status) -> Grid:
     return Grid(
         title="workers",
-        columns=("name", "running", "of", "lanes", "seen", "version", ""),
+        columns=("name", "jobs held", "handlers", "lanes", "seen", "version", ""),
         rows=[
             (
                 worker.name,

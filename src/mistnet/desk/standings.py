@@ -10,6 +10,7 @@ from mistnet.app import App
 from mistnet.domain.errors import SourceNotFound
 from mistnet.domain.items import EBAY_API
 from mistnet.domain.links import CRAWL_LANES
+from mistnet.domain.plural import counted
 from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.engine import breaker
 from mistnet.engine.bucket import tokens
@@ -187,7 +188,11 @@ def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetim
         since = f"{source.paused_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         return "paused", f"{by}, since {since} UTC: {source.pause_reason or 'no reason given'}", None
     if breaker.is_open(source, now):
-        return "breaker open", source.pause_reason or f"{source.failure_streak} failures in a row", source.opened_until
+        return (
+            "breaker open",
+            source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row",
+            source.opened_until,
+        )
     if breaker.is_half_open(source, now):
         return "half-open", "one call tries whether it is well again", source.probe_until
     return "serving", None, None

@@ -10,6 +10,7 @@ from loguru import logger
 
 from mistnet.app import App
 from mistnet.desk.standings import configured, state_of
+from mistnet.domain.plural import counted
 from mistnet.domain.sources import SourceName
 from mistnet.store.answers import StoreAnswers
 
@@ -60,7 +61,7 @@ async def close_breaker(app: App, source: SourceName, *, by: str) -> Switched:
     """Calls go on at once, and failures are counted from nought. A pause stays."""
     before = await state_of(app, source)
     woken = await app.harvest.book.close_breaker(source, now=app.database.clock.now())
-    _told(source, f"breaker closed after {before.failure_streak} failures in a row", by)
+    _told(source, f"breaker closed after {counted(before.failure_streak, 'failure')} in a row", by)
     changed = before.opened_until is not None or before.failure_streak > 0
     return Switched(source=source, changed=changed, woken=woken)
 

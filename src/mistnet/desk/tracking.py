@@ -7,6 +7,7 @@ import msgspec
 from mistnet.app import App
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.jobs import NewJob
+from mistnet.domain.plural import counted
 from mistnet.domain.social import UserId
 from mistnet.jobs import args
 from mistnet.store.roster import NewSuggestion, Roster, RosterEntry, Standing
@@ -81,7 +82,7 @@ def next_step(entry: RosterEntry) -> tuple[NewJob | None, str]:
         why = f"is tracked, and {entry.state}" + (f" ({entry.state_reason})" if entry.state_reason else "")
         return args.relook(entry.user_id), f"{why}; it is looked at again now"
     if args.BACKFILL in entry.live_jobs:
-        return None, f"is tracked; its past is being collected ({entry.stored_posts:,} posts so far)"
+        return None, f"is tracked; its past is being collected ({counted(entry.stored_posts, 'post')} so far)"
     if entry.backfilled_at is None:
         return args.backfill(entry.user_id), "is tracked; collecting its past goes on"
     if args.CATCH_UP in entry.live_jobs:

@@ -97,6 +97,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.kind is kind and each.alive and not each.mending for each in self.sweeps)
 
     @property
+    def waits(self) -> bool:
+        """Whether its first sweep is to come or has brought nothing yet. Without a sweep it is missing instead."""
+        known = (self.oldest_post_id, self.newest_post_id, self.backfilled_at)
+        return all(each is None for each in known) and self.alive(SweepKind.BACKFILL)
+
+    @property
     def gaps(self) -> Sequence[Sweep]:
         """Sweeps that ended without their result, where no later one has been."""
         return [each for each in self.sweeps if not each.alive and not self._covered(each)]
@@ -165,6 +171,8 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     Between the oldest and the newest post everything has been swept. Nothing newer was there when tracking began.
     """
     begin = begin_of(progress)
+    if progress.waits:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
     newest_at = _at(progress.newest_post_at, progress.newest_post_id)
     if progress.backfilled_at and not (progress.suspect_since and progress.alive(SweepKind.BACKFILL)):
@@ -186,6 +194,8 @@ def own_posts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
     """The same for native retweets, which take a pass of their own after the backfill."""
     begin = begin_of(progress)
+    if progress.waits:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=Standing.NOT_LOOKED_AT)], begin, now)
     coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
     looked_until, below = now, Standing.SWEEPING if coming else Standing.MISSING
     if progress.reposts_backfilled_at:

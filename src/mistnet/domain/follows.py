@@ -11,6 +11,7 @@ import msgspec
 
 from mistnet.domain.ingests import IngestId, IngestKind
 from mistnet.domain.jobs import JobId, Write
+from mistnet.domain.plural import are, counted
 from mistnet.domain.social import Gathered, Platform, User, UserId, UserPage
 from mistnet.domain.sources import Errand
 
@@ -250,9 +251,9 @@ def _problem(tally: Tally, seen: int, most: int) -> str | None:
     if seen - most > _allowed(most):
         return f"the list shows {seen:,}, more than the {most:,} the profile counts"
     if tally.listed - seen > _allowed(seen):
-        return f"the list repeats itself: {tally.listed:,} entries show {seen:,} users"
+        return f"the list repeats itself: {counted(tally.listed, 'entry', 'entries')} show {counted(seen, 'user')}"
     if tally.short > max(1, tally.pages // 4):
-        return f"{tally.short:,} of {tally.pages:,} pages are less than half full"
+        return f"{tally.short:,} of {counted(tally.pages, 'page')} {are(tally.short)} less than half full"
     return None
 
 

@@ -72,6 +72,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in UNFINISHED
 
     @property
+    def failed_accounts(self) -> int:
+        return sum(each.status is RunStatus.FAILED for each in self.accounts)
+
+    @property
     def report(self) -> Mapping[str, Any]:
         """All accounts together, then one by one."""
         names = ("total", "new", "skipped", "failed")

@@ -309,6 +309,7 @@ class Governor:
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             key = msgspec.structs.replace(key, paused_at=now, pause_reason=refused.problem)
             source = breaker.let_go(source, probe=passage.probe_until)
+            source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
             if last and not source.paused_at:
                 source = msgspec.structs.replace(
                     source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=refused.problem

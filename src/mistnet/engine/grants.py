@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.errors import BudgetSpent, NotNow, RateLimited, SourcePaused
+from mistnet.domain.plural import counted
 from mistnet.domain.sources import Halt, KeyState, PausedBy, SourceName, SourceState
 from mistnet.engine import breaker
 from mistnet.engine.breaker import PROBE, BreakerRules
@@ -105,7 +106,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         if key.paused_at:
             return SourcePaused(self.source, now + PAUSED_LOOK, key.pause_reason or "its key is paused"), Halt.REFUSED
         if breaker.is_open(source, now):
-            why = source.pause_reason or f"{source.failure_streak} failures in a row"
+            why = source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row"
             return NotNow(source.opened_until or now, f"{self.source}: {why}, next try then"), None
         if breaker.is_probed(source, now):
             return NotNow(now + PROBE / 6, f"{self.source}: one call tries whether it is well again"), None

@@ -13,6 +13,7 @@ from mistnet.domain.accounts import AccountState, StoredProfile
 from mistnet.domain.errors import BrokenAnswer, NotReturned
 from mistnet.domain.ingests import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus
 from mistnet.domain.jobs import Args, Continue, Done, Fail, Job, KindName, NewJob, Outcome, Write
+from mistnet.domain.plural import are, counted
 from mistnet.domain.social import Gathered, Page, Platform, Post, PostId, UserId
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.jobs import args
@@ -231,7 +232,11 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
 
 def _odd(at: PostsSyncArgs) -> str | None:
     """What a success should tell nevertheless."""
-    notes = [f"{at.outsiders} posts are of authors who were not asked for"] if at.outsiders else []
+    notes = (
+        [f"{counted(at.outsiders, 'post')} {are(at.outsiders)} of authors who were not asked for"]
+        if at.outsiders
+        else []
+    )
     notes += [f"in {at.unread} places something could not be read and is in quarantine"] if at.unread else []
     return "; ".join(notes) or None
 

@@ -228,6 +228,10 @@ def parse_url(url: str) -> URL:
     driver = _DRIVERS.get(parsed.drivername.split("+")[0])
     if driver is None:
         raise SettingsError("database_url", "settings", f"there is no driver for {parsed.drivername!r}; {_FORMS}")
+    if driver.startswith("sqlite") and parsed.database in (None, "", ":memory:"):
+        raise SettingsError(
+            "database_url", "settings", "it names no file, and nothing would be kept; use sqlite:///FILE"
+        )
     query = dict(parsed.query)
     if driver.startswith("postgresql") and "sslmode" in query:
         query["ssl"] = query.pop("sslmode")

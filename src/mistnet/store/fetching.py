@@ -29,7 +29,8 @@ STATISTICS: Final = (
 def stats_of(row: Mapping[Any, Any]) -> FetchStats:
     """The statistics in a row that has the columns of STATISTICS."""
     return FetchStats(
-        last_fetch_at=row["last_fetched_at"],
+        # A sweep of the past moves the column as well. Only fetches that are counted have a time here.
+        last_fetch_at=row["last_fetched_at"] if row["fetches"] else None,
         last_fetched_count=row["last_fetched_count"] or 0,
         last_new_count=row["last_new_count"] or 0,
         total_fetches=row["fetches"],

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from mistnet.domain.jobs import GAP_STATES, KindName
+from mistnet.domain.plural import are, counted
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import StateCount
 from mistnet.store.monitoring import OddListings, SourceHealth
@@ -89,7 +90,7 @@ def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: dat
 def quarantined(payloads: int) -> Finding:
     if not payloads:
         return ok("quarantine", "every payload could be read")
-    found = f"{payloads:,} payloads could not be read and are kept"
+    found = f"{counted(payloads, 'payload')} could not be read and {are(payloads)} kept"
     return warn("quarantine", found, "after an upgrade, `mistnet doctor --reparse` tries them again")
 
 
@@ -110,11 +111,12 @@ def _troubled(source: SourceHealth) -> Finding:
         case "breaker open":
             until = shown_time(source.paused_until) if source.paused_until else "a while"
             why = (
-                source.pause_reason or f"{source.failure_streak} failures in a row: {source.last_failure or 'unknown'}"
+                source.pause_reason
+                or f"{counted(source.failure_streak, 'failure')} in a row: {source.last_failure or 'unknown'}"
             )
             return warn(name, f"no calls until {until}: {why}", f"wait, or `mistnet sources close {source.name}`")
         case _:
-            found = f"one call tries whether it is well after {source.failure_streak} failures in a row"
+            found = f"one call tries whether it is well after {counted(source.failure_streak, 'failure')} in a row"
             return warn(name, found, f"wait, or `mistnet sources close {source.name}`")
 
 

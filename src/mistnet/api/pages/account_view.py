@@ -31,12 +31,16 @@ def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[st
         stored=holdings.stored.get(own, 0),
         sweeps=listed.progress.sweeps or holdings.sweeps.get(own, ()),
     )
+    # Sweeps and counts are as old as the holdings: beside them, a younger account would look broken.
+    young = progress.tracked_at >= holdings.at and not listed.progress.sweeps
+    waits = young or progress.waits
     return {
         "progress": progress,
         "name": listed.name,
-        "strip": strip_of(own_posts(progress, now)) if _was_collected(progress) else (),
+        "strip": strip_of(own_posts(progress, now)) if _was_collected(progress) and not waits else (),
+        "stored": None if waits else progress.stored,
         "spent": holdings.spent.get(own),
-        "doing": doing(progress),
+        "doing": "waits to begin" if waits and progress.state is AccountState.ACTIVE else doing(progress),
         "suspect": is_suspect(progress),
     }
 

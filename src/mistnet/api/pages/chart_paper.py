@@ -14,7 +14,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 18, 30
 _LINES: Final = 4
 _STEPS: Final = (1, 2, 2.5, 5, 10)
 _ROOM: Final = 0.12
-_LEAST: Final = timedelta(hours=1)
+_LEAST: Final = timedelta(minutes=10)
 _SHORT: Final = timedelta(days=2)
 
 

@@ -92,8 +92,9 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True):
-    """What each account has, what it cost, and what is under way for it."""
+    """What each account had at that moment, what it cost, and what was under way for it."""
 
+    at: datetime
     stored: Mapping[UserId, int]
     spent: Mapping[UserId, int]
     sweeps: Mapping[UserId, Sequence[Sweep]]
@@ -201,11 +202,12 @@ class Dashboard:
         return await lane_standings(self._app)
 
     async def _look_at_accounts(self) -> Holdings:
+        now = self.now
         by_account: dict[UserId, list[Sweep]] = {}
         for sweep in await Coverage(self._app.database).sweeps():
             by_account.setdefault(sweep.user_id, []).append(sweep)
         stored, spent = await self._board.stored_posts(), await self._board.spent_on()
-        return Holdings(stored=stored, spent=spent, sweeps=by_account)
+        return Holdings(at=now, stored=stored, spent=spent, sweeps=by_account)
 
 
 def _telling_span(first_at: int | None, now: datetime) -> Span:

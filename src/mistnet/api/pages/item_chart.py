@@ -11,6 +11,7 @@ import msgspec
 
 from mistnet.api.pages.chart_paper import Paper, Rule, paper_for
 from mistnet.desk.item_documents import Bearings
+from mistnet.domain.plural import counted
 from mistnet.domain.products import PriceKind
 from mistnet.store.item_pages import WorthThen
 from mistnet.store.valuations import PointLine
@@ -141,7 +142,7 @@ def _words(each: _Placed) -> str:
 
 def _told(course: Sequence[WorthThen], placed: Sequence[_Placed], currency: str) -> str:
     """The drawing in words."""
-    points = f"{len(placed)} points"
+    points = counted(len(placed), "point")
     if not course:
         return f"{points}, no valuation"
     first, last = course[0], course[-1]

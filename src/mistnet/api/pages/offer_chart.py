@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from mistnet.api.pages.chart_paper import Paper, Rule, across, paper_for
+from mistnet.domain.plural import counted
 from mistnet.store.product_pages import OfferLine
 
 _BESIDE: Final = timedelta(days=30)
@@ -132,4 +133,4 @@ def _told(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) ->
     amounts = [amount for each in line or own for amount in _ends(each)]
     doubted = len(own) - len(line)
     aside = f"; {doubted} doubted" if doubted else ""
-    return f"{len(line)} offers from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}"
+    return f"{counted(len(line), 'offer')} from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}"

@@ -37,6 +37,7 @@ async def overview(
     chosen = span or collected.span
     posts, spent = await dashboard.bars(chosen)
     listed = await AccountPages(app.database).page(Wanted(limit=_ACCOUNTS))
+    sources = await standings(app)
     return page(
         request,
         "overview.html",
@@ -47,7 +48,8 @@ async def overview(
         spans=list(Span),
         chosen=chosen,
         chart=_chart(chosen, posts, spent),
-        sources=await standings(app),
+        sources=sources,
+        paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed, holdings, dashboard.now),
         latest=_mixed(await PostPages(app.database).latest(_LATEST)),

@@ -12,6 +12,7 @@ from mistnet.api.pages.chart_paper import WIDTH
 from mistnet.api.pages.offer_chart import OfferChart, place_on
 from mistnet.api.pages.render import money, percent, safe_url
 from mistnet.domain.lineage import Around, Promotion, SeenPrice, snippet
+from mistnet.domain.plural import counted
 from mistnet.domain.social import Platform
 from mistnet.store.lineage import Lined, Promoting
 
@@ -92,9 +93,8 @@ def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
 
 def _several(lined: Sequence[Lined], told: Sequence[Told]) -> str:
     earliest = lined[-1].post.created_at.astimezone(UTC)
-    return (
-        f"{len(lined)} posts from {earliest:%d %b %Y} to {told[0].when}, the latest by {told[0].who}: {told[0].prices}"
-    )
+    span = f"from {earliest:%d %b %Y} to {told[0].when}"
+    return f"{counted(len(lined), 'post')} {span}, the latest by {told[0].who}: {told[0].prices}"
 
 
 def conversation_of(post: Promoting) -> str | None:

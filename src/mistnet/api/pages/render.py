@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mistnet import __version__
+from mistnet.domain.plural import counted
 from mistnet.domain.visitors import Scope, Visitor
 from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
 
@@ -98,6 +99,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "number": number,
+        "counted": shown_count,
         "short": short,
         "dollars": dollars,
         "span": span,
@@ -122,6 +124,10 @@ def static(name: str) -> str:
 
 def number(value: float | None) -> str:
     return _NONE if value is None else f"{value:,.0f}"
+
+
+def shown_count(value: int | None, one: str, many: str | None = None) -> str:
+    return _NONE if value is None else counted(value, one, many)
 
 
 def short(value: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mistnet.api.pages.render import money
+from mistnet.domain.plural import counted
 from mistnet.store.account_products import LinkedProduct
 
 WIDTH, HEIGHT = 140, 32
@@ -52,5 +53,5 @@ def spark(linked: LinkedProduct) -> Spark | None:
         x=last,
         y=heights[-1],
         mentions=(x(linked.mentions.first_at), x(linked.mentions.latest_at)),
-        told=f"{len(own)} prices {told}",
+        told=f"{counted(len(own), 'price')} {told}",
     )
