@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from loguru import logger
@@ -27,7 +27,7 @@ _OUTLOOK_SECONDS: Final = 0.1
 class Polling:
     """The feed of a worker that looks into the table itself. A bell tells it when to look."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the parts of a worker, each by its name)
         self,
         *,
         queue: Queue,
@@ -39,6 +39,7 @@ class Polling:
         lanes: Sequence[Lane] | None,
         metrics: EngineMetrics,
         unpark: Callable[[], Awaitable[int]],
+        left_to_others: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._queue = queue
         self._bell = bell
@@ -49,6 +50,7 @@ class Polling:
         self._lanes = lanes
         self._metrics = metrics
         self._unpark = unpark
+        self._left_to_others = left_to_others
         self._patience = _CONTENDED_SECONDS / 2
         self._looked_ahead_at = float("-inf")
 
@@ -113,7 +115,10 @@ class Polling:
         return wait
 
     def _targets(self, slots: int) -> list[Target]:
-        return self._kinds.targets(slots=slots, lanes=self._lanes, lane_caps=self._policy.lane_caps)
+        lanes, others = self._lanes, self._left_to_others()
+        if others:
+            lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
+        return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
 
     def _outlook_age(self) -> float:
         """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
