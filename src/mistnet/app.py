@@ -8,7 +8,7 @@ import secrets as random_names
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -19,10 +19,11 @@ import msgspec
 from mistnet import __version__, feeding, outgoing, segmenting
 from mistnet.crawling import Crawling
 from mistnet.dispatching import Dispatching
-from mistnet.domain.errors import BadPlugin
+from mistnet.domain.errors import BadPlugin, DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
-from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt
+from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
+from mistnet.engine.governor import Governor
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
 from mistnet.engine.policy import Policy
@@ -178,6 +179,7 @@ class App:
             self._traced(card.name),
             self.dispatching.opened(card.name) if via is not Via.DB else nullcontext(),
         ):
+            await self.look_at_keys()
             await self.harvest.look_at_the_budget(self.database.clock.now())
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
             mail = self.dispatching.mail(card.name, own_lanes or [], self.policy) if via is Via.AMQP else None
@@ -186,6 +188,8 @@ class App:
             yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
+            with suppress(DatabaseError):  # whoever looks next finds it
+                await self.watch.look_at_pauses()
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:
         """The lanes a worker works on: those it names, or all that are meant for its way of getting jobs."""
@@ -244,7 +248,9 @@ class App:
             kinds=self.kinds,
             metrics=self.metrics,
             halted=self.halted,
+            left_to_others=lambda: {lane for lane, each in self._governors.items() if each.stands_aside},
             chores=[
+                self.look_at_keys,
                 self.look_again,
                 self.look_after_runs,
                 self.look_after_ingests,
@@ -254,6 +260,19 @@ class App:
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )
+
+    @property
+    def _governors(self) -> Mapping[SourceName, Governor]:
+        """Of the sources that know us by a key."""
+        return {X_SOURCE: self.harvest.governor, THREADS_SOURCE: self.feeds.governor, **self.valuing.governors}
+
+    async def look_at_keys(self) -> int:
+        """Learns which keys are refused: a new one ends the old one's pause. Returns how many alerts that changed."""
+        sources, keys = await self.harvest.book.states(), await self.harvest.book.keys()
+        for governor in self._governors.values():
+            await governor.look_at_keys(sources, keys)
+        changes = await self.watch.look_at_pauses()
+        return len(changes.opened) + len(changes.closed)
 
     async def look_again(self) -> int:
         """Makes the jobs that look again at accounts which could not be collected, or are suspect; returns how many.
@@ -290,12 +309,13 @@ class App:
         asked = {X_SOURCE: await self.harvest.halt(), THREADS_SOURCE: await self.feeds.halt()}
         return {lane: halt for lane, halt in asked.items() if halt} | dict(await self.valuing.halts())
 
-    async def stopped_by(self) -> Halt | None:
-        """Why work that is still there cannot go on, if its source is the reason."""
+    async def stopped_by(self, lanes: Sequence[str] | None = None) -> tuple[str, Halt] | None:
+        """Which source keeps work of these lanes from going on, and why."""
         now = self.database.clock.now()
         for lane, halt in (await self._halts()).items():
-            if await self.upkeep.work_left(list(self.kinds), [lane], now=now):
-                return halt
+            wanted = lanes is None or lane in lanes
+            if wanted and await self.upkeep.work_left(list(self.kinds), [lane], now=now):
+                return lane, halt
         return None
 
     @property

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from loguru import logger
 
 from mistnet import broker as amqp
 from mistnet.domain.errors import BrokerError, BrokerUnreachable, NoBroker, did_you_mean, unwrapped
-from mistnet.domain.jobs import JobId, Lane, Lease, WorkerName
+from mistnet.domain.jobs import GAP_STATES, JobId, JobState, Lane, Lease, WorkerName
 from mistnet.domain.leading import Term
 from mistnet.domain.ports import Depth
 from mistnet.engine.dispatcher import Dispatcher, DispatchRules
@@ -27,9 +27,13 @@ from mistnet.settings import Settings
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.dispatch import StoreDispatch
+from mistnet.store.gaps import GapFilter
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.operations import Operations
 from mistnet.store.upkeep import StoreUpkeep
+
+if TYPE_CHECKING:
+    from mistnet.broker.publisher import DeadMessage
 
 LEADERSHIP: Final = "dispatch"
 _BURIED_SECONDS: Final = 10.0
@@ -229,25 +233,44 @@ class Dispatching:
             depths = await broker.depths(lanes)
         return [_depth(lane, queued[lane], depths) for lane in lanes]
 
-    async def requeue_dead(self, lane: Lane, operations: Operations) -> DeadRequeued:
-        """Tries the dead letters of a lane anew: those in the queue first, then gaps whose letter is lost."""
-        self.chosen([lane])
+    async def requeue_dead(self, lane: Lane, operations: Operations, *, failed: bool = False) -> DeadRequeued:
+        """Tries the dead letters of a lane anew, also those that RabbitMQ lost; failed jobs only if that is asked for.
+
+        On a lane that is not dispatched there are no letters: its gaps are in the database alone.
+        """
+        states = GAP_STATES if failed else [JobState.DEAD]
         now = self._database.clock.now()
+        if lane not in self.lanes:
+            done = await operations.requeue(now=now, lane=lane, states=states)
+            return DeadRequeued(requeued=done.requeued, held=done.held)
         named, stale, unreadable, problem = set[JobId](), 0, 0, None
         try:
             async with self.broker() as broker, broker.dead_letters(lane) as letters:
                 unreadable = sum(letter.job_id is None for letter in letters)
                 named = {letter.job_id for letter in letters if letter.job_id is not None}
-                done = await operations.requeue(now=now, lane=lane)
-                kept = set(done.held)
-                for letter in letters:
-                    if letter.job_id is not None and letter.job_id not in kept:
-                        await letter.accept()
-                stale = len(named - set(done.requeued) - kept)
+                done = await operations.requeue(now=now, lane=lane, states=states)
+                gaps = await self._take_letters(lane, letters, operations)
+                stale = len(named - set(done.requeued) - gaps)
         except BrokerError as error:
             problem = str(error)
-            done = await operations.requeue(now=now, lane=lane)
+            done = await operations.requeue(now=now, lane=lane, states=states)
         return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
+
+    async def clear_letters(self, lane: Lane, operations: Operations) -> None:
+        """Takes the letters of jobs that are gaps no more out of a lane's dead letters, if RabbitMQ can be reached."""
+        if lane not in self.lanes:
+            return
+        with suppress(BrokerError):  # they do no harm: the next requeue of the lane takes them out
+            async with self.broker() as broker, broker.dead_letters(lane) as letters:
+                await self._take_letters(lane, letters, operations)
+
+    async def _take_letters(self, lane: Lane, letters: Sequence[DeadMessage], operations: Operations) -> set[JobId]:
+        """All but those of jobs that are still gaps, which are returned."""
+        gaps = set(await operations.gap_ids(GapFilter(lanes=[lane])))
+        for letter in letters:
+            if letter.job_id is not None and letter.job_id not in gaps:
+                await letter.accept()
+        return gaps
 
     async def _unpark(self) -> int:
         caps = self._kinds.live_caps

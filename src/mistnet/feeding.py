@@ -21,6 +21,7 @@ from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, single
 from mistnet.engine.metrics import SourceMetrics
+from mistnet.engine.refusals import fingerprint
 from mistnet.jobs.feeds import FeedPollArgs, FeedPoller, FeedRules, feed_poll
 from mistnet.settings import Settings
 from mistnet.store.database import Database
@@ -90,6 +91,7 @@ class Feeding:
             limits=limits_of(settings),
             metrics=metrics,
             on_call=on_call,
+            fingerprint_of=lambda: fingerprint(self.keeper.token or ""),
         )
         self._transport = LateTransport(
             settings.threads_base_url,

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from mistnet import __version__
@@ -21,6 +22,7 @@ from mistnet.engine.governor import Governor
 from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, single
 from mistnet.engine.metrics import SourceMetrics
+from mistnet.engine.refusals import fingerprint
 from mistnet.jobs.price import LONGEST, Pricer
 from mistnet.pricewatching import watches_of
 from mistnet.settings import Settings
@@ -77,6 +79,7 @@ class Valuing:
                 limits=limits_of(settings, self.shops.get(name)),
                 metrics=metrics,
                 on_call=on_call,
+                fingerprint_of=partial(self._fingerprint, name, credentials),
             )
             for name in [*([EBAY_API] if credentials else []), *self.shops]
         }
@@ -98,6 +101,13 @@ class Valuing:
         ]
         doors = [self._http.opened, self._network.opened, *(each.opened for each in self.governors.values())]
         self._door = Door(doors if self.governors else [])
+
+    def _fingerprint(self, name: SourceName, credentials: market.Credentials | None) -> str:
+        """Of what the source would refuse: eBay's credentials, or what a shop's secret headers hold."""
+        if name == EBAY_API and credentials:
+            return fingerprint(f"{credentials.client_id}:{credentials.client_secret}")
+        variables = sorted(self.shops[name].secret_headers.values())
+        return fingerprint(":".join(os.environ.get(each, "") for each in variables))
 
     def _ebay(self, credentials: market.Credentials) -> PriceSource:
         clock = self._database.clock

@@ -12,7 +12,9 @@ from mistnet.domain.alerts import (
     ACCOUNT_RULES,
     STANDING_RULES,
     Patience,
+    Rule,
     Severity,
+    paused_alerts,
     silent_alerts,
     standing_alerts,
     suspect_alerts,
@@ -85,6 +87,16 @@ class Watch:
         readings = await self.readings()
         found = standing_alerts(readings, self.patience)
         return _noted(await self.alerts.settle(found, STANDING_RULES, now=readings.at))
+
+    async def look_at_pauses(self) -> Changes:
+        """The one rule that workers and `sources resume` look at too: it must not outlive its cause."""
+        now = self._database.clock.now()
+        keys = await self._book.keys()
+        sources = [
+            SourceReading(state=state, keys=[key for key in keys if key.source == state.name])
+            for state in await self._book.states()
+        ]
+        return _noted(await self.alerts.settle(paused_alerts(sources), [Rule.SOURCE_PAUSED], now=now))
 
     async def look_at_accounts(self) -> Changes:
         now = self._database.clock.now()

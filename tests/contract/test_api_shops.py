@@ -110,7 +110,7 @@ async def test_lanes_are_told_and_their_dead_letters_tried_anew(url: str) -> Non
         assert letters == [str(each) for each in (failed, *reversed(dead))]
         assert [each["id"] for each in (await api.ok(f"{path}?state=failed"))["items"]] == [str(failed)]
         answer = await api.post("/api/lanes/shopee/requeue")
-        assert answer.json == {"requeued": [str(each) for each in dead], "held": []}
+        assert answer.json == {"requeued": [str(each) for each in dead], "held": [], "problem": None}
         again = await api.post("/api/lanes/shopee/requeue", json={"failed": True})
         assert again.json["requeued"] == [str(failed)]
         assert (await api.post("/api/lanes/nowhere/requeue")).status == 404

@@ -293,7 +293,10 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
         async with dispatcher(app) as (dispatch, _):
             assert await dispatch.bury() == 0
         assert await dead(broker_url) == ids, "told once"
-        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        if state == "failed":
+            none = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+            assert (none.requeued, none.stale, len(await dead(broker_url))) == ([], 0, len(ids)), "their letters stay"
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations, failed=state == "failed")
         assert sorted(done.requeued) == ids
         assert await dead(broker_url) == []
         assert {row.attempts for row in await rows(app, "SELECT attempts FROM jobs")} == {0}
@@ -310,7 +313,7 @@ async def test_dead_letters_can_be_requeued_when_the_broker_lost_them(url: str, 
         async with app.dispatching.broker() as broker, broker.dead_letters(Lane(LANE)) as found:
             for each in found:
                 await each.accept()
-        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations, failed=True)
         assert len(done.requeued) == 1
         assert await states(app) == {"pending": 1}
 
@@ -323,7 +326,7 @@ async def test_letters_of_jobs_that_live_again_are_removed_and_held_ones_stay(ur
         held, alive = sorted(row.id for row in await rows(app, "SELECT id FROM jobs ORDER BY key"))
         await app.operations.retry([JobId(alive)], now=app.database.clock.now())
         await add(app, new(key="one"))
-        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
+        done = await app.dispatching.requeue_dead(Lane(LANE), app.operations, failed=True)
         assert (done.requeued, done.held, done.stale) == ([], [held], 1)
         assert await dead(broker_url) == [held]
 

@@ -155,7 +155,8 @@ async def test_a_void_token_pauses_threads_and_costs_no_attempt(url: str) -> Non
         await work_off(app)
         assert await app.feeds.halt() is Halt.REFUSED
         assert "threads" in await app.halted()
-        assert await app.stopped_by() is Halt.REFUSED
+        assert await app.stopped_by() == ("threads", Halt.REFUSED)
+        assert await app.stopped_by(["x"]) is None
         ((state, attempts, reason),) = await rows(app, "SELECT state, attempts, wait_reason FROM jobs")
         assert (state, attempts) == ("pending", 0)
         assert "set MISTNET_THREADS_TOKEN" in reason

@@ -95,9 +95,9 @@ class Office:
     async def sleep(self, seconds: float) -> None:
         self.clock.turn(seconds=seconds)
 
-    def governor(self, *, keys: Sequence[KeyLabel] = (FIRST,), **limits: object) -> Governor:
+    def governor(self, *, keys: Sequence[KeyLabel] = (FIRST,), secret: str = "secret", **limits: object) -> Governor:
         given = Limits(**{"failure_credits": prices.failure, **limits})  # type: ignore[arg-type]
-        secrets = {label: f"secret of {label}" for label in keys}
+        secrets = {label: f"{secret} of {label}" for label in keys}
         return Governor(X_SOURCE, secrets, book=self.book, clock=self.clock, limits=given, sleep=self.sleep)
 
     async def state(self) -> SourceState:
@@ -328,6 +328,82 @@ async def test_resuming_lets_calls_through_again(url: str) -> None:
         await office.book.resume(X_SOURCE, now=office.clock.now())
         office.clock.turn(seconds=2)
         await call(governor)
+
+
+def refusal(clock: TurnedClock) -> SourceRefused:
+    return SourceRefused("x", clock.now() + timedelta(hours=1), "the key is refused", status=401)
+
+
+async def test_a_new_key_starts_clean_and_ends_the_pause_that_belonged_to_the_old_one(url: str) -> None:
+    async with opened(url) as office:
+        wrong = office.governor(secret="mistyped")
+        await fail(wrong, refusal(office.clock))
+        assert (await office.state()).paused_by is PausedBy.SOURCE
+        with pytest.raises(SourcePaused, match="`mistnet sources resume x`"):
+            await call(office.governor(secret="mistyped"))
+        await call(office.governor(secret="right"))
+        assert (await office.state()).paused_at is None
+        assert (await office.key()).paused_at is None
+        with pytest.raises(SourcePaused):
+            await call(office.governor(secret="mistyped"))
+        office.clock.turn(seconds=2)
+        with pytest.raises(SourcePaused):
+            await call(wrong)
+        assert (await office.state()).paused_at is None, "its own refusal is no reason to stop the other"
+        await office.book.resume(X_SOURCE, now=office.clock.now())
+        office.clock.turn(seconds=2)
+        await call(wrong)
+
+
+async def test_a_refused_key_is_not_taken_for_a_new_one_because_another_was_refused_after_it(url: str) -> None:
+    async with opened(url) as office:
+        ann, bob = office.governor(secret="ann's"), office.governor(secret="bob's")
+        await fail(ann, refusal(office.clock))
+        await fail(bob, refusal(office.clock))
+        office.clock.turn(minutes=10)
+        for governor in (ann, bob):
+            with pytest.raises(SourcePaused):
+                await call(governor)
+
+
+async def test_one_process_with_a_wrong_key_does_not_stop_another_whose_key_works(url: str) -> None:
+    async with opened(url) as office:
+        good, bad = office.governor(keys=(FIRST,)), office.governor(keys=(SECOND,))
+        await call(good)
+        refused = refusal(office.clock)
+        await fail(bad, refused)
+        state = await office.state()
+        assert state.paused_at is None
+        assert bad.halted(state, a_page=300) is Halt.REFUSED
+        assert bad.stands_aside
+        assert refused.until - office.clock.now() <= timedelta(minutes=1), "the other may do this job soon"
+        assert good.halted(state, a_page=300) is None
+        office.clock.turn(seconds=2)
+        await call(good)
+        with pytest.raises(SourcePaused):
+            await call(bad)
+
+
+async def test_a_source_is_paused_when_no_key_of_any_process_has_worked_lately(url: str) -> None:
+    async with opened(url) as office:
+        good, bad = office.governor(keys=(FIRST,)), office.governor(keys=(SECOND,))
+        await call(good)
+        office.clock.turn(hours=1)
+        await fail(bad, refusal(office.clock))
+        assert (await office.state()).paused_by is PausedBy.SOURCE
+        await call(good)
+        assert (await office.state()).paused_at is None, "a key that nobody refused may be tried"
+
+
+async def test_a_process_that_starts_learns_which_of_its_keys_are_refused(url: str) -> None:
+    async with opened(url) as office:
+        await fail(office.governor(secret="mistyped"), refusal(office.clock))
+        again, mended = office.governor(secret="mistyped"), office.governor(secret="right")
+        for governor in (again, mended):
+            await governor.look_at_keys(await office.book.states(), await office.book.keys())
+        assert again.halted(await office.state(), a_page=300) is Halt.REFUSED
+        assert mended.halted(await office.state(), a_page=300) is None
+        assert (await office.state()).paused_at is None
 
 
 async def test_an_operators_pause_stops_every_process_within_two_seconds(url: str) -> None:

@@ -11,7 +11,10 @@ from sqlalchemy import select
 from mistnet.domain.errors import NotNow, Permanent, Temporary
 from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
 from mistnet.engine.kinds import Kind, batched
+from mistnet.engine.metrics import EngineMetrics
 from mistnet.engine.policy import Policy
+from mistnet.engine.polling import Polling
+from mistnet.store.bells import LocalBell
 from mistnet.store.tables import jobs
 from tests.support import Effect, Number, Shop, kind, new, open_shop, run_until, stepping
 
@@ -255,3 +258,32 @@ async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -
         async with asyncio.timeout(50):
             await shop.worker(concurrency=2).run()
         assert await shop.one("SELECT count(*) FROM job_history WHERE kind = 'child'") == 30
+
+
+async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url: str) -> None:
+    async with open_shop(sqlite_url, kind("here", lanes=["y"]), kind("there", lanes=["x"]), real_time=True) as shop:
+        await add(shop, new("here"), new("there"))
+        worker = shop.worker()
+        closed = {"x"}
+        feed = Polling(
+            queue=shop.queue,
+            bell=LocalBell(),
+            clock=shop.database.clock,
+            policy=shop.policy,
+            kinds=shop.kinds,
+            worker=worker.name,
+            lanes=None,
+            metrics=EngineMetrics(),
+            unpark=nothing_parked,
+            left_to_others=lambda: closed,
+        )
+        assert [lease.kind for lease in await feed.take(5)] == ["here"]
+        closed.add("y")
+        assert await feed.take(5) == []
+        await feed.wait(leaving=True)
+        closed.clear()
+        assert [lease.kind for lease in await feed.take(5)] == ["there"]
+
+
+async def nothing_parked() -> int:
+    return 0

@@ -160,7 +160,10 @@ def test_an_operator_requeues_dead_letters_and_it_works(dispatched: CommandLine,
     (job,) = dispatched.sql("SELECT id FROM jobs")
     assert dead(broker_url) == [job["id"]]
     path.touch()
-    requeued = dispatched.ok("jobs", "requeue", "--dlq", LANE, "--json").json
+    none = dispatched.ok("jobs", "requeue", "--dlq", LANE).out
+    assert none == "0 requeued, 1 that failed for good left: --failed takes it too\n"
+    assert dead(broker_url) == [job["id"]], "its letter stays"
+    requeued = dispatched.ok("jobs", "requeue", "--dlq", LANE, "--failed", "--json").json
     assert requeued["requeued"] == [str(job["id"])]
     assert dead(broker_url) == []
     assert dispatched("work", "--via", "amqp", "--until-idle").code == 0

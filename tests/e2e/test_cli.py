@@ -151,6 +151,14 @@ def test_requeue_takes_the_gaps_of_one_kind(on_sqlite: CommandLine) -> None:
     assert states(on_sqlite) == {1: "dead", 2: "pending"}
 
 
+def test_working_until_idle_on_some_lanes_ignores_the_gaps_of_others(on_sqlite: CommandLine) -> None:
+    on_sqlite.add("quick", n=1)
+    on_sqlite.sql("UPDATE jobs SET state = 'dead', lane = 'x', last_error = 'it broke'")
+    told = on_sqlite.ok("work", "--until-idle", "--lanes", "toy")
+    assert "no gaps" in told.out
+    assert on_sqlite("work", "--until-idle").code == 3
+
+
 def test_gaps_that_are_alike_are_accepted_at_once(on_sqlite: CommandLine) -> None:
     on_sqlite.add_all([("quick", str(n), {"n": n}) for n in range(4)])
     on_sqlite.sql("UPDATE jobs SET state = 'dead', last_error = 'it broke' WHERE key <> '3'")

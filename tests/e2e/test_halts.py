@@ -36,12 +36,36 @@ def test_a_refused_key_ends_the_work_with_five_and_is_never_shown(on_sqlite: Com
     assert "mistnet sources resume x" in done.err
     assert "hunter2" not in done.out + done.err
     assert "hunter2" not in on_sqlite.ok("sources", "--json", **settings).out
+    (alert,) = on_sqlite.ok("status", "--json", **settings).json["alerts"]
+    assert (alert["rule"], alert["subject"], alert["severity"]) == ("source_paused", "x", "critical")
+    again = on_sqlite("work", "--until-idle", **settings)
+    assert (again.code, "`mistnet sources resume x`" in again.out) == (5, True), again
     good = {**settings, "MISTNET_X_API_KEY": KEY}
-    on_sqlite.ok("sources", "resume", "x", **good)
-    assert on_sqlite("work", "--until-idle", **good).code in (0, 3)
+    on_sqlite.ok("work", "--until-idle", **good)
+    assert on_sqlite.ok("status", "--json", **good).json["alerts"] == []
     assert on_sqlite.sql("SELECT count(*) AS n FROM posts")[0]["n"] > 50
     for row in on_sqlite.sql("SELECT CAST(error AS text) AS said FROM calls WHERE error IS NOT NULL"):
         assert "hunter2" not in row["said"]
+
+
+def test_the_right_key_works_at_once_after_a_wrong_one(on_sqlite: CommandLine, sim_url: str) -> None:
+    settings = {**IMPATIENT, "MISTNET_X_BASE_URL": sim_url}
+    wanted = ("track", "--quote", list_handles(sim_url)[0])
+    wrong = {**settings, "MISTNET_X_API_KEY": "hunter2-wrong-key"}
+    for _ in range(2):
+        refused = on_sqlite(*wanted, **wrong)
+        assert (refused.code, "`mistnet sources resume x`" in refused.err) == (1, True), refused
+    on_sqlite.ok(*wanted, **settings)
+
+
+def test_resuming_a_source_closes_its_alert(on_sqlite: CommandLine, sim_url: str) -> None:
+    settings = {**IMPATIENT, "MISTNET_X_BASE_URL": sim_url, "MISTNET_X_API_KEY": "hunter2-wrong-key"}
+    on_sqlite.ok("suggest", list_handles(sim_url)[0], **settings)
+    on_sqlite("work", "--until-idle", **settings)
+    (alert,) = on_sqlite.ok("status", "--json", **settings).json["alerts"]
+    assert (alert["rule"], alert["subject"]) == ("source_paused", "x")
+    on_sqlite.ok("sources", "resume", "x", **settings)
+    assert on_sqlite.ok("status", "--json", **settings).json["alerts"] == []
 
 
 def test_without_a_key_work_says_what_to_do(on_sqlite: CommandLine) -> None:

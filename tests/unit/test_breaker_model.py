@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -45,6 +45,10 @@ class SharedBook:
 
     async def record(self, calls: Sequence[CallRecord]) -> None:
         self.ledger += calls
+
+    async def another_works(self, _source: SourceName, _labels: Collection[KeyLabel], *, since: datetime) -> bool:
+        assert since
+        return False
 
 
 def done(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,8 +8,9 @@ from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.dispatching import LaneDepth
-from mistnet.domain.jobs import Lane
+from mistnet.domain.jobs import JobState, Lane
 from mistnet.domain.plural import counted
+from mistnet.store.gaps import GapFilter
 
 
 @shared_options
@@ -31,11 +32,14 @@ async def status(invocation: Invocation) -> None:
     invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=[_row(each) for each in depths]))
 
 
-async def requeue_dead(invocation: Invocation, app: App, lane: str) -> int:
+async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: bool) -> int:
     """Tries the dead letters of a lane anew; the database knows them even where the broker lost them."""
-    done = await app.dispatching.requeue_dead(Lane(lane), app.operations)
+    app.dispatching.chosen([lane])
+    done = await app.dispatching.requeue_dead(Lane(lane), app.operations, failed=failed)
     said = f"{len(done.requeued)} requeued"
     said += f", {len(done.held)} left: another live job holds their key" if done.held else ""
+    left = 0 if failed else await app.inspector.gaps(GapFilter(lanes=[lane], states=[JobState.FAILED]))
+    said += f", {left} that failed for good left: --failed takes {'it' if left == 1 else 'them'} too" if left else ""
     said += f", {counted(done.stale, 'letter')} of jobs that are dead no more removed" if done.stale else ""
     said += (
         f", {counted(done.unreadable, 'letter')} that nobody can read left in {dead_queue_of(lane)}"
@@ -45,6 +49,7 @@ async def requeue_dead(invocation: Invocation, app: App, lane: str) -> int:
     shown = document(
         requeued=[str(each) for each in done.requeued],
         held=[str(each) for each in done.held],
+        failed_left=left,
         stale=done.stale,
         unreadable=done.unreadable,
         problem=done.problem,

@@ -119,15 +119,22 @@ async def requeue(
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="All gaps of this kind.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All gaps there are.")] = False,
     dlq: Annotated[
-        str | None, typer.Option("--dlq", metavar="LANE", help="All dead letters of this lane, out of RabbitMQ too.")
+        str | None, typer.Option("--dlq", metavar="LANE", help="All dead jobs of this lane; takes their letters.")
     ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="With --dlq: those too that failed for good, which a retry seldom mends.")
+    ] = False,
 ) -> int:
     """Try dead and failed jobs anew, with all their attempts."""
+    if failed and dlq is None:
+        raise typer.BadParameter(
+            "it goes with --dlq; without that, failed jobs are taken anyway", param_hint="--failed"
+        )
     if sum((bool(ids), kind is not None, everything, dlq is not None)) != 1:
         raise typer.BadParameter("say which: some ids, or --kind KIND, or --dlq LANE, or --all")
     async with open_app(invocation.settings) as app:
         if dlq is not None:
-            return await requeue_dead(invocation, app, dlq)
+            return await requeue_dead(invocation, app, dlq, failed=failed)
         await require_kind(app, kind)
         now = app.database.clock.now()
         if ids:

@@ -15,6 +15,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import ask_when_orphaned, stopping
 from mistnet.domain.errors import NoKey, did_you_mean
 from mistnet.domain.sources import X_SOURCE, Halt
+from mistnet.store.gaps import GapFilter
 
 DONE_WITH_GAPS: Final = 3
 STOPPED_BY_BUDGET: Final = 4
@@ -22,9 +23,9 @@ SOURCE_REFUSED: Final = 5
 
 
 _HALTS: Final[Mapping[Halt | None, str]] = {
-    Halt.BUDGET: "; stopped by the budget: `mistnet sources` shows it, `mistnet sources set` raises it",
-    Halt.REFUSED: "; stopped because the source refuses the key: see `mistnet sources`",
-    Halt.PAUSED: "; stopped because the source is paused: `mistnet sources resume` ends that",
+    Halt.BUDGET: "; stopped by the budget of {0}: `mistnet sources` shows it, `mistnet sources set {0}` raises it",
+    Halt.REFUSED: "; stopped because {0} refuses the key: set another, or mend it, then `mistnet sources resume {0}`",
+    Halt.PAUSED: "; stopped because {0} is paused: `mistnet sources resume {0}` ends that",
 }
 
 
@@ -48,11 +49,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     drained: bool
     halt: Halt | None = None
+    source: str | None = None
 
     def __str__(self) -> str:
         found = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
         gaps = f"{found} (see `mistnet jobs dead`)" if self.gaps else "no gaps"
-        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '')}"
+        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '').format(self.source)}"
 
     @property
     def code(self) -> int:
@@ -151,6 +153,7 @@ def wanted_lanes(app: App, lanes: str | None, via: Via | None = None) -> Sequenc
 
 async def _work_here(app: App, plan: WorkPlan) -> Report:
     begun = time.monotonic()
+    lanes = app.lanes_of(plan.lanes, plan.via)
     grace = app.settings.grace_seconds
     meaning = f"no new jobs; what runs may finish within {grace:g} s, then its lease is handed back"
     async with (
@@ -164,12 +167,14 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
             finally:
                 if watch:
                     watch.cancel()
+    source, halt = (await app.stopped_by(lanes) if plan.until_idle else None) or (None, None)
     return Report(
         settled=worker.settled_count,
-        gaps=await app.inspector.gaps(),
+        gaps=await app.inspector.gaps(GapFilter(lanes=lanes)),
         seconds=time.monotonic() - begun,
         drained=stop.asked,
-        halt=await app.stopped_by() if plan.until_idle else None,
+        halt=halt,
+        source=source,
     )
 
 

@@ -76,14 +76,18 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 def standing_alerts(readings: Readings, patience: Patience) -> list[Alert]:
     """By all rules but those of single accounts."""
     found: list[Alert] = []
+    found += paused_alerts(readings.sources)
     for source in readings.sources:
-        found += _paused(source)
         found += _failing(source, readings.at, patience)
         found += _budgets(source, patience)
     found += (_dead(each) for each in readings.dead)
     found += _waiting(readings, patience)
     found += (_late(each) for each in readings.undelivered if readings.at - each.since > patience.due)
     return found
+
+
+def paused_alerts(sources: Sequence[SourceReading]) -> list[Alert]:
+    return [alert for source in sources for alert in _paused(source)]
 
 
 def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
@@ -117,7 +121,8 @@ def _paused(source: SourceReading) -> Iterator[Alert]:
             subject=state.name,
             severity=Severity.CRITICAL,
             message=f"{state.name} serves us no more since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
-            f"collected from it. Mend the key or its credits, then `mistnet sources resume {state.name}`.",
+            f"collected from it. Set another key, which is used at once; or mend the key or its credits, then "
+            f"`mistnet sources resume {state.name}`.",
         )
     elif not state.paused_at:
         for key in source.keys:

@@ -118,6 +118,10 @@ def leaves_of(error: Exception) -> list[Exception]:
     return [leaf for each in error.exceptions for leaf in leaves_of(each)]
 
 
+def _resuming(source: str) -> str:
+    return f"a new key is used at once, `mistnet sources resume {source}` ends the pause"
+
+
 class MistnetError(Exception):
     """The root: whatever mistnet says about a fault it foresaw. If it ended an ingest, it knows which."""
 
@@ -718,15 +722,15 @@ class SourceRefused(NotNow):
     """The source does not serve this key: it is wrong, or its credits are spent. Somebody has to act."""
 
     def __init__(self, source: str, until: datetime, problem: str, *, status: int) -> None:
-        super().__init__(until, f"{source} is paused: {problem}")
+        super().__init__(until, f"{source} is paused: {problem}; {_resuming(source)}")
         self.source, self.problem, self.status = source, problem, status
 
 
 class SourcePaused(NotNow):
     """Nobody may ask this source now; `mistnet sources` tells why, `mistnet sources resume` ends it."""
 
-    def __init__(self, source: str, until: datetime, problem: str) -> None:
-        super().__init__(until, f"{source} is paused: {problem}")
+    def __init__(self, source: str, until: datetime, problem: str, *, resumable: bool = True) -> None:
+        super().__init__(until, f"{source} is paused: {problem}{f'; {_resuming(source)}' if resumable else ''}")
         self.source, self.problem = source, problem
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -67,6 +67,8 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
     pause_reason: str | None = None
     balance: int | None = None
     balance_at: datetime | None = None
+    fingerprint: str | None = None
+    """Of the key that was refused under this label, until somebody resumes the source."""
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -105,6 +107,10 @@ class SourceBook(Protocol):
         ...
 
     async def record(self, calls: Sequence[CallRecord]) -> None: ...
+
+    async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
+        """Whether a key besides these has been used since then and is not refused."""
+        ...
 
 
 class Call(Protocol):

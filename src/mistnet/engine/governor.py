@@ -7,7 +7,7 @@ the database. Whatever is refused is refused with a reason and a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -45,6 +45,7 @@ from mistnet.engine.metrics import SourceMetrics
 from mistnet.engine.notes import Notes
 from mistnet.engine.passage import Desk, Passage, Ticket
 from mistnet.engine.purse import Purse
+from mistnet.engine.refusals import LATELY, OTHERS_WORK_WAIT, binds, fingerprint, left_behind, put_down
 
 __all__ = ["Governor", "Ticket"]
 
@@ -66,6 +67,7 @@ class Governor:
         limits: Limits,
         metrics: SourceMetrics | None = None,
         on_call: Callable[[CallRecord], None] | None = None,
+        fingerprint_of: Callable[[], str] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
@@ -76,6 +78,7 @@ class Governor:
         self._grants = Grants(source=source, limits=limits)
         self._metrics = metrics
         self._on_call = on_call
+        self._fingerprint_of = fingerprint_of
         self._sleep = sleep
         self._lock = asyncio.Lock()
         self._purse = Purse()
@@ -84,6 +87,8 @@ class Governor:
         self._turned_away_until: datetime | None = None
         self._halt: Halt | None = None
         self.failing = False
+        self.stands_aside = False
+        """Whether no key of this process is any good while another process's is: the work is left to that one."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Governor]:
@@ -105,8 +110,10 @@ class Governor:
         """Whether and why the source will not serve us until somebody acts or the day is over."""
         if not self._desks:
             return Halt.REFUSED
-        if source.paused_at:
-            return Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
+        if source.paused_at and source.paused_by is not PausedBy.SOURCE:
+            return Halt.PAUSED
+        if all(desk.paused for desk in self._desks):
+            return Halt.REFUSED  # a pause by the source itself binds no key but those that were refused
         today = on_day(source, self._now())
         if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
             return Halt.BUDGET
@@ -114,6 +121,25 @@ class Governor:
 
     def is_capped(self, source: SourceState) -> bool:
         return any(cap is not None for cap, _spent in self._grants.caps(source))
+
+    async def look_at_keys(self, sources: Sequence[SourceState], keys: Sequence[KeyState]) -> None:
+        """Learns which keys are refused; one that is not ends the pauses that belonged to others."""
+        source = next((each for each in sources if each.name == self._source), SourceState(name=self._source))
+        rows = {each.label: each for each in keys if each.source == self._source}
+        for desk in self._desks:
+            key = rows.get(desk.label) or KeyState(source=self._source, label=desk.label)
+            desk.paused = self._is_refused(desk, key)
+            self.stands_aside = not source.paused_at and all(each.paused for each in self._desks)
+            if not desk.paused and left_behind(source, key) != (source, key):
+                await self._book.change(self._source, desk.label, lambda own, row: (*left_behind(own, row), None))
+
+    def _is_refused(self, desk: Desk, key: KeyState) -> bool:
+        """Resuming the source takes the fingerprint away: then a key that was told no here is tried again."""
+        desk.refused = desk.refused and key.fingerprint is not None
+        return desk.refused or binds(key, self._fingerprint(desk))
+
+    def _fingerprint(self, desk: Desk) -> str:
+        return self._fingerprint_of() if self._fingerprint_of else fingerprint(desk.secret)
 
     def call(self, endpoint: str, *, most: int, errand: Errand) -> Passage:
         return Passage(self, endpoint, most, errand)
@@ -186,7 +212,7 @@ class Governor:
 
     def _by_turn(self, now: datetime) -> list[Desk]:
         if not self._desks:
-            raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured")
+            raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured", resumable=False)
         at = now.timestamp()
         open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
         return sorted(open_ones, key=lambda desk: desk.free_from(at))
@@ -202,7 +228,9 @@ class Governor:
         grant = await self._book.change(
             self._source,
             desk.label,
-            lambda source, key: self._grants.grant(source, key, need=need, span=span, now=now),
+            lambda source, key: self._grants.grant(
+                source, key, refused=self._is_refused(desk, key), need=need, span=span, now=now
+            ),
         )
         self._purse.left += grant.credits
         if desk.emptied != emptied and grant.probe_until is None:
@@ -299,33 +327,36 @@ class Governor:
             raise
 
     async def _refused(self, passage: Passage, refused: SourceRefused) -> None:
-        """The key is no good any more. With no key left the source itself is paused, until somebody acts."""
+        """The key is no good any more. With no key left, here or elsewhere, the source itself is paused."""
         now, desk = self._now(), passage.desk
-        desk.paused = True
+        desk.paused = desk.refused = True
         desk.empty()
         self._probe_ends(passage)
         last = all(other.paused for other in self._desks)
+        own = [each.label for each in self._desks]
+        others = last and await self._book.another_works(self._source, own, since=now - LATELY)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            key = msgspec.structs.replace(key, paused_at=now, pause_reason=refused.problem)
             source = breaker.let_go(source, probe=passage.probe_until)
             source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
-            if last and not source.paused_at:
-                source = msgspec.structs.replace(
-                    source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=refused.problem
-                )
-            return source, key, None
+            own_print = self._fingerprint(desk)
+            return *put_down(source, key, own_print, refused.problem, now, last=last and not others), None
 
         await self._book.change(self._source, desk.label, paused)
         logger.error(
-            "{source} is paused: {problem}. Mend it, then: mistnet sources resume {source}",
+            "{source} refuses the key {label}: {problem}. Set another, which is used at once; or mend this one, then: "
+            "mistnet sources resume {source}",
             source=self._source,
+            label=desk.label,
             problem=refused.problem,
         )
         if self._metrics:
             self._metrics.refusals.labels(self._source).inc()
         if last:
             self._halt = Halt.REFUSED
+        self.stands_aside = others
+        if others:  # its job need not wait for this key
+            refused.until = now + OTHERS_WORK_WAIT
 
     async def _slow_down(self, passage: Passage, limited: RateLimited) -> None:
         """Nobody asks with this key before the time it was told, and then more slowly for a while."""

@@ -14,6 +14,7 @@ from mistnet.domain.sources import Halt, KeyState, PausedBy, SourceName, SourceS
 from mistnet.engine import breaker
 from mistnet.engine.breaker import PROBE, BreakerRules
 from mistnet.engine.bucket import Slots, take_slots
+from mistnet.engine.refusals import OTHERS_WORK_WAIT, left_behind
 
 PAUSED_LOOK: Final = timedelta(minutes=5)
 _CAPPED_CALLS: Final = 10
@@ -65,16 +66,18 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
 
     def grant(
-        self, source: SourceState, key: KeyState, *, need: int, span: float, now: datetime
+        self, source: SourceState, key: KeyState, *, refused: bool, need: int, span: float, now: datetime
     ) -> tuple[SourceState, KeyState, Grant]:
         """Decides on both rows at once: the slots of `span` seconds, one at least; for nothing at all, no slot.
 
-        Pure: what it returns is written by the store.
+        `refused`: the refusal on record is that of this very key. Pure: what it returns is written by the store.
         """
         source = on_day(source, now)
-        refusal, halt = self._closed(source, key, now)
+        if not refused:
+            source, key = left_behind(source, key)
+        refusal, halt = self._closed(source, key, now, refused=refused)
         if refusal:
-            return source, key, Grant(refusal=refusal, halt=halt, key_paused=key.paused_at is not None)
+            return source, key, Grant(refusal=refusal, halt=halt, key_paused=refused)
         key = self._quickened(key, now)
         half_open = breaker.is_half_open(source, now)
         rate = self.rate(key) / 60
@@ -99,12 +102,15 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         failing = source.failure_streak > 0
         return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probe_until=probe_until)
 
-    def _closed(self, source: SourceState, key: KeyState, now: datetime) -> tuple[NotNow | None, Halt | None]:
+    def _closed(
+        self, source: SourceState, key: KeyState, now: datetime, *, refused: bool
+    ) -> tuple[NotNow | None, Halt | None]:
         if source.paused_at:
             halt = Halt.REFUSED if source.paused_by is PausedBy.SOURCE else Halt.PAUSED
             return SourcePaused(self.source, now + PAUSED_LOOK, source.pause_reason or "paused"), halt
-        if key.paused_at:
-            return SourcePaused(self.source, now + PAUSED_LOOK, key.pause_reason or "its key is paused"), Halt.REFUSED
+        if refused:
+            why = key.pause_reason or "this key is refused"
+            return SourcePaused(self.source, now + OTHERS_WORK_WAIT, why), Halt.REFUSED
         if breaker.is_open(source, now):
             why = source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row"
             return NotNow(source.opened_until or now, f"{self.source}: {why}, next try then"), None

@@ -24,7 +24,7 @@ _SPARE: Final = 1.25
 class Desk:
     """What this process holds of one key. Times are seconds since 1970."""
 
-    __slots__ = ("emptied", "free_at", "fresh_until", "label", "paused", "secret", "slots", "span", "unseen")
+    __slots__ = ("emptied", "free_at", "fresh_until", "label", "paused", "refused", "secret", "slots", "span", "unseen")
 
     def __init__(self, label: KeyLabel, secret: str) -> None:
         self.label, self.secret = label, secret
@@ -32,7 +32,7 @@ class Desk:
         self.span = _FIRST_SPAN
         self.fresh_until = 0.0
         self.free_at: float | None = None
-        self.paused = False
+        self.paused = self.refused = False  # as the shared row says; as this process was told itself
         self.unseen = 0
         self.emptied = 0
 

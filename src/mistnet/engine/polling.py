@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from loguru import logger
@@ -45,6 +45,7 @@ class Polling:
         metrics: EngineMetrics,
         unpark: Callable[[], Awaitable[int]],
         handed_over: HandedOver | None = None,
+        left_to_others: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._queue = queue
         self._bell = bell
@@ -56,6 +57,7 @@ class Polling:
         self._metrics = metrics
         self._unpark = unpark
         self._handed_over = handed_over
+        self._left_to_others = left_to_others
         self._patience = _CONTENDED_SECONDS / 2
         self._looked_ahead_at = float("-inf")
 
@@ -124,7 +126,10 @@ class Polling:
         return wait
 
     def _targets(self, slots: int) -> list[Target]:
-        return self._kinds.targets(slots=slots, lanes=self._lanes, lane_caps=self._policy.lane_caps)
+        lanes, others = self._lanes, self._left_to_others()
+        if others:
+            lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
+        return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
 
     def _outlook_age(self) -> float:
         """Seconds since the last look ahead. While work flows, the bell says all there is to know."""

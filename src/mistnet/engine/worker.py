@@ -41,6 +41,9 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     metrics: EngineMetrics
     secrets: Sequence[str] = ()
     halted: Callable[[], Awaitable[Collection[str]]] | None = None
+    left_to_others: Callable[[], Collection[str]] = tuple
+    """Lanes from which nothing is claimed for now: other workers can do what this one cannot."""
+
     chores: Sequence[Callable[[], Awaitable[int]]] = ()
     trace: Trace = untraced
     chance: random.Random = msgspec.field(default_factory=random.Random)
@@ -100,6 +103,7 @@ class Worker:
             metrics=tools.metrics,
             unpark=self._caretaker.unpark,
             handed_over=handed_over,
+            left_to_others=tools.left_to_others,
         )
         self._executor = Executor(
             clock=tools.clock,

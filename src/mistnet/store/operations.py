@@ -95,6 +95,10 @@ class Operations:
 
         return await self._tried(change)
 
+    async def gap_ids(self, wanted: GapFilter) -> Sequence[JobId]:
+        async with self._database.read() as connection:
+            return await _ids_of(connection, wanted)
+
     async def accept(self, wanted: GapFilter, *, now: datetime) -> Sequence[JobId]:
         """Ends gaps for good that nobody will do anything about. Jobs that are still alive are left alone."""
 

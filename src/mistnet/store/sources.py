@@ -56,6 +56,9 @@ class StoreBook:
                 await connection.execute(
                     update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
                 )
+                if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
+                    await _retire_refused(connection, source)
+                    await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
                 if news := _pause(state, new_state):
                     await write_events(connection, news, new_state.paused_at or self._database.clock.now())
             if new_key != key:
@@ -81,6 +84,14 @@ class StoreBook:
                     .where(sources.c.name == source)
                     .values(last_success_at=func.coalesce(_later(connection, at), at))
                 )
+
+    async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
+        own = source_keys.c
+        used = select(own.label).where(
+            own.source == source, own.label.not_in(labels), own.paused_at.is_(None), own.next_at >= since
+        )
+        async with self._database.read() as connection:
+            return (await connection.execute(used.limit(1))).first() is not None
 
     async def states(self) -> Sequence[SourceState]:
         async with self._database.read() as connection:
@@ -112,7 +123,9 @@ class StoreBook:
                 )
             )
             await connection.execute(
-                update(source_keys).where(source_keys.c.source == source).values(paused_at=None, pause_reason=None)
+                update(source_keys)
+                .where(source_keys.c.source == source)
+                .values(paused_at=None, pause_reason=None, fingerprint=None)
             )
             return await self._wake(connection, source, now=now, about=f"{source}%")
 
@@ -180,6 +193,13 @@ class StoreBook:
         async with self._database.write() as connection:
             await _ensure_source(connection, source)
             await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+
+
+async def _retire_refused(connection: AsyncConnection, source: SourceName) -> None:
+    """Another key took over: those that were refused need nobody any more. Their fingerprints stay, and bind them."""
+    own = source_keys.c
+    refused = update(source_keys).where(own.source == source, own.paused_at.is_not(None), own.fingerprint.is_not(None))
+    await connection.execute(refused.values(paused_at=None, pause_reason=None))
 
 
 def _pause(before: SourceState, after: SourceState) -> list[NewEvent]:

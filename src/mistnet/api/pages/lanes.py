@@ -18,7 +18,7 @@ from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.api.routes.lanes import known_lane
 from mistnet.desk.lanes import LaneStanding
-from mistnet.domain.jobs import GAP_STATES, JobId, JobState
+from mistnet.domain.jobs import GAP_STATES, JobId, Lane
 from mistnet.store.lane_pages import LanePages
 
 router = APIRouter(include_in_schema=False)
@@ -78,8 +78,7 @@ async def requeue(
 ) -> RedirectResponse:
     """All dead letters of a lane; those that failed for good only if that is asked for."""
     own = await known_lane(app, lane.replace("\x00", ""))
-    states = GAP_STATES if failed else [JobState.DEAD]
-    done = await app.operations.requeue(now=app.database.clock.now(), lane=own, states=states)
+    done = await app.dispatching.requeue_dead(own, app.operations, failed=bool(failed))
     did = "requeued" if done.requeued else "not-requeued"
     return RedirectResponse(f"/lanes?lane={quote(own)}&did={did}", 303)
 
@@ -87,5 +86,7 @@ async def requeue(
 @router.post("/lanes/{lane}/requeue/{job_id}")
 async def requeue_one(_visitor: Operator, app: Mistnet, lane: LanePath, job_id: JobPath) -> RedirectResponse:
     (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now(), gaps_only=True)
+    if change.changed:
+        await app.dispatching.clear_letters(Lane(lane), app.operations)
     did = "retried" if change.changed else "not-retried"
     return RedirectResponse(f"/lanes?lane={quote(lane)}&did={did}", 303)

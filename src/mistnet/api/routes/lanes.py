@@ -78,9 +78,15 @@ class DeadLetterDocument(Document):
 
 
 class LaneRequeueRequest(Given):
-    """`failed`: those too that failed for good, such as links to what is gone."""
+    """`failed`: those too that failed for good, which a retry seldom mends."""
 
     failed: bool = False
+
+
+class LaneRequeuedDocument(RequeuedDocument):
+    """`problem`: why letters are still in RabbitMQ, if they are. The jobs are tried anew all the same."""
+
+    problem: str | None
 
 
 @router.get("", response_model=Lanes, dependencies=READS)
@@ -107,12 +113,11 @@ async def list_dead_letters(
     return pages.listing(found, lambda letter: letter.id)
 
 
-@router.post("/{lane}/requeue", response_model=RequeuedDocument, dependencies=OPERATES, responses=refusals(404))
+@router.post("/{lane}/requeue", response_model=LaneRequeuedDocument, dependencies=OPERATES, responses=refusals(404))
 async def requeue(lane: LanePath, mistnet: Mistnet, asked: LaneRequeueRequest | None = None) -> object:
-    """Try the dead letters of a lane anew, with all their attempts."""
+    """Try the dead letters of a lane anew, with all their attempts. Where RabbitMQ keeps letters, they are taken."""
     own = await known_lane(mistnet, lane)
-    states = GAP_STATES if asked and asked.failed else [JobState.DEAD]
-    return await mistnet.operations.requeue(now=mistnet.database.clock.now(), lane=own, states=states)
+    return await mistnet.dispatching.requeue_dead(own, mistnet.operations, failed=bool(asked and asked.failed))
 
 
 async def known_lane(app: App, lane: str) -> Lane:
