@@ -52,7 +52,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         found = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
         gaps = f"{found} (see `mistnet jobs dead`)" if self.gaps else "no gaps"
-        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '')}"
+        settled = "1 job" if self.settled == 1 else f"{self.settled:,} jobs"
+        return f"{settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '')}"
 
     @property
     def code(self) -> int:
@@ -165,7 +166,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
                 if watch:
                     watch.cancel()
     return Report(
-        settled=worker.settled_count,
+        settled=worker.ended_count,
         gaps=await app.inspector.gaps(),
         seconds=time.monotonic() - begun,
         drained=stop.asked,
