@@ -40,7 +40,7 @@ async def test_links_are_listed_and_one_is_shown_with_its_crawls_and_mentions(ur
         thing, item, short = await stocked(api)
         listed = (await api.ok("/api/links"))["items"]
         assert [each["id"] for each in listed] == [str(short), str(item)]
-        assert [each["mentions"] for each in listed] == [1, 1]
+        assert [each["mentions"] for each in listed] == [1, 2]
         assert [page[0]["id"] async for page in api.pages("/api/links", limit=1)] == [str(short), str(item)]
         for asked, found in (
             ("lane=shopee&state=crawled", [item]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.follows import FollowsSeen, Side
+from mistnet.domain.follows import Cause, FollowsSeen, Side
 from mistnet.domain.ingests import IngestKind
 from mistnet.domain.jobs import Write
 from mistnet.domain.social import Platform, UserId
@@ -38,6 +38,7 @@ async def with_followers(api: Api, *ids: int) -> None:
         subject_id=ANN,
         ids=[UserId(each) for each in ids],
         ingest_id=ingest_id,
+        cause=Cause.PUSHED,
     )
     await tell(api.app, user(1, "ann"), *(user(each, f"u{each}") for each in ids), seen)
 
@@ -56,7 +57,7 @@ async def test_both_lists_and_their_changes_can_be_walked_in_pages(url: str) -> 
         events = [each async for page in api.pages("/api/users/1/follow-events", limit=2) for each in page]
         assert [each["follower_id"] for each in events] == ["9007199254740993", "5", "3"]
         assert {(each["kind"], each["cause"], each["followed_handle"]) for each in events} == {
-            ("followed", "seen", "ann")
+            ("followed", "pushed", "ann")
         }
         for path in ("followers", "followings", "follow-events"):
             assert (await api.get(f"/api/users/nobody/{path}")).status == 404
@@ -107,28 +108,30 @@ def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
         async with open_desk(url, Circle(followers_of=[4, 3, 2], followings_of=[3])) as desk:
             await desk.sync(side=Side.FOLLOWINGS)
             await desk.sync()
-            desk.circle.followers_of.remove(3)
+            desk.circle.followers_of = [5, 4, 2]
             await desk.sync()
 
     LOOP.run(prepare())
     shown: Any = told(run(commands, url, "list", "@ann", "--limit", "1", "--json"))
-    assert (shown["live"], shown["doubted"], shown["ended"], shown["next_after"]) == (2, 0, 1, "2")
+    assert (shown["live"], shown["doubted"], shown["ended"], shown["next_after"]) == (3, 0, 1, "2")
     assert [each["user_id"] for each in shown["users"]] == ["2"]
     rest: Any = told(run(commands, url, "list", "1", "--after", "2", "--json"))
-    assert [each["handle"] for each in rest["users"]] == ["u4"]
+    assert [each["handle"] for each in rest["users"]] == ["u4", "u5"]
     ended: Any = told(run(commands, url, "list", "ann", "--ended", "--json"))
     assert [each["user_id"] for each in ended["users"]] == ["3"]
     events: Any = told(run(commands, url, "events", "ann", "--limit", "1", "--json"))
     assert events["events"][0]["follower_id"] == "3"
     assert (events["events"][0]["kind"], events["events"][0]["cause"]) == ("unfollowed", "unfollowed")
     plain = run(commands, url, "events", "ann", "--before", str(events["next_before"])).stdout
-    assert "@u4" in plain
+    assert "@u5" in plain
+    assert "@u4" not in plain, "who was on the first list is no news"
+    assert f"followers known since {shown['known_since'][:10]}" in plain
     status: Any = told(run(commands, url, "status", "@ann", "--json"))
     assert [(each["side"], each["status"], each["plausible"]) for each in status["syncs"]] == [
         ("followers", "success", True),
         ("followings", "success", True),
     ]
-    assert "followers of @ann: 2; 1 ended" in run(commands, url, "list", "@ann").stdout
+    assert "followers of @ann: 3; 1 ended; known since" in run(commands, url, "list", "@ann").stdout
 
 
 async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_can_cost(url: str) -> None:

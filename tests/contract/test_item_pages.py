@@ -110,6 +110,26 @@ async def test_the_change_is_that_of_the_last_thirty_days_or_since_the_first_val
         assert [f"{each.estimate:f}" for each in await pages.course(item, limit=2)] == ["150.00", "120.00"]
 
 
+async def test_the_first_look_at_several_sources_is_no_change(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        pages, item = ItemPages(app.database), await follow(app)
+        for seconds, amount, key in ((0, "100", "a"), (1, "184", "b"), (600, "190", "c")):
+            clock.turn(seconds=seconds)
+            await tell_prices(app, item, [point(amount, key, clock.now())])
+            line = await pages.one(item)
+            assert line is not None
+            assert line.worth is not None
+            assert (line.earlier, line.change) == (None, None)
+            first = line.worth.estimate
+        clock.turn(days=1)
+        await tell_prices(app, item, [point("400", each, clock.now()) for each in "abc"])
+        line = await pages.one(item)
+        assert line is not None
+        assert line.earlier is not None
+        assert (line.earlier.estimate, line.change) == (first, round(float((400 - first) / first), 6))
+
+
 async def test_points_are_told_with_their_weight_or_why_they_have_none(url: str) -> None:
     async with open_harvest(url) as app:
         item = await follow(app)

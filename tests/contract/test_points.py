@@ -142,6 +142,34 @@ async def test_the_same_look_twice_changes_only_how_often_and_when_it_was_seen(u
         assert await Valuations(database).versions(before[0].id) == []
 
 
+async def test_a_remembered_answer_is_no_look(url: str) -> None:
+    async with opened(url) as database:
+        await write(database, asked(point(1, 100), point(2, 110, match_strength=0.6), listings=2))
+        before, looks = await all_points(database), await Valuations(database).looks(ItemId(1))
+        again = asked(point(1, 100), point(2, 110), point(3, 120), listings=3, cached=True)
+        await write(database, again, now=START + timedelta(hours=1))
+        first, stronger, new = await all_points(database)
+        assert first == before[0]
+        assert stronger.match_strength == 0.9
+        assert (stronger.last_seen_at, stronger.times_seen) == (START, 1)
+        assert (new.last_seen_at, new.times_seen) == (START + timedelta(hours=1), 1)
+        (look,) = await Valuations(database).looks(ItemId(1))
+        assert (look.looked_at, look.found_at, look.listings) == (looks[0].looked_at, looks[0].found_at, 3)
+        await is_sound(database)
+
+
+async def test_a_remembered_answer_is_no_second_look_for_whoever_watches(url: str) -> None:
+    async with opened(url) as database:
+        watch = CrashingWatch()
+        watch.crashes = False
+        writer = PointWriter(watch)
+        await write(database, asked(point(1)), writer=writer)
+        await write(database, asked(point(1), cached=True), writer=writer)
+        assert len(watch.told) == 1
+        await write(database, asked(point(2, "200"), cached=True), writer=writer)
+        assert len(watch.told) == 2, "what it says of another item is news for this one"
+
+
 async def test_a_look_may_have_more_points_than_a_statement_takes_values(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

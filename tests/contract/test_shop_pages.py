@@ -152,7 +152,15 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
         assert paged == order
         assert (await pages.page([other], limit=5)).posts[0].handle == "ann"
         assert (await pages.page([], limit=5)).posts == []
-        assert (await LinkPages(database).one(item) or twice).mentions == 2  # type: ignore[union-attr]
+        links = LinkPages(database)
+        await mention(database, item, 100, nr=1, place="entity", url="https://verbatim.example/both")
+        counts = {each.id: each.mentions for each in (await links.list(LinkFilter())).links}
+        assert counts == {item: 4, middle: 3, short: 1, other: 1}, "posts, by way of short links too"
+        for each, count in counts.items():
+            assert len((await pages.page(await pages.reach_of_link(each), limit=10)).posts) == count
+            found = await links.one(each)
+            assert found is not None
+            assert found.mentions == count
 
 
 async def test_pages_of_mentions_skip_nobody_whose_id_and_time_disagree(url: str) -> None:

@@ -138,6 +138,7 @@ async def test_named_faults_become_their_outcomes(url: str) -> None:
         await add(shop, *(new(key=str(n), n=n) for n in (1, 2, 3)))
         worker = shop.worker(until_idle=False)
         await run_until(worker, lambda: worker.settled_count == 3)
+        assert worker.ended_count == 1, "one is tried again and one waits: only one job is over"
         rows = await shop.rows("SELECT key, state, attempts, wait_reason FROM jobs ORDER BY key")
         assert [tuple(row)[:3] for row in rows] == [("1", "retryable", 1), ("2", "failed", 1), ("3", "pending", 0)]
         assert rows[2].wait_reason == "closed on Sundays"

@@ -35,7 +35,7 @@ def set_dead(mistnet: CommandLine, job_id: int) -> None:
 def test_jobs_that_were_added_are_worked_on_once(on_sqlite: CommandLine) -> None:
     on_sqlite.add_all([("quick", None, {"n": n}) for n in range(3)])
     done = on_sqlite("work", "--until-idle")
-    assert (done.code, done.out.startswith("3 settled in ")) == (0, True)
+    assert (done.code, done.out.startswith("3 jobs settled in ")) == (0, True)
     assert numbers(on_sqlite.sql("SELECT n FROM effects")) == [0, 1, 2]
     assert states(on_sqlite) == {}
     assert set(history(on_sqlite).values()) == {"succeeded"}

@@ -55,7 +55,7 @@ def test_sigterm_lets_a_running_job_finish(on_sqlite: CommandLine) -> None:
     assert worker.wait(timeout=DEADLINE_SECONDS) == 0
     assert worker.stdout is not None
     out = worker.stdout.read()
-    assert out.startswith("1 settled in ")
+    assert out.startswith("1 job settled in ")
     assert on_sqlite.sql("SELECT state FROM job_history") == [{"state": "succeeded"}]
     assert worker_pids(on_sqlite) == set()
 

@@ -152,7 +152,8 @@ def test_hydration_is_all_or_nothing(small_collector: CommandLine, sim: Sim) -> 
     missing = small_collector("hydrate", "users", *ids, NOBODY)
     assert (missing.code, missing.out) == (3, "")
     assert f"x does not return 1 of 3 users: {NOBODY}. Nothing was written" in missing.err
-    assert small_collector("hydrate", "users", *ids, NOBODY, "--json").json["missing"] == [NOBODY]
+    told_missing = small_collector("hydrate", "users", *ids, NOBODY, "--json").json
+    assert (told_missing["missing"], told_missing["calls"]) == ([NOBODY], 1)
     assert small_collector.sql("SELECT id FROM users") == []
 
     assert "2 users fetched and written in 1 call" in small_collector.ok("hydrate", "users", *ids).out

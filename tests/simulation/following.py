@@ -95,6 +95,8 @@ async def _follow(url: str, seed: int, size: Size, rates: Mapping[Fault, float],
     try:
         await _sync_all(app, service, subjects, SyncMode.FULL)
         await _compare(database, world, time, subjects, result)
+        told = await _rows(database, select(follow_events))
+        result.wrong += [f"the first list is told as news: {row}" for row in told]
         await time.leap(days=28)
         service.faults = Faults(seed, rates)
         mode = SyncMode.INCREMENTAL if seed % 10 == 9 else SyncMode.FULL

@@ -1,6 +1,7 @@
 """Commands for follows: sync the followers and followings of a user, list them, and see who came and went."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -81,6 +82,7 @@ async def list_follows(
     async with open_app(invocation.settings) as app:
         subject, stored = await known_subject(app, who), Follows(app.database)
         tallied = await stored.tallied(subject.user_id, side)
+        known = (await stored.known_since(subject.user_id)).get(side)
         found = await stored.page(subject.user_id, side, ended=ended, after=after, limit=limit)
     more = found[-1].user_id if len(found) == limit else None
     facts = document(
@@ -90,6 +92,7 @@ async def list_follows(
         live=tallied.live,
         doubted=tallied.doubted,
         ended=tallied.ended,
+        known_since=known,
         users=[_line(each) for each in found],
         next_after=None if more is None else str(more),
     )
@@ -98,7 +101,7 @@ async def list_follows(
         rows=[_row(each) for each in found],
         empty="nobody; `mistnet follows sync` reads the list",
     )
-    invocation.out.show(facts, _head(subject, side, tallied), grid, *([f"more: --after {more}"] if more else []))
+    invocation.out.show(facts, _head(subject, side, tallied, known), grid, *([f"more: --after {more}"] if more else []))
 
 
 @shared_options
@@ -116,12 +119,14 @@ async def events(
 ) -> None:
     """Show who began and ceased to follow a user, and whom he did, the latest first, with the cause as far as known."""
     async with open_app(invocation.settings) as app:
-        subject = await known_subject(app, who)
-        found = await Follows(app.database).events(subject.user_id, before=before, limit=limit)
+        subject, stored = await known_subject(app, who), Follows(app.database)
+        found = await stored.events(subject.user_id, before=before, limit=limit)
+        known = await stored.known_since(subject.user_id)
     more = found[-1].id if len(found) == limit else None
     facts = document(
         user_id=subject.user_id,
         handle=subject.handle,
+        known_since={str(side): known.get(side) for side in Side},
         events=[change_fields(each) for each in found],
         next_before=None if more is None else str(more),
     )
@@ -130,7 +135,8 @@ async def events(
         rows=[_event(each) for each in found],
         empty=f"nothing is known to have changed around {subject}",
     )
-    invocation.out.show(facts, grid, *([f"more: --before {more}"] if more else []))
+    since = "; ".join(f"{side} {_known(known.get(side))}" for side in Side)
+    invocation.out.show(facts, grid, *([f"more: --before {more}"] if more else []), since)
 
 
 @shared_options
@@ -160,9 +166,14 @@ def _told(subject: Subject, asked: Sequence[Asked], *, full: bool) -> list[str]:
     return ["\n".join(lines), f"next: `mistnet follows status {subject.user_id}` tells how far it is"]
 
 
-def _head(subject: Subject, side: Side, tallied: Tallied) -> str:
+def _known(since: datetime | None) -> str:
+    """Since when changes of a list are known."""
+    return f"known since {at(since)} UTC" if since else "not read to their end yet"
+
+
+def _head(subject: Subject, side: Side, tallied: Tallied, known: datetime | None) -> str:
     doubted = f", {tallied.doubted:,} of them doubted since a sync missed them" if tallied.doubted else ""
-    return f"{side} of {subject}: {tallied.live:,}{doubted}; {tallied.ended:,} ended"
+    return f"{side} of {subject}: {tallied.live:,}{doubted}; {tallied.ended:,} ended; {_known(known)}"
 
 
 def _line(line: FollowLine) -> dict[str, Any]:

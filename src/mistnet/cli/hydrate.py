@@ -98,7 +98,8 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
                 done = await app.hydration.hydrate(what, ids, force=force, asked_by="cli")
         except NotReturned as error:
             if invocation.out.as_json:
-                invocation.out.show(_failed(what, error))
+                event = await app.ingests.get(error.ingest_id) if error.ingest_id else None
+                invocation.out.show(_failed(what, error, calls=event.calls if event else 0))
             complain(f"{error}{_told_by(error)}", app.secrets)
             return INCOMPLETE
         except WorkError as error:
@@ -108,8 +109,8 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
     return 0
 
 
-def _failed(what: What, error: NotReturned) -> object:
-    facts = {"present": [], "fetched": [], "calls": 0, "missing": _texts(error.missing)}
+def _failed(what: What, error: NotReturned, *, calls: int) -> object:
+    facts = {"present": [], "fetched": [], "calls": calls, "missing": _texts(error.missing)}
     return document(what=what, ingest_id=_text(error.ingest_id), **facts)
 
 

@@ -65,11 +65,15 @@ async def events(
     """Who came and who went, the latest first."""
     async with open_app(invocation.settings) as app:
         found = await app.segments.store.events(name, before=before_id, limit=limit)
+        known = await app.segments.store.known_since(name)
     more = found[-1].id if len(found) == limit else None
-    shown = document(events=[_event(each) for each in found], next_before_id=str(more) if more else None)
+    shown = document(
+        known_since=known, events=[_event(each) for each in found], next_before_id=str(more) if more else None
+    )
     rows = [(at(each.at), each.kind, _id(each), f"@{each.handle}" if each.handle else "") for each in found]
     grid = Grid(columns=("when (UTC)", "what", "id", "who"), rows=rows, empty="nobody came or went yet")
-    invocation.out.show(shown, grid, *([f"more: --before-id {more}"] if more else []))
+    since = [f"known since {at(known)} UTC: who was in it then has not come"] if known else []
+    invocation.out.show(shown, grid, *([f"more: --before-id {more}"] if more else []), *since)
 
 
 @shared_options

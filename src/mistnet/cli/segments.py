@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -128,13 +128,15 @@ async def show(invocation: Invocation, name: Name) -> None:
         builders = await app.segments.store.users_of(name)
         job = await job_of(app.database, segment.id)
         subject = await _subject(app, segment)
+        known = await app.segments.store.known_since(name)
     shown = document(
         segment=fields(segment, snapshots[0] if snapshots else None),
+        known_since=known,
         used_by=builders,
         job=_job(job),
         snapshots=[snapshot_fields(each) for each in snapshots],
     )
-    invocation.out.show(shown, *_told(segment, in_words(segment.rule, subject), snapshots, builders, job))
+    invocation.out.show(shown, *_told(segment, in_words(segment.rule, subject), snapshots, builders, job, known))
 
 
 async def _subject(app: App, segment: Segment) -> str | None:
@@ -191,7 +193,9 @@ async def _wait(invocation: Invocation, app: App, asked: Asked) -> int:
         last = next(iter(await app.segments.store.snapshots(name, limit=1)), None)
         if last is not None and last.at != asked.segment.materialized_at:
             shown = document(segment=name, snapshot=snapshot_fields(last))
-            counts = f"{counted(last.members, 'member')}; {last.entered:,} came, {last.departed:,} went"
+            first = asked.segment.materialized_at is None
+            turned = "this was the first time" if first else f"{last.entered:,} came, {last.departed:,} went"
+            counts = f"{counted(last.members, 'member')}; {turned}"
             invocation.out.show(shown, f"segment {name} is worked out: {counts}")
             return 0
         if job is None or not job.alive:
@@ -240,12 +244,15 @@ def _told(
     snapshots: Sequence[Snapshot],
     builders: Sequence[str],
     job: MaterializationJob | None,
+    known: datetime | None,
 ) -> list[Block]:
     lines = [f"{segment.name}: {rule}" + ("" if segment.enabled else " (disabled)")]
     if segment.every_seconds:
         lines.append(f"worked out every {span(timedelta(seconds=segment.every_seconds))}, next {at(segment.next_at)}")
     if segment.fresh_seconds:
         lines.append(f"needs syncs of the last {span(timedelta(seconds=segment.fresh_seconds))}")
+    if known:
+        lines.append(f"known since {at(known)} UTC: who was in it then has not come")
     if builders:
         lines.append(f"what builds on it: {', '.join(builders)}")
     if job:

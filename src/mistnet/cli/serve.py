@@ -138,7 +138,7 @@ async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Tas
         if not part.cancelled():
             part.result()
     if worker:
-        logger.info("{settled:,} jobs settled", settled=worker.settled_count)
+        logger.info("{settled:,} jobs settled", settled=worker.ended_count)
 
 
 async def require_token(app: App, host: str) -> None:

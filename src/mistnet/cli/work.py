@@ -54,7 +54,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         found = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
         gaps = f"{found} (see `mistnet jobs dead`)" if self.gaps else "no gaps"
-        return f"{self.settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '').format(self.source)}"
+        settled = "1 job" if self.settled == 1 else f"{self.settled:,} jobs"
+        return f"{settled} settled in {self.seconds:.1f} s, {gaps}{_HALTS.get(self.halt, '').format(self.source)}"
 
     @property
     def code(self) -> int:
@@ -169,7 +170,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
                     watch.cancel()
     source, halt = (await app.stopped_by(lanes) if plan.until_idle else None) or (None, None)
     return Report(
-        settled=worker.settled_count,
+        settled=worker.ended_count,
         gaps=await app.inspector.gaps(GapFilter(lanes=lanes)),
         seconds=time.monotonic() - begun,
         drained=stop.asked,

@@ -32,6 +32,11 @@ class Side(StrEnum):
     FOLLOWINGS = "followings"
 
     @property
+    def opposite(self) -> Side:
+        """On which of the other's lists the same follow stands."""
+        return Side.FOLLOWINGS if self is Side.FOLLOWERS else Side.FOLLOWERS
+
+    @property
     def ingest_kind(self) -> IngestKind:
         return IngestKind.FOLLOWERS_SYNC if self is Side.FOLLOWERS else IngestKind.FOLLOWINGS_SYNC
 

@@ -21,6 +21,7 @@ _OUTCOMES: Final = {
     JobState.FAILED: "failed",
 }
 _ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED)
+_OVER: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.DEAD)
 _LINE: Final = "job {job_id} {kind} {state} in {latency_ms:.1f} ms (attempt {attempt}, lane {lane}){note}"
 
 
@@ -32,6 +33,7 @@ class Journal:
         self._metrics = metrics
         self._on_end = on_end
         self.settled_count = 0
+        self.ended_count = 0
 
     def claimed(self, leases: Sequence[Lease], now: datetime) -> None:
         for kind in {lease.kind for lease in leases}:
@@ -45,6 +47,7 @@ class Journal:
 
     def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None:
         self.settled_count += len(settled)
+        self.ended_count += sum(settlement.state in _OVER for settlement, _ in settled)
         self._count([settlement for settlement, _ in settled])
         self._count_lanes([settlement for settlement, _ in settled], now)
         for settlement, seconds in settled:

@@ -118,7 +118,13 @@ class Worker:
 
     @property
     def settled_count(self) -> int:
+        """How many outcomes were written, steps, snoozes and retries among them."""
         return self._journal.settled_count
+
+    @property
+    def ended_count(self) -> int:
+        """How many jobs are over."""
+        return self._journal.ended_count
 
     def drain(self) -> None:
         """No new claims; what runs may finish within the grace time, then leases are handed back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from mistnet.domain.ingests import IngestId, IngestKind, IngestStatus
 from mistnet.domain.jobs import LIVE_STATES
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
-from mistnet.store.follows import other_end, own_end
+from mistnet.store.follows import other_end, own_end, read_lists
 from mistnet.store.tables import follow_events, follows, ingest_events, jobs, users
 
 _X: Final = Platform.X
@@ -86,6 +86,20 @@ class Follows:
         ).where(follows.c.platform == _X, own_end(side) == user_id)
         (row,) = await self._rows(asked)
         return Tallied(**{name: int(value) for name, value in row.items()})
+
+    async def known_since(self, user_id: UserId) -> Mapping[Side, datetime]:
+        """When each list was first read to its end and believed: who was on it then is no news."""
+        found = dict[Side, datetime]()
+        for side in Side:
+            asked = (
+                select(ingest_events.c.finished_at)
+                .where(*read_lists(_X, side), ingest_events.c.subject_id == user_id)
+                .order_by(ingest_events.c.id)
+                .limit(1)
+            )
+            if rows := await self._rows(asked):
+                found[side] = rows[0]["finished_at"]
+        return found
 
     async def events(self, user_id: UserId, *, before: int = _LARGEST_ID, limit: int) -> Sequence[FollowChange]:
         """How both sides of a user changed, the latest first."""

@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, update
+from sqlalchemy import Column, ColumnElement, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import WriteRefused
-from mistnet.domain.follows import Cause, FollowKind, FollowsEnded, FollowsSeen, Side, SyncEnded
-from mistnet.domain.ingests import IngestId
-from mistnet.domain.social import UserId
+from mistnet.domain.follows import Cause, FollowKind, FollowsEnded, FollowsSeen, Side, SyncEnded, SyncMode
+from mistnet.domain.ingests import IngestId, IngestStatus
+from mistnet.domain.social import Platform, UserId
 from mistnet.store.ingest_steps import open_ingests
 from mistnet.store.statements import command, statement
-from mistnet.store.tables import follows
+from mistnet.store.tables import follows, ingest_events
 
 Edge: TypeAlias = tuple[int, int]
 """Who follows, and whom."""
@@ -45,7 +45,10 @@ def edges_of(side: Side, subject_id: UserId, ids: Sequence[UserId]) -> list[Edge
 
 
 async def write_follows_seen(connection: AsyncConnection, given: Sequence[FollowsSeen], now: datetime) -> None:
-    """Comes after the users themselves. What is new, or comes back, is an event; the rest was seen once more."""
+    """Comes after the users themselves. What is new, or comes back, is an event; the rest was seen once more.
+
+    The first complete list is a baseline: how long those on it have been there is not known, and no event.
+    """
     for each in given:
         edges = edges_of(each.side, each.subject_id, each.ids)
         if not edges:
@@ -60,7 +63,8 @@ async def write_follows_seen(connection: AsyncConnection, given: Sequence[Follow
             await connection.execute(
                 command("refresh_follows", connection.dialect.name), _binds(connection, still, told)
             )
-        await _note(connection, sorted(added | back), FollowKind.FOLLOWED, each.cause, told)
+        news = await _began(connection, each, added) | back
+        await _note(connection, sorted(news), FollowKind.FOLLOWED, each.cause, told)
 
 
 async def write_follows_ended(connection: AsyncConnection, given: Sequence[FollowsEnded], now: datetime) -> None:
@@ -87,6 +91,35 @@ async def write_syncs_ended(connection: AsyncConnection, given: Sequence[SyncEnd
             follows.c.seen_in != ingest_id,
         )
         await connection.execute(doubted.values(missed_in=ingest_id))
+
+
+async def _began(connection: AsyncConnection, seen: FollowsSeen, added: set[Edge]) -> set[Edge]:
+    """The new edges that a complete list of one of their ends would have shown before, had they been there."""
+    if seen.cause is not Cause.SEEN or not added:
+        return added
+    if await _known_lists(connection, seen.platform, seen.side, [seen.subject_id]):
+        return added
+    others = {one if seen.side is Side.FOLLOWERS else two for one, two in added}
+    known = await _known_lists(connection, seen.platform, seen.side.opposite, sorted(others))
+    return {(one, two) for one, two in added if (one if seen.side is Side.FOLLOWERS else two) in known}
+
+
+async def _known_lists(connection: AsyncConnection, platform: Platform, side: Side, of: Sequence[int]) -> set[int]:
+    """Whose list was read to its end once, and believed."""
+    asked = select(ingest_events.c.subject_id).where(*read_lists(platform, side), ingest_events.c.subject_id.in_(of))
+    return set((await connection.execute(asked.distinct())).scalars())
+
+
+def read_lists(platform: Platform, side: Side) -> tuple[ColumnElement[bool], ...]:
+    """Syncs of one side that read the whole list and could be believed."""
+    own = ingest_events.c
+    return (
+        own.platform == platform,
+        own.kind == side.ingest_kind,
+        own.status == IngestStatus.SUCCESS,
+        own.mode == SyncMode.FULL,
+        own.plausible.is_(True),
+    )
 
 
 async def _ingest(connection: AsyncConnection, of: FollowsSeen | FollowsEnded | SyncEnded) -> IngestId:
@@ -125,6 +158,7 @@ __all__ = [
     "edges_of",
     "other_end",
     "own_end",
+    "read_lists",
     "write_follows_ended",
     "write_follows_seen",
     "write_syncs_ended",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, text, union_all
+from sqlalchemy import ColumnElement, Interval, Select, Subquery, func, literal, or_, select, text, union_all
 
 from mistnet.domain.items import Item, ItemId, ItemState
 from mistnet.store.database import Database
@@ -18,6 +18,9 @@ from mistnet.store.tables import item_looks, items, valuation_history, valuation
 from mistnet.store.tables.prices import HAS_REF
 
 LARGEST_ID: Final = 2**63 - 1
+FIRST_LOOK: Final = timedelta(hours=1)
+"""Valuations within this time after the first belong to it: sources are asked one after another."""
+
 MONTH: Final = timedelta(days=30)
 """How far back the valuation is that the present one is compared with."""
 
@@ -46,7 +49,7 @@ class WorthThen(Worth, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What an item was worth a month ago, or when it was first valued."""
+    """What an item was worth a month ago, or once its first look was over."""
 
     estimate: Decimal
     currency: str
@@ -135,7 +138,7 @@ class ItemPages:
         joined = (
             ids.join(items, items.c.id == ids.c.id)
             .outerjoin(valuations, valuations.c.item_id == items.c.id)
-            .outerjoin(valuation_history, valuation_history.c.id == _earlier_id(then))
+            .outerjoin(valuation_history, valuation_history.c.id == _earlier_id(self._database.dialect, then))
         )
         columns = [
             *(items.c[name] for name in (*Item.__struct_fields__, "next_look_at")),
@@ -185,8 +188,8 @@ def _valued_or_not(valued: bool | None) -> list[ColumnElement[bool]]:
     return [known if valued else ~known]
 
 
-def _earlier_id(then: datetime) -> ColumnElement[int]:
-    """The valuation that stood then; of an item that had none yet, its first."""
+def _earlier_id(dialect: str, then: datetime) -> ColumnElement[int]:
+    """The valuation that stood then; of an item that had none yet, the one its first look ended with."""
     past = valuation_history.alias("past")
     stood = (
         select(past.c.id)
@@ -196,8 +199,21 @@ def _earlier_id(then: datetime) -> ColumnElement[int]:
         .correlate(items)
         .scalar_subquery()
     )
-    first = select(func.min(past.c.id)).where(past.c.item_id == items.c.id).correlate(items).scalar_subquery()
+    begun = select(func.min(past.c.valued_at)).where(past.c.item_id == items.c.id).correlate(items).scalar_subquery()
+    over = valuation_history.alias("over")
+    first = (
+        select(func.max(over.c.id))
+        .where(over.c.item_id == items.c.id, over.c.valued_at <= _later(dialect, begun, FIRST_LOOK))
+        .correlate(items)
+        .scalar_subquery()
+    )
     return func.coalesce(stood, first)
+
+
+def _later(dialect: str, moment: ColumnElement[Any], by: timedelta) -> ColumnElement[Any]:
+    if dialect == "postgresql":
+        return moment + literal(by, Interval())
+    return func.strftime("%Y-%m-%d %H:%M:%f", moment, f"+{by.total_seconds():g} seconds")
 
 
 def _line(row: Any) -> ItemLine:
@@ -208,5 +224,5 @@ def _line(row: Any) -> ItemLine:
         item=item,
         next_look_at=row["next_look_at"] if item.state is ItemState.ACTIVE else None,
         worth=Worth(**worth) if worth["estimate"] is not None else None,
-        earlier=Earlier(**earlier) if earlier["estimate"] is not None else None,
+        earlier=Earlier(**earlier) if earlier["valued_at"] not in (None, worth["valued_at"]) else None,
     )

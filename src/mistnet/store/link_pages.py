@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, union_all
 
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
 from mistnet.domain.products import ProductId
@@ -18,6 +18,9 @@ from mistnet.store.tables import crawls, links, post_links, products
 LARGEST_ID: Final = 2**63 - 1
 COUNTED: Final = 1_000
 """Mentions are counted no further."""
+
+_PLACES: Final = 4
+"""In so many places a link stands in one post, at the most on average."""
 
 WINDOW: Final = 20_000
 """Words are looked for in so many links at a time; a page says where the next part begins."""
@@ -33,7 +36,7 @@ _CRAWL: Final = (
 
 
 class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One link. `mentions` counts posts, up to COUNTED."""
+    """One link. `mentions` counts posts that have it or a short link to it, up to COUNTED."""
 
     id: LinkId
     url_norm: str
@@ -167,7 +170,7 @@ class LinkPages:
         page = ids.subquery()
         joined = page.join(links, links.c.id == page.c.id).outerjoin(products, products.c.id == links.c.product_id)
         plain = [links.c[name] for name in _PLAIN]
-        asked = select(*plain, _mentions().label("mentions"), products.c.title).select_from(joined)
+        asked = select(*plain, _mentions(page).label("mentions"), products.c.title).select_from(joined)
         return [_line(row) for row in await self._rows(asked.order_by(links.c.id.desc()))]
 
     async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
@@ -201,15 +204,20 @@ def _narrowed(wanted: LinkFilter) -> list[ColumnElement[bool]]:
     return [links.c[name] == value for name, value in given.items() if value]
 
 
-def _mentions() -> ColumnElement[int]:
+def _mentions(page: Subquery) -> ColumnElement[int]:
+    """How many posts have a link of the page, or one that leads to it. A post may have it in several places."""
+    reach = select(page.c.id.label("root"), page.c.id).cte("reach", recursive=True)
+    onward = links.alias("onward")
+    reach = reach.union(select(reach.c.root, onward.c.id).where(onward.c.leads_to == reach.c.id))
     some = (
-        select(post_links.c.post_id)
-        .where(post_links.c.link_id == links.c.id)
-        .limit(COUNTED)
+        select(post_links.c.platform, post_links.c.post_id)
+        .where(post_links.c.link_id.in_(select(reach.c.id).where(reach.c.root == links.c.id).correlate(links)))
+        .limit(COUNTED * _PLACES)
         .correlate(links)
         .subquery()
     )
-    return select(func.count()).select_from(some).scalar_subquery()
+    every = select(some.c.platform, some.c.post_id).distinct().limit(COUNTED).subquery()
+    return select(func.count()).select_from(every).scalar_subquery()
 
 
 def _line(row: Any) -> LinkLine:

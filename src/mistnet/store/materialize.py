@@ -78,8 +78,9 @@ async def _work_out(connection: AsyncConnection, segment: Segment, asked: Materi
     if entered:
         await connection.execute(turn.putting_in())
     members = (before.members if before else 0) + entered - departed
-    await _end_snapshot(connection, turn, members=members, entered=entered, departed=departed)
-    await _tell(connection, turn, entered, departed)
+    came = entered if before else 0  # the first time is a baseline: who is in it then has not come
+    await _end_snapshot(connection, turn, members=members, entered=came, departed=departed)
+    await _tell(connection, turn, came, departed)
 
 
 class _Turn(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,5 +28,5 @@ async def _next_pages(
     waiting: Sequence[tuple[AsyncGenerator[Page, None], Page]],
 ) -> list[tuple[AsyncGenerator[Page, None], Page]]:
     """What is left of each page, or the page after it; streams that are over are left out."""
-    found = [(stream, page or await anext(stream, None) or ()) for stream, page in waiting]
+    found = [(stream, page or await anext(stream, [])) for stream, page in waiting]
     return [(stream, page) for stream, page in found if page]

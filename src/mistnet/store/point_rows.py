@@ -58,7 +58,8 @@ async def upsert_points(
     again = {identity: each for identity, each in told.items() if identity in stored}
     won = await _winners(connection, again, stored)
     await _replace(connection, {identity: again[identity] for identity in won}, stored, now)
-    await _see_again(connection, [(stored[each].id, again[each].looks) for each in again if each not in won], now)
+    seen = [(stored[each].id, telling.looks) for each, telling in again.items() if telling.looks and each not in won]
+    await _see_again(connection, seen, now)
     for identity in won:
         stored[identity] = _known(stored[identity].id, identity, again[identity].point)
     for identity, point_id in (await _add(connection, added, now)).items():
@@ -117,13 +118,13 @@ async def _replace(
     for some in _slices(turned):
         await connection.execute(_KEEP_VERSIONS, {"point_ids": some, "now": now})
     rows = [
-        (*row[_TOLD], row[-2], row[-1], stored[each].id)
+        (*row[_TOLD], row[-2], won[each].looks, stored[each].id)
         for each, row in zip(won, _rows(connection, won, now), strict=True)
     ]
     if connection.dialect.name == "postgresql":
         await connection.exec_driver_sql(_REPLACE_ARRAYS, _arrays(rows))
     else:
-        await connection.exec_driver_sql(_REPLACE_ROWS, rows)
+        await connection.exec_driver_sql(_REPLACE_ROWS, [(*row[:-3], row[-2], *row[-3:]) for row in rows])
 
 
 def _said(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
@@ -191,7 +192,7 @@ def _row(identity: Identity, telling: Telling, amount: Any, observed_at: Any, no
         point.doubt,
         now,
         now,
-        telling.looks,
+        max(telling.looks, 1),
     )
 
 
@@ -215,15 +216,18 @@ _ADD_ROWS: Final = f"INSERT INTO price_points ({', '.join(_COLUMNS)}) VALUES ({'
 _LAST_ID: Final = "SELECT last_insert_rowid()"
 """Where only one writes at a time, the ids of rows added together follow each other."""
 
-_NEW: Final = {name: _COLUMNS[name] for name in (*list(_COLUMNS)[_TOLD], "last_seen_at")}
+_SAID: Final = tuple(_COLUMNS)[_TOLD]
+_NEW: Final = {name: _COLUMNS[name] for name in (*_SAID, "last_seen_at")}
 _REPLACE_ARRAYS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = told.{name}' for name in _NEW)}, "
+    f"UPDATE price_points SET {', '.join(f'{name} = told.{name}' for name in _SAID)}, "
+    f"last_seen_at = CASE WHEN told.looks > 0 THEN told.last_seen_at ELSE price_points.last_seen_at END, "
     f"times_seen = price_points.times_seen + told.looks "
     f"FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate((*_NEW.values(), 'integer', 'bigint'), 1))}) "
     f"AS told({', '.join(_NEW)}, looks, id) WHERE price_points.id = told.id"
 )
 _REPLACE_ROWS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _NEW)}, times_seen = times_seen + ? WHERE id = ?"
+    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _SAID)}, "
+    "last_seen_at = CASE WHEN ? > 0 THEN ? ELSE last_seen_at END, times_seen = times_seen + ? WHERE id = ?"
 )
 
 

@@ -18,7 +18,7 @@ from mistnet.store.odd_listings import keep_odd_listings
 from mistnet.store.point_rows import upsert_points
 from mistnet.store.tables import item_looks
 from mistnet.store.tellings import tellings
-from mistnet.store.worth import Revalued, current_valuations, known_points, lock_items, value_items
+from mistnet.store.worth import Revalued, current_valuations, known_points, lock_items, said, value_items
 
 
 class Watching(Protocol):
@@ -60,12 +60,15 @@ class PointWriter:
         revalued: Mapping[ItemId, Revalued],
         now: datetime,
     ) -> None:
-        """Of looks that were answered, whether they changed anything or not: a second look may agree with the first."""
+        """Of looks that were answered, whether they changed anything or not: a second look may agree with the first.
+
+        A remembered answer agrees with itself: it is told only if it changed what the item is worth.
+        """
         if self._watches is None:
             return
         answered: dict[ItemId, list[SourceName]] = {}
         for each in given:
-            if each.problem is None:
+            if each.problem is None and (not each.cached or _changed(revalued.get(each.item_id))):
                 answered.setdefault(each.item_id, []).append(each.source)
         still = await current_valuations(connection, answered.keys() - revalued.keys())
         for item_id in sorted(answered):
@@ -75,9 +78,17 @@ class PointWriter:
             await self._watches.valued(connection, item_id, found.before, found.after, sources, now)
 
 
+def _changed(revalued: Revalued | None) -> bool:
+    return revalued is not None and said(revalued.before) != said(revalued.after)
+
+
 async def _note_looks(connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
-    rows = {(each.item_id, each.source): _look(each, now) for each in given}
-    await connection.execute(_noting(connection.dialect.name), [row for _, row in sorted(rows.items())])
+    """A remembered answer does not move the time of the look; it is one only where there was none."""
+    for cached in (True, False):
+        rows = {(each.item_id, each.source): _look(each, now) for each in given if each.cached is cached}
+        if rows:
+            noting = _noting(connection.dialect.name, cached=cached)
+            await connection.execute(noting, [row for _, row in sorted(rows.items())])
 
 
 def _look(asked: PriceAsked, now: datetime) -> dict[str, Any]:
@@ -93,18 +104,19 @@ def _look(asked: PriceAsked, now: datetime) -> dict[str, Any]:
 
 
 @cache
-def _noting(dialect: str) -> Any:
+def _noting(dialect: str, *, cached: bool) -> Any:
     """What the last answer held stays known while a source has problems."""
     adding = insert_of(dialect)(item_looks)
     new, own = adding.excluded, item_looks.c
     answered = new.problem.is_(None)
+    found_at = (own.found_at, new.found_at) if cached else (new.found_at, own.found_at)
     told = {name: case((answered, new[name]), else_=own[name]) for name in ("listings", "points")}
     return adding.on_conflict_do_update(
         index_elements=["item_id", "source"],
         set_={
             **told,
-            "looked_at": new.looked_at,
-            "found_at": func.coalesce(new.found_at, own.found_at),
+            "looked_at": own.looked_at if cached else new.looked_at,
+            "found_at": func.coalesce(*found_at),
             "problem": new.problem,
         },
     )

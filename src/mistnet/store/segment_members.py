@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Select, exists, select
+from sqlalchemy import ScalarSelect, Select, exists, func, select
 from sqlalchemy.sql.expression import Join, Subquery
 
-from mistnet.domain.segments import Member, MemberEvent, Segment, What
+from mistnet.domain.segments import Member, MemberEvent, Segment, SegmentId, What
 from mistnet.domain.social import Platform
-from mistnet.store.tables import posts, segment_events, segment_members, users
+from mistnet.store.tables import posts, segment_events, segment_members, segment_snapshots, users
 
 ENTERED, LEFT = "entered", "left"
 LARGEST_ID: Final = 2**63 - 1
@@ -44,16 +44,22 @@ def as_of(segment: Segment, at: datetime, *, after: int, limit: int) -> Select[A
 
 
 def changes(segment: Segment, *, before: int, limit: int, kind: str | None) -> Select[Any]:
-    """Who came and went, the latest first."""
+    """Who came and went since it was worked out first, the latest first."""
     own = segment_events.c
     asked = select(*(own[name] for name in MemberEvent.__struct_fields__ if name != "handle")).where(
-        own.segment_id == segment.id, own.id < before
+        own.segment_id == segment.id, own.id < before, own.snapshot_id != baseline_of(segment.id)
     )
     if kind is not None:
         asked = asked.where(own.kind == kind)
     chosen = asked.order_by(own.id.desc()).limit(limit).subquery("chosen")
     shown = select(chosen, users.c.handle).select_from(_with_people(segment, chosen))
     return shown.order_by(chosen.c.id.desc())
+
+
+def baseline_of(segment_id: SegmentId) -> ScalarSelect[int]:
+    """The snapshot of the first time. Its events say who is in the segment since then, and are no changes."""
+    own = segment_snapshots.c
+    return select(func.min(own.id)).where(own.segment_id == segment_id).scalar_subquery()
 
 
 def _shown(segment: Segment, chosen: Select[Any]) -> Select[Any]:

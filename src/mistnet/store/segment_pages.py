@@ -12,6 +12,7 @@ from sqlalchemy import Select, Text, and_, cast, func, select, text
 from mistnet.domain.segments import LARGEST_ID, MATERIALIZE, AboutSubject, AnyRule, SegmentId, What
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.database import Database
+from mistnet.store.segment_members import baseline_of
 from mistnet.store.tables import (
     accounts,
     jobs,
@@ -29,7 +30,10 @@ _RULE: Final = msgspec.json.Decoder(AnyRule)
 
 
 class SegmentLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment in a list. `subject` is the handle of whom its rule is about; `members` those of the last time."""
+    """One segment in a list. `subject` is the handle of whom its rule is about; `members` those of the last time.
+
+    `known_since` is when it was worked out first: who was in it then has not come.
+    """
 
     id: SegmentId
     name: str
@@ -44,6 +48,7 @@ class SegmentLine(msgspec.Struct, frozen=True, kw_only=True):
     members: int | None
     entered: int | None
     departed: int | None
+    known_since: datetime | None
     subject: str | None = None
 
 
@@ -137,6 +142,7 @@ class SegmentPages:
         page = (
             select(own.id, own.platform, own.user_id, own.post_id, own.kind, own.at)
             .where(own.segment_id == segment_id, own.id < (before or LARGEST_ID))
+            .where(own.snapshot_id != baseline_of(segment_id))
             .order_by(own.id.desc())
             .limit(limit)
             .subquery()
@@ -221,7 +227,14 @@ def _lines() -> Select[Any]:
         .correlate(segments)
         .scalar_subquery()
     )
-    counts = (last.c.members, last.c.entered, last.c.departed)
+    first = (
+        select(func.min(segment_snapshots.c.at))
+        .where(segment_snapshots.c.segment_id == own.id)
+        .correlate(segments)
+        .scalar_subquery()
+        .label("known_since")
+    )
+    counts = (last.c.members, last.c.entered, last.c.departed, first)
     rule = cast(own.rule, Text).label("rule")
     return select(*(own[name] for name in plain), rule, *counts).select_from(
         segments.outerjoin(last, last.c.id == latest)

@@ -179,7 +179,7 @@ class Segments:
     async def events(
         self, name: str, *, before: int = LARGEST_ID, limit: int = 200, kind: str | None = None
     ) -> Sequence[MemberEvent]:
-        """Who came and went, the latest first."""
+        """Who came and went since it was worked out first, the latest first."""
         segment = await self.get(name)
         async with self._database.read() as connection:
             rows = await connection.execute(changes(segment, before=before, limit=limit, kind=kind))
@@ -192,6 +192,14 @@ class Segments:
         async with self._database.read() as connection:
             rows = await connection.execute(asked.order_by(own.id.desc()).limit(limit))
             return [snapshot_of(row) for row in rows.mappings()]
+
+    async def known_since(self, name: str) -> datetime | None:
+        """When it was worked out first: who was in it then has not come."""
+        own = segment_snapshots.c
+        asked = select(func.min(own.at)).where(own.segment_id == (await self.get(name)).id)
+        async with self._database.read() as connection:
+            first: datetime | None = (await connection.execute(asked)).scalar_one()
+        return first
 
     async def latest(self, ids: Sequence[SegmentId]) -> Mapping[SegmentId, Snapshot]:
         """The last snapshot of each."""

@@ -20,7 +20,10 @@ _TEXTS: Final = ("dedupe_key", "title", "url", "external_id", "condition", "doub
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """What the looks of one write say of a point: the strongest of their tellings, and how many looks saw it."""
+    """What the looks of one write say of a point: the strongest of their tellings, and how many looks saw it.
+
+    A remembered answer tells of a point, and is no look.
+    """
 
     point: PricePoint
     looks: int
@@ -36,13 +39,13 @@ def tellings(given: Sequence[PriceAsked]) -> dict[Identity, Telling]:
             other = seen.get(identity)
             seen[identity] = each if other is None else max(each, other, key=rank)
         for identity, point in seen.items():
-            before = told.get(identity)
-            told[identity] = Telling(point, 1) if before is None else _both(before, point)
+            before, looks = told.get(identity), 0 if asked.cached else 1
+            told[identity] = Telling(point, looks) if before is None else _both(before, point, looks)
     return dict(sorted(told.items()))
 
 
-def _both(before: Telling, point: PricePoint) -> Telling:
-    return Telling(max(before.point, point, key=rank), before.looks + 1)
+def _both(before: Telling, point: PricePoint, looks: int) -> Telling:
+    return Telling(max(before.point, point, key=rank), before.looks + looks)
 
 
 def _clean(point: PricePoint) -> PricePoint:

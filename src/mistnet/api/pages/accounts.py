@@ -32,6 +32,7 @@ from mistnet.jobs.follow_args import follow_sync
 from mistnet.store.account_pages import AccountPages, Listed, Wanted
 from mistnet.store.account_products import AccountProducts
 from mistnet.store.coverage import Coverage
+from mistnet.store.follow_listing import Follows
 from mistnet.store.follow_pages import FollowPages
 from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster
@@ -192,6 +193,7 @@ async def account(
         news=news,
         follows_before=follows_before,
         more_news=news[-1].id if len(news) == _NEWS else None,
+        known_since=await Follows(app.database).known_since(own),
         counted={side: some[-1] for side, some in counted.items() if some},
         follows_chart=follows_chart(counted),
         linked=[(each, spark(each)) for each in linked.products],

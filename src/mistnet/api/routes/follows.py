@@ -48,6 +48,19 @@ class FollowEventDocument(Document):
     ingest_id: Id | None
 
 
+class FollowListing(Listing[FollowDocument]):
+    """One page of a list. `known_since`: when it was first read to its end; null: not yet."""
+
+    known_since: Moment | None
+
+
+class FollowEventListing(Listing[FollowEventDocument]):
+    """One page of changes. Who was on a list when it was first read to its end is no change."""
+
+    followers_known_since: Moment | None
+    followings_known_since: Moment | None
+
+
 class SyncRequest(Given):
     side: Literal["followers", "followings", "both"] = "both"
     mode: Literal["incremental", "full"] = "incremental"
@@ -66,27 +79,28 @@ class SyncsAsked(Document):
     syncs: list[AskedDocument]
 
 
-@router.get("/{who}/followers", response_model=Listing[FollowDocument], dependencies=READS, responses=refusals(404))
+@router.get("/{who}/followers", response_model=FollowListing, dependencies=READS, responses=refusals(404))
 async def list_followers(who: Who, mistnet: Mistnet, pages: Pages, ended: Ended = "false") -> dict[str, Any]:
     """Who follows a user, by id."""
     return await _page(mistnet, who, pages, Side.FOLLOWERS, ended=ended == "true")
 
 
-@router.get("/{who}/followings", response_model=Listing[FollowDocument], dependencies=READS, responses=refusals(404))
+@router.get("/{who}/followings", response_model=FollowListing, dependencies=READS, responses=refusals(404))
 async def list_followings(who: Who, mistnet: Mistnet, pages: Pages, ended: Ended = "false") -> dict[str, Any]:
     """Whom a user follows, by id."""
     return await _page(mistnet, who, pages, Side.FOLLOWINGS, ended=ended == "true")
 
 
-@router.get(
-    "/{who}/follow-events", response_model=Listing[FollowEventDocument], dependencies=READS, responses=refusals(404)
-)
+@router.get("/{who}/follow-events", response_model=FollowEventListing, dependencies=READS, responses=refusals(404))
 async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """How both lists of a user changed, the latest first."""
     subject = await known_subject(mistnet, who)
     before = _LARGEST_ID if pages.place is None else pages.place
-    rows = await Follows(mistnet.database).events(subject.user_id, before=before, limit=pages.one_more)
-    return pages.listing(rows, lambda row: row.id)
+    stored = Follows(mistnet.database)
+    rows = await stored.events(subject.user_id, before=before, limit=pages.one_more)
+    known = await stored.known_since(subject.user_id)
+    since = {f"{side}_known_since": known.get(side) for side in Side}
+    return {**pages.listing(rows, lambda row: row.id), **since}
 
 
 @router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(404))
@@ -105,7 +119,7 @@ async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: 
 
 async def _page(mistnet: Mistnet, who: str, pages: Pages, side: Side, *, ended: bool) -> dict[str, Any]:
     subject = await known_subject(mistnet, who)
-    rows = await Follows(mistnet.database).page(
-        subject.user_id, side, ended=ended, after=pages.place or 0, limit=pages.one_more
-    )
-    return pages.listing(rows, lambda row: row.user_id)
+    stored = Follows(mistnet.database)
+    rows = await stored.page(subject.user_id, side, ended=ended, after=pages.place or 0, limit=pages.one_more)
+    known = (await stored.known_since(subject.user_id)).get(side)
+    return {**pages.listing(rows, lambda row: row.user_id), "known_since": known}
