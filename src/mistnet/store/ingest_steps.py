@@ -21,6 +21,9 @@ from mistnet.store.tables.graph import OPEN_INGEST
 LOST: Final = "the process that did it ended before it did"
 CANCELLED: Final = "its job was cancelled"
 _PROBLEM_LENGTH: Final = 2_000
+_JUST_ENDED: Final = 1_000
+"""Among so many of the newest ingests one is looked for that ended a moment ago."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -67,6 +70,20 @@ async def open_ingests(connection: AsyncConnection, job_ids: Sequence[JobId]) ->
         ingest_events.c.job_id.in_(sorted(set(job_ids))), text(OPEN_INGEST)
     )
     return {JobId(row.job_id): IngestId(row.id) for row in await connection.execute(asked)}
+
+
+async def ingests_of_jobs(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
+    """Those these jobs are at. One that just ended counts: jobs of one call may be settled one after the other."""
+    found = dict(await open_ingests(connection, job_ids))
+    rest = [each for each in job_ids if each not in found]
+    if rest:
+        newest = select(func.coalesce(func.max(ingest_events.c.id), 0) - _JUST_ENDED).scalar_subquery()
+        asked = select(ingest_events.c.job_id, func.max(ingest_events.c.id).label("id")).where(
+            ingest_events.c.id > newest, ingest_events.c.job_id.in_(rest)
+        )
+        rows = await connection.execute(asked.group_by(ingest_events.c.job_id))
+        found |= {JobId(row.job_id): IngestId(row.id) for row in rows}
+    return found
 
 
 async def add_ids(connection: AsyncConnection, ingest_id: IngestId, ids: Sequence[int]) -> None:
