@@ -126,6 +126,12 @@ def deserted(lost_before: datetime) -> Select[Any]:
     return select(ingest_events.c.id, ingest_events.c.job_id).where(text(OPEN_INGEST), own | processes)
 
 
+async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
+    """Ends the ingests of jobs that just ended without their result, in the same transaction."""
+    for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
+        await desert(connection, {"id": ingest_id, "job_id": job_id}, now)
+
+
 async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
     ended = await _how_it_ended(connection, row["job_id"])
     change = (
