@@ -11,7 +11,7 @@ import msgspec
 
 from mistnet.domain.accounts import XSource
 from mistnet.domain.errors import BudgetSpent, DatabaseBusy, NotNow, NotReturned, SourcePaused, SourceRefused
-from mistnet.domain.ingests import IngestId, IngestKind, IngestStatus
+from mistnet.domain.ingests import IngestId, IngestKind, IngestStatus, traced
 from mistnet.domain.social import Gathered, Platform, PostId, UserId
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.harvest import POSTS_PER_CALL, WRITERS
@@ -70,6 +70,11 @@ class Hydration:
         self._sleep = sleep
         self._writers = Writers(WRITERS)
         self._ingests = Ingests(database)
+        self._names_ingests = True
+
+    def write_as_before_ingests(self) -> None:
+        """For tables of an old database, whose rows cannot name an ingest yet."""
+        self._names_ingests = False
 
     def write_with(self, writers: Writers) -> None:
         """From now on, all that comes with a post is written with it, its links too."""
@@ -143,7 +148,8 @@ class Hydration:
         """One answer after the other, so that no statement has more values than a database takes."""
         async with self._database.write() as connection:
             for answer in answers:
-                await self._writers.write(connection, answer.writes, self._database.clock.now())
+                writes = traced(answer.writes, ingest_id=ingest_id) if self._names_ingests else answer.writes
+                await self._writers.write(connection, writes, self._database.clock.now())
             await self._ingests.end(
                 ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=items, connection=connection
             )

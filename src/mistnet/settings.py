@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -33,6 +35,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 from mistnet.domain.errors import SettingsError, did_you_mean
 from mistnet.domain.events import EventKind
 from mistnet.domain.links import CRAWL_LANES
+from mistnet.domain.lists import split_addresses, split_list
 
 PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
@@ -59,6 +62,31 @@ def require_address(url: str, *schemes: str) -> None:
         raise ValueError("there is no port 0; ports are numbers from 1 to 65535")
 
 
+def _listed(given: object) -> object:
+    """One text, as it stands in the environment, is a list with commas or blanks between, or JSON."""
+    return _read_list(given, split_list)
+
+
+def _addresses(given: object) -> object:
+    return _read_list(given, split_addresses)
+
+
+def _read_list(given: object, split: Callable[[str], list[str]]) -> object:
+    if not isinstance(given, str):
+        return given
+    if not given.strip().startswith("["):
+        return split(given)
+    try:
+        return json.loads(given)
+    except ValueError:
+        raise ValueError('write it with commas between, or as JSON: ["one", "two"]') from None
+
+
+Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
+Keys = Annotated[list[SecretStr], NoDecode, BeforeValidator(_listed)]
+Addresses = Annotated[list[SecretStr], NoDecode, BeforeValidator(_addresses)]
+
+
 class KindSettings(BaseModel):
     """What may be set for one job kind, in a `[kinds.NAME]` table."""
 
@@ -76,7 +104,7 @@ class GroupSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    accounts: list[str] = Field([], description="The handles of its accounts. The group `default` has all others.")
+    accounts: Names = Field([], description="The handles of its accounts. The group `default` has all others.")
     every_seconds: Seconds | None = Field(None, description="Looks for new posts this often.")
     cron: str | None = Field(None, description="Looks when this crontab line says, in UTC.")
     day_credits: Count | None = Field(None, description="Spends so many credits a day, where they find most new posts.")
@@ -97,7 +125,7 @@ class WebhookSettings(BaseModel):
     url: SecretStr = Field(description="Where events are sent, as JSON in a POST.")
     secret: SecretStr = Field(description="What they are signed with (HMAC-SHA256).")
     channel: Literal["data", "alerts"] = Field("data", description="What was collected, or what needs an operator.")
-    events: list[str] = Field([], description="Only these kinds of events. Empty: all of the channel.")
+    events: Names = Field([], description="Only these kinds of events. Empty: all of the channel.")
 
     @field_validator("url")
     @classmethod
@@ -160,8 +188,8 @@ class Settings(BaseSettings):
     )
     lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
     kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
-    plugins: list[str] = Field([], description="Your own job kinds: a list of module:function.")
-    x_api_key: Annotated[list[SecretStr], NoDecode] = Field(
+    plugins: Names = Field([], description="Your own job kinds: a list of module:function.")
+    x_api_key: Keys = Field(
         [],
         validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
         description="The key for TwitterAPI.io; several, with commas between, each have their own rate and purse.",
@@ -201,7 +229,7 @@ class Settings(BaseSettings):
     feed_reply_days: Annotated[float, Field(ge=0, le=3650)] = Field(
         3.0, description="For how long what an author says below a post is looked for, after the post."
     )
-    crawl_lanes: Annotated[list[str], NoDecode] = Field(
+    crawl_lanes: Names = Field(
         [], description="Where links are followed: shopee, taobao, ebay, web, with commas between. None: nowhere."
     )
     crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
@@ -225,7 +253,7 @@ class Settings(BaseSettings):
     )
     crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
     crawl_ports: str = Field("80,443", description="Ports that pages may be fetched from, with commas between.")
-    crawl_allow_hosts: list[str] = Field(
+    crawl_allow_hosts: Names = Field(
         [], description="Hosts (or host:port) of your own network that may be visited all the same."
     )
     crawl_via: dict[str, str] = Field(
@@ -347,7 +375,7 @@ class Settings(BaseSettings):
         description="Whether each run is followed by an event that asks for a summary of its new posts.",
     )
     webhooks: dict[str, WebhookSettings] = Field({}, description="Who is told of events, by name.")
-    alert_urls: list[SecretStr] = Field([], description="Where alerts go as well: Apprise URLs, as JSON.")
+    alert_urls: Addresses = Field([], description="Where alerts go as well: Apprise URLs.")
     alert_due_minutes: Seconds = Field(30.0, description="Due work that waits longer than this raises an alert.")
     alert_breaker_minutes: Seconds = Field(
         15.0, description="A source left alone after failures for longer than this raises an alert."
@@ -362,7 +390,7 @@ class Settings(BaseSettings):
     broker_key_file: Path | None = Field(
         None, description="The key of that certificate, if it is in a file of its own."
     )
-    amqp_lanes: list[str] = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
+    amqp_lanes: Names = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
     amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="How queues in RabbitMQ are made.")
     amqp_prefetch: Annotated[int, Field(ge=1, le=10_000)] = Field(
         5, description="How many messages of a lane a worker has in hand at most."
@@ -394,22 +422,6 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, settings_file())
-
-    @field_validator("x_api_key", mode="before")
-    @classmethod
-    def _split_keys(cls, given: object) -> object:
-        """One key, or several with commas between; a list in the file."""
-        if isinstance(given, str):
-            return [key.strip() for key in given.split(",") if key.strip()]
-        return given
-
-    @field_validator("crawl_lanes", mode="before")
-    @classmethod
-    def _split_lanes(cls, given: object) -> object:
-        """As `shopee,taobao`, or a list in the file."""
-        if isinstance(given, str):
-            return [each.strip() for each in given.strip("[] ").replace('"', "").split(",") if each.strip()]
-        return given
 
     @field_validator("crawl_lanes")
     @classmethod
@@ -569,9 +581,9 @@ _TABLES: Mapping[str, type[BaseModel]] = {
 
 
 def _not_json(error: UnreadableSetting) -> SettingsError:
-    """A list or table in the environment that is not JSON; the message names its field in quotes."""
+    """A table in the environment that is not JSON; the message names its field in quotes."""
     name = str(error).partition('"')[2].partition('"')[0]
-    return SettingsError(name, _where(name), 'write it as JSON, for example ["one", "two"] or {"name": 1}')
+    return SettingsError(name, _where(name), 'write it as JSON, for example {"name": 1}')
 
 
 def _field(name: str) -> str:

@@ -110,7 +110,7 @@ async def test_a_segment_is_materialized_disabled_and_enabled_by_its_buttons(
             await visit.go(f"/segments/{there.segment}")
             await page.get_by_role("button", name="Materialize now").click()
             await expect(page.get_by_text("It will be materialized")).to_be_visible()
-            await expect(page.get_by_role("link", name="Being materialized")).to_be_visible()
+            await expect(page.get_by_role("link", name="Waits to be materialized")).to_be_visible()
             await page.get_by_role("button", name="Disable").click()
             await expect(page.locator("h1 .state")).to_have_text("disabled")
             await page.get_by_role("button", name="Enable").click()

@@ -77,6 +77,9 @@ async def test_a_sync_of_an_empty_database_brings_the_subject_everybody_and_ever
         assert await desk.changes() == [], "the first list is no news"
         assert await latest(desk) == ("success", True, "full", None)
         assert desk.circle.asked == {"users": 2, "followers": 3}
+        sync = await desk.ingests.latest(Side.FOLLOWERS.ingest_kind, ANN)
+        assert sync is not None
+        assert await desk.rows("SELECT DISTINCT ingest_id FROM users") == [(sync.id,)], "each row names who wrote it"
 
 
 async def test_the_first_complete_list_is_a_baseline_and_later_ones_bring_news(url: str) -> None:

@@ -90,6 +90,12 @@ class Lab:
         async with self.app.database.read() as connection:
             return set((await connection.execute(text(f"SELECT id FROM {table}"))).scalars())
 
+    async def wrote(self, table: str, where: str = "TRUE") -> set[int | None]:
+        """The ingests that the rows of a table name."""
+        async with self.app.database.read() as connection:
+            named = await connection.execute(text(f"SELECT DISTINCT ingest_id FROM {table} WHERE {where}"))
+            return set(named.scalars())
+
 
 @pytest.fixture(scope="module")
 def world() -> World:
@@ -152,6 +158,16 @@ async def test_posts_come_in_batches_of_fifty_with_their_authors(
         assert (done.calls, len(done.fetched)) == (3, 120)
         assert set(words) <= await lab.ids("posts")
         assert set(await lab.rows()) == {"users", "posts"}
+
+
+async def test_each_row_names_the_ingest_that_last_wrote_it(url: str, world: World, words: Sequence[PostId]) -> None:
+    async with open_lab(url, world) as lab:
+        first = await lab.hydrate("posts", words)
+        assert {*await lab.wrote("users"), *await lab.wrote("posts")} == {first.ingest_id}
+        (author, *_) = sorted(await lab.ids("users"))
+        second = await lab.hydrate("users", [author], force=True)
+        assert await lab.wrote("users", f"id = {author}") == {second.ingest_id}
+        assert await lab.wrote("users", f"id <> {author}") == {first.ingest_id}
 
 
 async def test_one_unknown_id_and_no_row_is_written(url: str, world: World, people: Sequence[UserId]) -> None:
@@ -455,6 +471,9 @@ async def test_background_hydrations_are_on_record_one_event_per_call(
         assert (posts.status, posts.items, posts.problem) == ("success", 2, None)
         assert users.job_id is not None
         assert {*people[:4]} <= await lab.ids("users")
+        asked = ", ".join(map(str, people[:4]))
+        assert await lab.wrote("users", f"id IN ({asked})") == {users.id}
+        assert await lab.wrote("posts") == {posts.id}
 
 
 async def test_a_failed_call_in_the_background_is_on_record_and_leaves_no_row(

@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.domain.errors import SourceDown
@@ -20,8 +22,9 @@ from mistnet.domain.ingests import (
     IngestKind,
     IngestStatus,
 )
-from mistnet.domain.jobs import JobId
+from mistnet.domain.jobs import GAP_STATES, Fail, JobId, Lease, NewJob, Retry, WorkerName
 from mistnet.domain.social import Platform, PostId, UserId
+from mistnet.engine.settlement import settlement
 from mistnet.jobs.posts_sync import posts_sync
 from mistnet.store.ingest_steps import CANCELLED, LOST, open_ingests
 from tests.command_groups import commands_of
@@ -57,6 +60,19 @@ class Book:
         found = await self.ingests.get(ingest_id)
         assert found is not None
         return found
+
+    async def claim(self, *jobs: NewJob) -> Lease:
+        """The only job there is."""
+        await self.app.enqueue(jobs)
+        (lease,) = await self.app.queue.claim(
+            worker=WorkerName("ann"),
+            targets=self.app.kinds.targets(slots=1, lanes=None, lane_caps={}),
+            room=1,
+            lease=timedelta(minutes=5),
+            now=self.clock.now(),
+            aged_before=None,
+        )
+        return lease
 
     async def settle(self) -> int:
         now = self.clock.now()
@@ -209,6 +225,42 @@ async def test_an_ingest_whose_job_died_without_a_word_says_what_the_job_says(ur
         await end_badly(b.app, job, state="failed")
         assert await b.app.look_after_ingests() == 1
         assert (await b.only()).problem == "it broke"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "problem"),
+    [(Retry("a trace\nit broke"), "it broke"), (Fail("it will never work"), "it will never work")],
+    ids=["dead", "failed"],
+)
+async def test_an_ingest_ends_in_the_transaction_in_which_its_job_does(
+    url: str, outcome: Retry | Fail, problem: str
+) -> None:
+    async with book(url) as b:
+        lease = await b.claim(posts_sync([NOBODY], PostId(7), asked_by="test"))
+        ended = settlement(lease, Retry("once"), now=b.clock.now(), policy=b.app.policy, chance=0.5)
+        began = msgspec.structs.replace(ended, writes=[begun(job_id=lease.id)])
+        assert await b.app.queue.settle([began], now=b.clock.now())
+        assert (await b.only()).status is IngestStatus.IN_PROGRESS, "it is tried again"
+        b.clock.turn(days=1)
+        last = msgspec.structs.replace(await b.claim(), max_attempts=2)
+        over = settlement(last, outcome, now=b.clock.now(), policy=b.app.policy, chance=0.5)
+        assert over.state in GAP_STATES
+        assert await b.app.queue.settle([over], now=b.clock.now())
+        found = await b.only()
+        assert (found.status, found.problem, found.finished_at) == ("error", problem, b.clock.now())
+
+
+async def test_an_ingest_ends_when_the_last_worker_of_its_job_is_given_up(url: str) -> None:
+    async with book(url) as b:
+        lease = await b.claim(posts_sync([NOBODY], PostId(7), asked_by="test"))
+        await tell(b.app, begun(job_id=lease.id))
+        async with b.app.database.write() as connection:
+            await connection.execute(text("UPDATE jobs SET max_attempts = 1"))
+        b.clock.turn(hours=1)
+        (lost,) = await b.app.upkeep.reclaim(now=b.clock.now(), limit=10)
+        assert lost.state == "dead"
+        found = await b.only()
+        assert (found.status, "ran out" in str(found.problem)) == ("error", True)
 
 
 async def test_an_ingest_whose_job_is_gone_was_cancelled(url: str) -> None:

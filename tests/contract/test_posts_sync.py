@@ -141,6 +141,8 @@ async def test_an_empty_database_gets_the_targets_and_all_their_posts_since(
             None,
         )
         assert (event.items, event.calls) == (len(wanted), len(s.line.asked))
+        listed = ", ".join(map(str, wanted))
+        assert await rows(s.app, f"SELECT DISTINCT ingest_id FROM posts WHERE id IN ({listed})") == [(event.id,)]
         assert await s.app.ingests.ids(event.id) == sorted([one.id, other.id])
         assert await rows(s.app, "SELECT id FROM users WHERE handle IS NULL") == [], "nobody is a shell"
         assert await rows(s.app, "SELECT user_id FROM accounts") == [], "nobody is tracked by it"

@@ -159,7 +159,7 @@ async def test_a_segment_is_materialized_once_however_often_it_is_asked_for_and_
 
         assert [await press("materialize"), await press("materialize")] == ["materializing"] * 2
         assert await rows(api.app, "SELECT count(*) FROM jobs WHERE kind = 'materialize'") == [(1,)]
-        assert "Being materialized" in await shown(api, f"/segments/{own}")
+        assert "Waits to be materialized" in await shown(api, f"/segments/{own}")
         assert [await press("disable"), await press("materialize")] == ["disabled", "disabled-segment"]
         assert 'id="enable"' in await shown(api, f"/segments/{own}")
         assert await press("enable") == "enabled"

@@ -150,6 +150,8 @@ def test_switching_off_and_on(url: str) -> None:
     assert call(url, "materialize", "some")["created"] is True
     assert call(url, "materialize", "some")["created"] is False
     assert call(url, "show", "some")["job"]["state"] == "pending"
+    again = run(commands, url, "segments", "materialize", "some").stdout
+    assert "segment some waits to be worked out already" in again, "nobody works it out yet"
 
 
 async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -181,3 +183,24 @@ async def test_who_waits_is_told_what_came_of_it(
         await shop.store.disable("frozen", now=START)
         code, said = await waited(shop, "both", capsys)
         assert (code, "both builds on frozen, which is disabled" in said) == (3, True)
+
+
+async def test_who_waits_without_a_worker_is_told_so_and_not_kept(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.cli.segments._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("mistnet.cli.segments._WITHOUT_WORKER_SECONDS", 0.05)
+    async with workshop(sqlite_url) as shop:
+        await shop.define("some", kind="specified_users")
+        invocation = Invocation(settings=shop.app.settings, out=Output(as_json=False))
+        asked = await shop.segments.materialize("some", asked_by="a test", job_writer=shop.app.job_writer)
+        assert await segments._wait(invocation, shop.app, asked) == 124
+        first, last = capsys.readouterr().err.splitlines()
+        assert "no worker was seen lately: `mistnet work` starts one" in first
+        assert "segment some is not worked out yet: its job waits" in last
+        assert await segments._wait(invocation, shop.app, asked, within=0.02) == 124
+
+
+def test_a_time_to_wait_goes_with_waiting(sqlite_url: str) -> None:
+    prepared(sqlite_url)
+    assert "--wait" in refused(sqlite_url, "materialize", "some", "--timeout", "5m")

@@ -90,6 +90,16 @@ async def test_what_a_payload_does_not_say_stays_known(url: str) -> None:
         assert tuple(row) == ("Oslo", "https://ann.example", "hello", 6, 10, "profile")
 
 
+async def test_what_comes_without_an_ingest_leaves_the_name_of_the_last_one(url: str) -> None:
+    async with shelf(url) as s:
+        await s.write(user(), post(5))
+        assert await s.rows("SELECT ingest_id FROM users UNION ALL SELECT ingest_id FROM posts") == [(None,), (None,)]
+        await s.write(user(ingest_id=7, bio="new"), post(5, ingest_id=7))
+        await s.write(user(bio="newer"), post(5, text="newer"))
+        row = await s.one("SELECT u.bio, u.ingest_id, p.ingest_id FROM users u JOIN posts p ON p.author_id = u.id")
+        assert tuple(row) == ("newer", 7, 7)
+
+
 @pytest.mark.parametrize("relation", ["quoted", "reposted"])
 async def test_a_referenced_post_is_stored_with_its_text_author_and_media(url: str, relation: str) -> None:
     media = Media(kind="photo", url="https://p.example/1.jpg")

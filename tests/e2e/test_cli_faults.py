@@ -75,7 +75,7 @@ BAD_VARIABLES = (
     ("MISTNET_CONCURENCY", "3", "Did you mean 'MISTNET_CONCURRENCY'?"),
     ("MISTNET_CONCURRENCY", "many", "MISTNET_CONCURRENCY"),
     ("MISTNET_LEASE_SECONDS", "nan", "MISTNET_LEASE_SECONDS"),
-    ("MISTNET_PLUGINS", "tests.plugins.toy:plugin", "write it as JSON"),
+    ("MISTNET_PLUGINS", '["tests.plugins.toy:plugin"', "with commas between, or as JSON"),
     ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
     ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
     ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),

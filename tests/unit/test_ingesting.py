@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from mistnet.domain.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
@@ -16,7 +17,7 @@ from mistnet.domain.ingests import (
     exchange_of,
 )
 from mistnet.domain.jobs import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import Detail, Platform, PostId, User, UserId
 from mistnet.jobs.ingesting import recorded, with_event
 from mistnet.jobs.pages import Span
 from mistnet.jobs.posts_sync import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync, question
@@ -94,7 +95,26 @@ async def test_a_wait_is_no_fault() -> None:
 def test_the_event_of_a_call_lands_with_the_first_job_that_writes() -> None:
     told = [begun(job())]
     outcomes = with_event([Snooze(START, "later"), Retry("no"), Done()], told)
-    assert outcomes == [Snooze(START, "later"), Retry("no", writes=told), Done()]
+    assert outcomes == [Snooze(START, "later"), Retry("no", writes=told), Done([])]
+
+
+async def test_what_a_recorded_job_writes_says_whose_ingest_it_came_with() -> None:
+    async def handle(_job: Job[PostsSyncArgs]) -> Outcome:
+        return Done([begun(job()), person(1)])
+
+    outcome = await recorded(handle, begun)(job())
+    assert isinstance(outcome, Done)
+    assert outcome.writes == [begun(job()), msgspec.structs.replace(person(1), ingest_job_id=JobId(5))]
+
+
+def test_what_a_batch_writes_says_which_job_has_the_ingest() -> None:
+    first, second = with_event([Done(), Done([person(1)])], [begun(job())])
+    assert first == Done([begun(job())])
+    assert second == Done([msgspec.structs.replace(person(1), ingest_job_id=JobId(5))])
+
+
+def person(user_id: int) -> User:
+    return User(platform=Platform.X, id=UserId(user_id), detail=Detail.PROFILE, raw=b"{}")
 
 
 def test_the_same_users_since_the_same_post_are_one_job() -> None:

@@ -1,11 +1,13 @@
 """Settings: where they come from, and what happens to a slip of the pen."""
 
 from pathlib import Path
+from typing import get_origin
 
 import pytest
+from pydantic_settings import NoDecode
 
 from mistnet.domain.errors import SettingsError
-from mistnet.settings import load_settings
+from mistnet.settings import Settings, load_settings
 from mistnet.store.database import parse_url
 
 
@@ -128,3 +130,37 @@ def test_an_address_that_cannot_be_one_is_a_settings_error(
     with pytest.raises(SettingsError) as refused:
         load_settings()
     assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "written", ["one:a,two:b", "one:a, two:b", "one:a two:b", '["one:a", "two:b"]', "one:a,,two:b,"]
+)
+def test_every_list_may_be_written_with_commas_with_spaces_or_as_json(
+    monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setenv("MISTNET_BROKER_URL", "amqp://127.0.0.1/")
+    for name in ("PLUGINS", "CRAWL_ALLOW_HOSTS", "AMQP_LANES", "X_API_KEY", "GROUPS__NEWS__ACCOUNTS"):
+        monkeypatch.setenv(f"MISTNET_{name}", written)
+    monkeypatch.setenv("MISTNET_GROUPS__NEWS__EVERY_SECONDS", "60")
+    settings = load_settings()
+    keys = [each.get_secret_value() for each in settings.x_api_key]
+    lists = [settings.plugins, settings.crawl_allow_hosts, settings.amqp_lanes, keys, settings.groups["news"].accounts]
+    assert lists == [["one:a", "two:b"]] * 5
+
+
+def test_no_list_is_left_to_json_alone() -> None:
+    lists = [name for name, field in Settings.model_fields.items() if get_origin(field.annotation) is list]
+    assert {"plugins", "x_api_key", "crawl_lanes", "crawl_allow_hosts", "alert_urls", "amqp_lanes"} <= {*lists}
+    assert [name for name in lists if NoDecode not in Settings.model_fields[name].metadata] == []
+
+
+def test_addresses_keep_the_commas_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = "mailtos://me:pw@example.org?to=a@example.org,b@example.org", "json://127.0.0.1/hook"
+    monkeypatch.setenv("MISTNET_ALERT_URLS", f"{first}, {second}")
+    assert [each.get_secret_value() for each in load_settings().alert_urls] == [first, second]
+
+
+def test_a_list_that_is_half_json_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTNET_PLUGINS", '["one:a"')
+    with pytest.raises(SettingsError, match=r"MISTNET_PLUGINS.*plugins.*with commas between, or as JSON"):
+        load_settings()

@@ -23,6 +23,7 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
     """Asks for all of them by force, a batch at a time; what came stays, whatever becomes of the rest."""
     async with open_app(invocation.settings, checked=False) as app:
         await require_hydratable(app.database)
+        app.hydration.write_as_before_ingests()
         await app.database.correct_clock()
         placeholders = Placeholders(app.database)
         if await placeholders.count() and not app.settings.x_api_key:

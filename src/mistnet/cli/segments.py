@@ -1,6 +1,8 @@
 """The segments commands: define named sets of users or posts, switch them, work them out, look at them."""
 
 import asyncio
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -15,6 +17,7 @@ from mistnet.cli.output import Block, Grid, at, document, span
 from mistnet.cli.segment_rules import RuleOptions, seconds
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, WorkError
+from mistnet.domain.jobs import JobState
 from mistnet.domain.plural import counted
 from mistnet.domain.segments import AboutSubject, Segment, Snapshot
 from mistnet.segmenting import Asked, shown_rule
@@ -23,7 +26,9 @@ from mistnet.store.people import People
 from mistnet.store.segment_look import MaterializationJob, job_of
 
 FAILED: Final = 3
+TIMED_OUT: Final = 124
 _LOOK_SECONDS: Final = 0.5
+_WITHOUT_WORKER_SECONDS: Final = 60.0
 _SEEN_LATELY: Final = timedelta(minutes=2)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The segment's name.")]
 Every = Annotated[
@@ -169,25 +174,43 @@ async def materialize(
     name: Name,
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is done, and show what came of it.")] = False,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            parser=seconds,
+            metavar="SPAN",
+            help="Wait no longer than this: 90s, 15m. Default: until it is done, or a minute without any worker.",
+        ),
+    ] = None,
 ) -> int:
     """Work out who is in a segment now. Workers do it, and sync what it needs first.
 
-    With --wait the exit code is 3 if it failed; Ctrl-C leaves it going.
+    With --wait the exit code is 3 if it failed and 124 if the time was up first; the job stays. Ctrl-C leaves it going.
     """
+    if within is not None and not wait:
+        raise typer.BadParameter("--timeout goes with --wait")
     async with open_app(invocation.settings) as app:
         asked = await app.segments.materialize(name, asked_by="command line", job_writer=app.job_writer)
         if not wait:
-            begun = f"segment {name} will be worked out" if asked.created else f"segment {name} is being worked out"
-            invocation.out.show(
-                document(segment=fields(asked.segment), created=asked.created), begun, *await _hints(app)
-            )
+            shown = document(segment=fields(asked.segment), created=asked.created)
+            invocation.out.show(shown, f"segment {name} {await _how_it_stands(app, asked)}", *await _hints(app))
             return 0
-        return await _wait(invocation, app, asked)
+        return await _wait(invocation, app, asked, within=within)
 
 
-async def _wait(invocation: Invocation, app: App, asked: Asked) -> int:
-    """Until there is a newer snapshot, or nobody works for one any more."""
+async def _how_it_stands(app: App, asked: Asked) -> str:
+    if asked.created:
+        return "will be worked out"
+    job = await job_of(app.database, asked.segment.id)
+    running = job is not None and job.state is JobState.RUNNING
+    return "is being worked out" if running else "waits to be worked out already"
+
+
+async def _wait(invocation: Invocation, app: App, asked: Asked, *, within: float | None = None) -> int:
+    """Until there is a newer snapshot, nobody works for one any more, or the time is up."""
     name = asked.segment.name
+    patience = Patience(within)
     while True:
         job = await job_of(app.database, asked.segment.id)
         last = next(iter(await app.segments.store.snapshots(name, limit=1)), None)
@@ -201,8 +224,35 @@ async def _wait(invocation: Invocation, app: App, asked: Asked) -> int:
         if job is None or not job.alive:
             complain(f"segment {name} could not be worked out: {_why(job)}", app.secrets)
             return FAILED
+        if patience.ended(await _hints(app)):
+            why = f": {job.wait_reason}" if job.wait_reason else ""
+            complain(
+                f"segment {name} is not worked out yet: its job waits{why}. It stays for the next worker", app.secrets
+            )
+            return TIMED_OUT
         with suppress(DatabaseBusy):
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+class Patience:
+    """How long to wait: as long as somebody said, else until no worker was there for a while."""
+
+    def __init__(self, within: float | None) -> None:
+        self._within = within
+        self._begun = time.monotonic()
+        self._alone_since: float | None = None
+
+    def ended(self, hints: Sequence[str]) -> bool:
+        """`hints` say that no worker is there, which is told once."""
+        now = time.monotonic()
+        if not hints:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+            sys.stderr.write(f"{hints[0]}\n")
+        if self._within is not None:
+            return now - self._begun >= self._within
+        return self._alone_since is not None and now - self._alone_since >= _WITHOUT_WORKER_SECONDS
 
 
 def _why(job: MaterializationJob | None) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from mistnet.domain.jobs import JobId, Write
 from mistnet.domain.redaction import redact
-from mistnet.domain.social import Platform
+from mistnet.domain.social import Platform, Post, User
 
 IngestId = NewType("IngestId", int)
 
@@ -107,6 +107,12 @@ class IngestEnded(Write, frozen=True, kw_only=True):
     plausible: bool | None = None
     problem: str | None = None
     exchange: Exchange | None = None
+
+
+def traced(writes: Iterable[Write], *, ingest_id: IngestId | None = None, job_id: JobId | None = None) -> list[Write]:
+    """Lets users and posts name the ingest they came with, or the job that does it."""
+    named = {"ingest_id": ingest_id, "ingest_job_id": job_id}
+    return [msgspec.structs.replace(each, **named) if isinstance(each, (User, Post)) else each for each in writes]
 
 
 def exchange_of(

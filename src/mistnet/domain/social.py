@@ -78,6 +78,10 @@ class User(Write, frozen=True, kw_only=True):
     created_at: datetime | None = None
     unavailable_reason: str | None = None
     raw: bytes
+    ingest_id: int | None = None
+    """The ingest it came with; of one that a job does, `ingest_job_id` says whose."""
+
+    ingest_job_id: int | None = None
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +136,8 @@ class Post(Write, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
     nested: bool = False
     raw: bytes
+    ingest_id: int | None = None
+    ingest_job_id: int | None = None
 
     @property
     def text_clean(self) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from mistnet.domain.errors import Permanent, Temporary
-from mistnet.domain.ingests import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus
-from mistnet.domain.jobs import Args, Done, Fail, Job, Outcome, Retry, Write
+from mistnet.domain.ingests import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, traced
+from mistnet.domain.jobs import Args, Done, Fail, Job, Outcome, Retry, Snooze, Write
 from mistnet.domain.social import Platform
 
 A = TypeVar("A", bound=Args)
@@ -21,7 +23,7 @@ def recorded(
 
     async def run(job: Job[A]) -> Outcome:
         try:
-            return await handle(job)
+            return _with_writes(await handle(job), lambda own: traced(own, job_id=job.id))
         except Temporary as error:
             told = IngestAdvanced(
                 job_id=job.id, calls=int(error.exchange is not None), problem=str(error), exchange=error.exchange
@@ -53,20 +55,20 @@ def failed_call(
 
 
 def with_event(outcomes: Sequence[Outcome], writes: Sequence[Write]) -> list[Outcome]:
-    """Puts the event beside the first outcome that writes anything at all."""
-    told = list(outcomes)
+    """Puts the event beside the first outcome that writes anything at all; what all of them write names it."""
+    job_id = next((each.job_id for each in writes if isinstance(each, IngestBegun)), None)
+    told = [_with_writes(each, lambda own: traced(own, job_id=job_id)) for each in outcomes]
     for place, outcome in enumerate(told):
-        match outcome:
-            case Done(own):
-                told[place] = Done([*writes, *own])
-            case Fail(error, own):
-                told[place] = Fail(error, [*writes, *own])
-            case Retry(error, alone, within, own):
-                told[place] = Retry(error, alone=alone, within=within, writes=[*writes, *own])
-            case _:
-                continue
-        break
+        if isinstance(outcome, (Done, Fail, Retry)):
+            told[place] = _with_writes(outcome, lambda own: [*writes, *own])
+            break
     return told
+
+
+def _with_writes(outcome: Outcome, change: Callable[[Sequence[Write]], Sequence[Write]]) -> Outcome:
+    if isinstance(outcome, Snooze):
+        return outcome
+    return msgspec.structs.replace(outcome, writes=change(outcome.writes))
 
 
 def _begun(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int]) -> IngestBegun:

@@ -21,6 +21,9 @@ from mistnet.store.tables.graph import OPEN_INGEST
 LOST: Final = "the process that did it ended before it did"
 CANCELLED: Final = "its job was cancelled"
 _PROBLEM_LENGTH: Final = 2_000
+_JUST_ENDED: Final = 1_000
+"""Among so many of the newest ingests one is looked for that ended a moment ago."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -69,6 +72,20 @@ async def open_ingests(connection: AsyncConnection, job_ids: Sequence[JobId]) ->
     return {JobId(row.job_id): IngestId(row.id) for row in await connection.execute(asked)}
 
 
+async def ingests_of_jobs(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
+    """Those these jobs are at. One that just ended counts: jobs of one call may be settled one after the other."""
+    found = dict(await open_ingests(connection, job_ids))
+    rest = [each for each in job_ids if each not in found]
+    if rest:
+        newest = select(func.coalesce(func.max(ingest_events.c.id), 0) - _JUST_ENDED).scalar_subquery()
+        asked = select(ingest_events.c.job_id, func.max(ingest_events.c.id).label("id")).where(
+            ingest_events.c.id > newest, ingest_events.c.job_id.in_(rest)
+        )
+        rows = await connection.execute(asked.group_by(ingest_events.c.job_id))
+        found |= {JobId(row.job_id): IngestId(row.id) for row in rows}
+    return found
+
+
 async def add_ids(connection: AsyncConnection, ingest_id: IngestId, ids: Sequence[int]) -> None:
     for some in slices(sorted(set(ids))):
         await connection.execute(insert(ingest_ids), [{"ingest_id": ingest_id, "id": each} for each in some])
@@ -107,6 +124,12 @@ def deserted(lost_before: datetime) -> Select[Any]:
     own = ingest_events.c.job_id.is_not(None) & ~alive
     processes = ingest_events.c.job_id.is_(None) & (ingest_events.c.started_at < lost_before)
     return select(ingest_events.c.id, ingest_events.c.job_id).where(text(OPEN_INGEST), own | processes)
+
+
+async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
+    """Ends the ingests of jobs that just ended without their result, in the same transaction."""
+    for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
+        await desert(connection, {"id": ingest_id, "job_id": job_id}, now)
 
 
 async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:

@@ -10,10 +10,11 @@ import msgspec
 from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import Claim, Enqueued, JobState, Lease, NewJob, Settlement, Target, WorkerName
+from mistnet.domain.jobs import GAP_STATES, Claim, Enqueued, JobState, Lease, NewJob, Settlement, Target, WorkerName
 from mistnet.domain.ports import Outlook
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.statements import command, statement
 from mistnet.store.writes import Writers
 
@@ -104,6 +105,9 @@ class JobQueue:
             writes = [write for s in settlements if s.lease.claim in won for write in s.writes]
             if writes:
                 await self._writers.write(connection, writes, now)
+            over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
+            if over:
+                await end_with_jobs(connection, over, now)  # after the writes: an ingest may have ended with them
         return won
 
     async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:

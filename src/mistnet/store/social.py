@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -14,9 +14,11 @@ from sqlalchemy import Table, bindparam, func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import Missing
+from mistnet.domain.jobs import JobId
 from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
 from mistnet.store.driver_values import moment, storable
+from mistnet.store.ingest_steps import ingests_of_jobs
 from mistnet.store.inserts import insert_of
 from mistnet.store.statements import statement
 from mistnet.store.tables import missing, posts, quarantine, user_versions, users
@@ -41,10 +43,17 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     dialect = connection.dialect.name
     wanted = _latest(given)
     known = await _known_users(connection, wanted)
+    ingests = await _ingests_of(connection, wanted.values())
     when = partial(moment, dialect)
-    added = [_new_user(user, when(now), when) for key, user in wanted.items() if key not in known]
+    added = [_new_user(user, when(now), when, ingests.get(key)) for key, user in wanted.items() if key not in known]
     again = {key: user for key, user in wanted.items() if key in known}
-    changed = [_merged(known[key], user, now) for key, user in again.items() if _tells_news(known[key], user, now)]
+    news = {key: user for key, user in again.items() if _tells_news(known[key], user, now)}
+    changed = [_merged(known[key], user, now) for key, user in news.items() if key not in ingests]
+    named = [
+        {**_merged(known[key], user, now), "new_ingest_id": ingests[key]}
+        for key, user in news.items()
+        if key in ingests
+    ]
     versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
     if versions:
         await connection.execute(_insert(dialect, user_versions).on_conflict_do_nothing(), versions)
@@ -52,6 +61,21 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
         await connection.exec_driver_sql(_enriching(dialect), added)
     if changed:
         await connection.execute(_UPDATE_USER, changed)
+    if named:
+        await connection.execute(_UPDATE_NAMED_USER, named)
+
+
+async def _ingests_of(
+    connection: AsyncConnection, given: Collection[User] | Collection[Post]
+) -> Mapping[tuple[str, int], int]:
+    """The ingests these came with. Most come with none: then nothing is asked."""
+    job_ids = {JobId(each.ingest_job_id) for each in given if each.ingest_job_id is not None}
+    of_jobs = await ingests_of_jobs(connection, sorted(job_ids)) if job_ids else {}
+    return {
+        (each.platform, each.id): ingest_id
+        for each in given
+        if (ingest_id := each.ingest_id or (each.ingest_job_id and of_jobs.get(JobId(each.ingest_job_id))))
+    }
 
 
 def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
@@ -88,7 +112,7 @@ def _shown(user: User) -> Row:
 _USER_COLUMNS: Final = tuple(column.name for column in users.columns)
 
 
-def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[Any, ...]:
+def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: int | None) -> tuple[Any, ...]:
     """One row in the order of the table's columns, as the driver takes it: a page of followers brings hundreds."""
     return (
         str(user.platform),
@@ -117,7 +141,7 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any]) -> tuple[An
         now,
         now,
         now if user.detail is Detail.PROFILE else None,
-        None,
+        ingest_id,
     )
 
 
@@ -197,18 +221,24 @@ _UPDATE_USER: Final = (
 )
 
 
+_UPDATE_NAMED_USER: Final = _UPDATE_USER.values(ingest_id=bindparam("new_ingest_id", type_=users.c.ingest_id.type))
+"""Apart from the other: users of old databases are hydrated before there is such a column."""
+
+
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
     """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
     dialect = connection.dialect.name
     when = partial(moment, dialect)
-    rows = [_post(post, when(now), when(post.created_at)) for post in _latest(given).values()]
+    wanted = _latest(given)
+    ingests = await _ingests_of(connection, wanted.values())
+    rows = [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
     await connection.exec_driver_sql(_refreshing(dialect), rows)
 
 
 _POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
 
 
-def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
+def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:
     """One row in the order of the table's columns, as the driver takes it: most of all rows are posts."""
     reference = post.reposted or post.quoted
     clean = storable(post.text_clean)
@@ -243,7 +273,7 @@ def _post(post: Post, now: Any, created_at: Any) -> tuple[Any, ...]:
         post.raw.decode("utf-8", "replace"),
         now,
         now,
-        None,
+        ingest_id,
         storable(reference.text_clean) if reference else None,
     )
 

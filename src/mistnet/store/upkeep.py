@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import delete, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import JobState, KindName, LostLease, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.store import tables
 from mistnet.store.database import Database
+from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 
@@ -28,16 +31,22 @@ class StoreUpkeep:
     async def reclaim(self, *, now: datetime, limit: int) -> Sequence[LostLease]:
         """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
         binds = {"now": now, "limit": limit}
-        if self._dialect == "postgresql":
-            async with self._database.statement() as connection:
-                rows = (await connection.execute(statement("reclaim", self._dialect), binds)).mappings().all()
-                return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
         async with self._database.write() as connection:
-            noted = await connection.execute(statement("note_reclaimed", self._dialect), binds)
-            lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
-            taken = {"now": now, "ids": list(lost_by)}
-            rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
-            return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
+            lost = await self._reclaim(connection, binds)
+            dead = [each.id for each in lost if each.state is JobState.DEAD]
+            if dead:
+                await end_with_jobs(connection, dead, now)
+        return lost
+
+    async def _reclaim(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[LostLease]:
+        if self._dialect == "postgresql":
+            rows = (await connection.execute(statement("reclaim", self._dialect), binds)).mappings().all()
+            return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
+        noted = await connection.execute(statement("note_reclaimed", self._dialect), binds)
+        lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
+        taken = {"now": binds["now"], "ids": list(lost_by)}
+        rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
+        return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
 
     async def unpark(self, caps: Mapping[KindName, int]) -> int:
         """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
