@@ -151,7 +151,10 @@ class Source:
 
     async def search(self, query: str, *, errand: Errand) -> Page:
         self.asked.append(query)
-        return self.pages.pop(0)
+        found = self.pages.pop(0)
+        if errand.meter:
+            errand.meter.credits += 15 * max(len(found.own), 1)
+        return found
 
 
 def account(**about: Any) -> Account:

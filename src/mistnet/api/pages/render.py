@@ -63,6 +63,7 @@ _DID: Final = {
     "item-pause": "Paused. No source is asked for it until it is resumed.",
     "item-resume": "It is followed again; its sources are asked at the next look.",
     "item-remove": "It is not followed any more. Its points and valuations stay.",
+    "not-confirmed": "Nothing is read: these lists need a confirmation of their price. Tick the box first.",
     "syncing": "The lists will be read; who came and went appears here.",
 }
 """What a page may say after a change, by a word in its address: nobody can put other words there."""
