@@ -83,7 +83,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         account = await self.sweeper.look.account(Platform.X, user_id) if user_id else None
         if account is None or account.state is AccountState.UNTRACKED:
             return []
-        return [*await self.sweeper.leads(page, own, account), *self.sweeper.mending(page, account, span)]
+        return [*await self.sweeper.leads(page, own, account), *await self.sweeper.mending(page, account, span)]
 
     async def _suspect(self, job: Job[ScrapeArgs], page: Page, errand: Errand) -> Outcome:
         """An end is looked at twice. Where nothing was ever shown, the profile may tell why."""

@@ -27,6 +27,7 @@ from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 from mistnet.store.tables import accounts, posts, suggestions, users
+from mistnet.store.unreadable import gaps_among
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
@@ -190,6 +191,12 @@ class StoreLook:
         asked = select(posts.c.id).where(posts.c.platform == platform, posts.c.id.in_(sorted(ids)))
         async with self._database.peek() as connection:
             return {PostId(each) for each in (await connection.execute(asked)).scalars()}
+
+    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+        if not ids:
+            return set()
+        async with self._database.peek() as connection:
+            return await gaps_among(connection, ids)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:
