@@ -59,13 +59,16 @@ class Circle:
 
     async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered:
         self.asked["users"] += 1
+        _pay(errand, 18 * len(ids))
         found = {each: self._profile(each) for each in ids if each not in self.gone and each < 10_000}
         return Gathered({}, found, [])
 
     async def followers(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+        _pay(errand, 200)
         return self._page(Side.FOLLOWERS, handle, size, cursor)
 
     async def followings(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+        _pay(errand, 200)
         return self._page(Side.FOLLOWINGS, handle, size, cursor)
 
     async def relation(self, source: str, target: str, *, errand: Errand) -> Relation | None:
@@ -108,6 +111,11 @@ class Circle:
         return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
 
 
+def _pay(errand: Errand, price: int) -> None:
+    if errand.meter:
+        errand.meter.credits += price
+
+
 def _member(user_id: UserId) -> User:
     raw = json.dumps({"id": str(user_id), "screen_name": f"u{user_id}"}).encode()
     return User(platform=Platform.X, id=user_id, detail=Detail.LISTED, handle=f"u{user_id}", raw=raw)
@@ -139,8 +147,10 @@ class Desk:
         self.ingests = Ingests(self.database)
         self.executor = Executor(clock=self.clock, timeout=self.policy.job_timeout, error_limit=1000)
 
-    async def ask(self, mode: SyncMode = SyncMode.FULL, side: Side = Side.FOLLOWERS) -> int:
-        wanted = follow_sync(ANN, side, mode=mode, asked_by="a test")
+    async def ask(
+        self, mode: SyncMode = SyncMode.FULL, side: Side = Side.FOLLOWERS, *, max_credits: int | None = None
+    ) -> int:
+        wanted = follow_sync(ANN, side, mode=mode, asked_by="a test", max_credits=max_credits)
         return (await self.queue.enqueue([wanted], now=self.clock.now())).created
 
     async def step(self, *, lost: bool = False) -> bool:

@@ -47,6 +47,7 @@ from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
 from mistnet.store.runs import RunDesk
 from mistnet.store.schema import migrate, require_current, schema_state
+from mistnet.store.unreadable import take_up_unreadable
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.watch_book import WatchBook
 from mistnet.store.writes import Writer, Writers
@@ -252,6 +253,7 @@ class App:
             chores=[
                 self.look_at_keys,
                 self.look_again,
+                self.look_after_unreadable,
                 self.look_after_runs,
                 self.look_after_ingests,
                 self.feeds.look_after_token,
@@ -286,6 +288,11 @@ class App:
             again = [*(relook(user_id) for user_id in due), *(backfill(user_id) for user_id in suspects)]
             await self.job_writer.write(connection, again, now)
         return len(again)
+
+    async def look_after_unreadable(self) -> int:
+        """Tries posts again that could not be read, at growing intervals; returns how many."""
+        async with self.database.write() as connection:
+            return await take_up_unreadable(connection, self.database.clock.now())
 
     async def look_after_runs(self) -> int:
         """Ends runs whose jobs ended without telling, and forgets old ones; returns how many accounts were ended."""

@@ -19,7 +19,7 @@ from mistnet.domain.accounts import (
 )
 from mistnet.domain.events import NewEvent
 from mistnet.domain.fetching import Fetched
-from mistnet.domain.follows import FollowsEnded, FollowsSeen, SyncEnded
+from mistnet.domain.follows import PAGE_SIZE, FollowsEnded, FollowsSeen, SyncEnded
 from mistnet.domain.ingests import IngestAdvanced, IngestBegun, IngestEnded
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.ports import Clock
@@ -32,7 +32,7 @@ from mistnet.engine.grants import Limits
 from mistnet.engine.kinds import Kind, batched, single
 from mistnet.engine.metrics import SourceMetrics
 from mistnet.jobs import args
-from mistnet.jobs.args import Rules
+from mistnet.jobs.args import MostCredits, Rules
 from mistnet.jobs.follow_sync import FOLLOW_SYNC, FollowSyncArgs, FollowSyncer
 from mistnet.jobs.ingesting import recorded
 from mistnet.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs, begun
@@ -209,6 +209,12 @@ def rules_of(settings: Settings) -> Rules:
         summarize=settings.auto_summarization_enabled,
         users_per_call=settings.batch_users_by_ids_max,
         posts_per_call=settings.batch_posts_by_ids_max,
+        most=MostCredits(
+            posts=prices.posts(prices.POSTS_PER_PAGE),
+            profile=prices.profile(),
+            follows=prices.follow_page_at_most(PAGE_SIZE),
+            relation=prices.relation(),
+        ),
     )
 
 

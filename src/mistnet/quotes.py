@@ -92,10 +92,10 @@ def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
         return msgspec.structs.replace(known, problem="its posts are protected: there is nothing to collect")
     if user.posts_count is None:
         return msgspec.structs.replace(known, problem="its profile does not say how many posts it has")
-    return _estimated(known, user.posts_count, reposts=reposts)
+    return estimated(known, user.posts_count, reposts=reposts)
 
 
-def _estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
+def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
     """Native retweets are among the count; their own pass only adds the looks that prove its end."""
     looks = 4 if reposts else 2
     walked, met = ceil(posts * REPLY_SHARE), ceil(posts * NEW_USER_SHARE)

@@ -208,6 +208,10 @@ class Settings(BaseSettings):
     x_month_credits: Annotated[int, Field(ge=0)] | None = Field(
         None, description="How many credits may be spent on X in a month (UTC). Unset: no cap."
     )
+    confirm_credits: Annotated[int, Field(ge=0)] = Field(
+        50_000,
+        description="What follow lists or a new account may cost before you are asked to confirm, in credits.",
+    )
     x_reposts: bool = Field(True, description="Whether native retweets are collected too, in a second pass.")
     threads_token: SecretStr | None = Field(
         None, min_length=8, description="The long-lived access token for Threads. Unset: no feed is read."

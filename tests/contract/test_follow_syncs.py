@@ -421,3 +421,26 @@ async def test_the_state_of_every_list_can_be_looked_up(url: str) -> None:
         await desk.sync(side=Side.FOLLOWERS)
         assert [each.id for each in await desk.follows.events(ANN, limit=2)] == [3, 2]
         assert [each.id for each in await desk.follows.events(ANN, before=2, limit=2)] == [1]
+
+
+async def test_a_sync_stops_at_its_cap_and_says_so(url: str) -> None:
+    circle = Circle(followers_of=[*range(2, 2_002)])
+    async with open_desk(url, circle) as desk:
+        await desk.ask(max_credits=1_000)
+        await desk.settle_all()
+        status, plausible, _, problem = await latest(desk)
+        assert (status, plausible) == ("success", False)
+        assert problem == "stopped at its cap of 1,000 credits: 618 are spent, 600 users are read"
+        assert circle.asked["followers"] == 3
+        assert await desk.one("SELECT count(*) FROM follows") == 600
+        await desk.ask()
+        await desk.settle_all()
+        assert (await latest(desk))[:2] == ("success", True)
+
+
+async def test_tries_that_failed_count_against_the_cap(url: str) -> None:
+    circle = Circle(followers_of=[*range(2, 2_002)], broken=["missing"] * 2)
+    async with open_desk(url, circle) as desk:
+        await desk.ask(max_credits=1_000)
+        await desk.settle_all()
+        assert "stopped at its cap of 1,000 credits: 850 are spent" in ((await latest(desk))[3] or "")

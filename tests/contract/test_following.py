@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -82,6 +83,51 @@ async def test_a_sync_is_asked_for_and_shared(url: str) -> None:
         assert (wrong.status, list(wrong.problems)) == (400, ["side"])
 
 
+async def job_caps(api: Api) -> list[int | None]:
+    found = await rows(api.app, f"SELECT CAST(args AS text) FROM jobs WHERE kind = '{FOLLOW_SYNC}' ORDER BY key")
+    return [json.loads(args).get("max_credits") for (args,) in found]
+
+
+async def test_a_long_list_is_not_read_without_a_confirmation(url: str) -> None:
+    async with open_api(url) as api:
+        await tell(api.app, user(1, "ann", followers_count=60_000, following_count=100))
+        refused = await api.post("/api/users/ann/follow-sync", json={})
+        assert refused.status == 409
+        assert "60,272 credits (US$ 0.60)" in refused.json["error"]["message"]
+        assert "`confirm_credits`" in refused.json["error"]["message"]
+        assert await rows(api.app, "SELECT 1 FROM jobs") == []
+        assert (await api.post("/api/users/ann/follow-sync", json={"side": "followings"})).status == 202
+        assert (await api.post("/api/users/ann/follow-sync", json={"confirm": True})).status == 202
+        assert await job_caps(api) == [None, None]
+
+
+async def test_a_cap_is_divided_among_lists_and_stands_in_for_a_price_that_nobody_knows(url: str) -> None:
+    async with open_api(url) as api:
+        await tell(api.app, user(1, "ann", followers_count=60_000, following_count=100))
+        assert (await api.post("/api/users/1/follow-sync", json={"max_credits": 10_000})).status == 202
+        assert await job_caps(api) == [9_960, 39]
+        assert (await api.post("/api/users/77/follow-sync", json={"side": "followers"})).status == 202
+        assert await job_caps(api) == [9_960, 50_000, 39]
+
+
+def test_the_command_tells_the_price_and_wants_a_confirmation(url: str) -> None:
+    async def long_lists() -> None:
+        async with open_api(url) as api:
+            await tell(api.app, user(1, "ann", followers_count=60_000, following_count=100))
+
+    LOOP.run(long_lists())
+    quoted = told(run(commands, url, "sync", "ann", "--quote", "--json"))
+    assert (quoted["credits"], quoted["confirm_credits"]) == (60_272, 50_000)
+    assert quoted["quotes"][0] == {"side": "followers", "users": 60_000, "credits": 60_036}
+    shown = run(commands, url, "sync", "ann", "--quote").stdout
+    assert "about 60,272 credits (US$ 0.60) in all" in shown
+    assert "Nothing is read yet" in shown
+    refused = run(commands, url, "sync", "ann")
+    assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
+    assert run(commands, url, "sync", "ann", MISTNET_CONFIRM_CREDITS="60272").exit_code == 0
+    assert "are being read already" in run(commands, url, "sync", "ann", "--yes").stdout
+
+
 def test_the_commands_ask_and_show(url: str) -> None:
     asked = told(run(commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
     assert asked == {
@@ -89,6 +135,9 @@ def test_the_commands_ask_and_show(url: str) -> None:
         "handle": None,
         "mode": "full",
         "syncs": [{"side": "followers", "created": True}],
+        "quotes": [{"side": "followers", "users": None, "credits": None}],
+        "credits": None,
+        "confirm_credits": 50_000,
     }
     assert "are being read already" in run(commands, url, "sync", "77", "--side", "followers").stdout
     assert told(run(commands, url, "status", "--json")) == {"syncs": []}
@@ -132,6 +181,24 @@ def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
         ("followings", "success", True),
     ]
     assert "followers of @ann: 3; 1 ended; known since" in run(commands, url, "list", "@ann").stdout
+
+
+async def test_upstream_bills_no_more_than_the_cap_of_a_sync(sqlite_url: str) -> None:
+    world = World(7, "small")
+    service, clock = service_of(world), TurnedClock(WORLD_START_AT)
+    settings = load_settings(database_url=sqlite_url, x_api_key=KEY, x_rate_per_minute=6_000_000)
+    app = make_app(settings, clock=clock, transport=WorldTransport(service))
+    try:
+        star = UserId(world.stars[0].id)
+        await app.enqueue([follow_sync(star, Side.FOLLOWERS, mode="full", asked_by="a test", max_credits=500)])
+        async with app.worker(concurrency=1, until_idle=True) as worker:
+            await worker.run()
+        assert await rows(app, "SELECT problem FROM ingest_events") == [
+            ("stopped at its cap of 500 credits: 392 are spent, 187 users are read",)
+        ]
+    finally:
+        await app.database.close()
+    assert sum(service.stats.credits.values()) == 392
 
 
 async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_can_cost(url: str) -> None:

@@ -235,6 +235,19 @@ async def follow(api: Api, path: str, **form: Any) -> str:
     return (await api.post(path, headers=PAGE, data=form)).headers["Location"]
 
 
+async def test_a_dear_account_is_collected_only_after_its_price_was_seen(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, x_api_key="key-of-ann") as api:
+        await tell(api.app, user(71, "dear", posts_count=5_000), user(72, "cheap", posts_count=10))
+        asked = await api.post("/accounts", headers=PAGE, data={"handle": "@dear"})
+        assert asked.status == 409
+        assert "Collect for about $1.06" in asked.text
+        assert await rows(api.app, "SELECT handle FROM suggestions") == []
+        location = await follow(api, "/accounts", handle="@dear", confirmed="yes")
+        assert location == "/accounts?did=added"
+        assert await follow(api, "/accounts", handle="@cheap") == "/accounts?did=added&credits=307"
+        assert "likely to cost about 307 credits" in (await api.get("/accounts?credits=307", headers=PAGE)).text
+
+
 async def test_accounts_are_added_let_go_and_taken_back(url: str) -> None:
     async with open_api(url) as api:
         assert await follow(api, "/accounts", handle="@ann, https://x.com/bea") == "/accounts?did=added"

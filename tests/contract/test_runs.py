@@ -99,6 +99,15 @@ async def test_a_run_comes_with_its_accounts_and_their_jobs(url: str) -> None:
         assert await o.desk.get(run.id) == run
 
 
+async def test_a_runs_cap_is_shared_equally_and_buys_a_page_of_each_at_least(url: str) -> None:
+    async with office(url) as o:
+        with pytest.raises(BadRun, match="at least 600 for 2 accounts"):
+            await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=599)
+        await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=1_001)
+        found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs ORDER BY key")
+        assert [json.loads(args)["max_credits"] for (args,) in found] == [500, 500]
+
+
 async def test_a_second_run_is_refused_and_told_which_one_is_going(url: str) -> None:
     async with office(url) as o:
         run = await o.start()

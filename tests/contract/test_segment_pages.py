@@ -16,7 +16,7 @@ from mistnet.store.segment_pages import SegmentPages
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, CROWD, HOSTILE, furnish
 from tests.graphs import DAY, answer, follow, follow_event, people, person, segment, synced, turn, written
-from tests.harvests import rows
+from tests.harvests import change, rows
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -177,7 +177,14 @@ async def test_an_accounts_page_shows_its_follows_over_time_and_who_came_and_wen
         assert ", suspended" in text
         assert ", vanished" in text
         assert "@crowd_903" in text.partition(">follows<")[2].partition("</li>")[0]
-        answered = await api.post(f"/accounts/{ANN}/follow-sync", headers=PAGE)
+        await change(
+            api.app, "UPDATE users SET followers_count = 60000, following_count = 100 WHERE id = :ann", ann=ANN
+        )
+        assert "Spend about 60,272 credits" in await shown(api, f"/accounts/{ANN}")
+        refused = await api.post(f"/accounts/{ANN}/follow-sync", headers=PAGE)
+        assert refused.headers["Location"] == f"/accounts/{ANN}?did=not-confirmed"
+        assert await rows(api.app, "SELECT key FROM jobs WHERE kind = 'follow_sync'") == []
+        answered = await api.post(f"/accounts/{ANN}/follow-sync", headers=PAGE, data={"confirmed": "yes"})
         assert answered.headers["Location"] == f"/accounts/{ANN}?did=syncing"
         keys = await rows(api.app, "SELECT key FROM jobs WHERE kind = 'follow_sync' ORDER BY key")
         assert keys == [(f"followers:{ANN}",), (f"followings:{ANN}",)]

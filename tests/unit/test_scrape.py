@@ -97,6 +97,19 @@ async def test_what_could_not_be_read_on_the_page_before_counts_once() -> None:
     assert (the(outcome, RunStep).posts, the(outcome, RunStep).failed) == ([78], 1)
 
 
+async def test_an_account_stops_at_its_share_of_the_runs_cap() -> None:
+    outcome = await scraped(page(post(90), post(80)), given(max_credits=600))
+    assert isinstance(outcome, Continue)
+    assert isinstance(outcome.args, ScrapeArgs)
+    assert outcome.args.spent == 30
+    desk = Desk()
+    stopped = await scraped(EMPTY, given(max_credits=600, spent=301), desk)
+    assert isinstance(stopped, Done)
+    step = the(stopped, RunStep)
+    assert (step.status, desk.source.asked) == (RunStatus.FAILED, [])
+    assert step.reason == "stopped: 301 of the 600 credits are spent that the run's cap leaves for this account"
+
+
 async def test_an_end_is_looked_at_twice_and_then_believed() -> None:
     progress = {"user_id": ANN, "ceiling": PostId(69), "counted": 3}
     first = await scraped(EMPTY, given(**progress))

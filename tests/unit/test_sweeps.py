@@ -101,6 +101,7 @@ class Store:
     swept: set[UserId] = field(default_factory=set)
     gone: set[PostId] = field(default_factory=set)
     stored: int = 0
+    gaps: set[PostId] = field(default_factory=set)
     stale: Sequence[UserId] = ()
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
@@ -123,6 +124,9 @@ class Store:
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
         return min(self.stored, most)
+
+    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+        return self.gaps & set(ids)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)
@@ -158,7 +162,10 @@ class Source:
 
     async def search(self, query: str, *, errand: Errand) -> Page:
         self.asked.append(query)
-        return self.pages.pop(0)
+        found = self.pages.pop(0)
+        if errand.meter:
+            errand.meter.credits += 15 * max(len(found.own), 1)
+        return found
 
 
 def account(**about: Any) -> Account:
@@ -418,6 +425,14 @@ async def test_hydrations_of_one_span_fall_due_together() -> None:
     assert tracked.run_at < START
 
 
+async def test_a_post_that_is_a_gap_or_stored_already_gets_no_new_job() -> None:
+    desk = Desk()
+    desk.store.gaps, desk.store.posts = {PostId(85)}, {PostId(84): post(84)}
+    bad = [unreadable(post_id=each) for each in (85, 84, 83)]
+    outcome = await desk.backfill(page(post(90), bad=bad))
+    assert jobs_of(outcome, "hydrate_post") == [HydratePostArgs(post_id=PostId(83), account_id=ANN)]
+
+
 async def test_an_unreadable_post_is_asked_for_again_by_id_or_between_its_neighbours() -> None:
     desk = Desk()
     bad = [unreadable(post_id=85), unreadable(above=80, below=70), unreadable(above=60)]
@@ -586,6 +601,39 @@ async def test_a_post_that_could_not_be_read_is_not_taken_for_gone() -> None:
     desk.source.lookups = [gathered(bad=[unreadable()])]
     (outcome,) = await desk.threads.walk([walk(70)])
     assert isinstance(outcome, Retry)
+
+
+async def test_each_post_of_a_batch_has_its_own_error() -> None:
+    desk = Desk()
+    bad = [unreadable(post_id=71), msgspec.structs.replace(unreadable(post_id=72), problem="no text")]
+    given = [job(HydratePostArgs(post_id=PostId(each)), job_id=each) for each in (70, 71, 72, 73)]
+    desk.source.lookups = [gathered(post(70), bad=bad)]
+    found, first, second, gone = await desk.threads.hydrate(given)
+    assert isinstance(found, Done)
+    assert isinstance(first, Retry)
+    assert isinstance(second, Retry)
+    assert (first.error, second.error) == ("cannot be read: no author", "cannot be read: no text")
+    assert isinstance(gone, Fail)
+    assert the(gone, Missing).id == 73
+    desk.source.lookups = [gathered(post(70), bad=[unreadable()])]
+    (unsure,) = await desk.threads.hydrate([given[3]])
+    assert isinstance(unsure, Retry)
+    assert unsure.error == "not among the posts that could be read; one without an id: no author"
+
+
+async def test_walks_have_their_own_errors() -> None:
+    desk = Desk()
+    desk.source.lookups = [gathered(bad=[unreadable(post_id=70)])]
+    unread, gone = await desk.threads.walk([walk(70), walk(60, job_id=2)])
+    assert unread == Retry("cannot be read: no author")
+    assert the(gone, Missing).id == 60
+
+
+async def test_a_post_that_is_stored_by_now_is_not_asked_for_again() -> None:
+    desk = Desk()
+    desk.store.posts = {PostId(70): post(70)}
+    (outcome,) = await desk.threads.hydrate([job(HydratePostArgs(post_id=PostId(70), account_id=ANN))])
+    assert (outcome, desk.source.by_id) == (Done(), [])
 
 
 async def test_posts_by_id_are_settled_each_alone() -> None:

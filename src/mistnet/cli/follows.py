@@ -11,10 +11,12 @@ from mistnet.app import open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, at, document, last_line
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, subject_of
+from mistnet.desk.follow_quotes import FollowBill, quote_follows
+from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of
 from mistnet.domain.errors import WorkError
 from mistnet.domain.follows import FollowChange, FollowLine, Side, SyncMode
 from mistnet.store.follow_listing import Follows, SyncLine, Tallied
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
 
 ASKED_BY: Final = "command line"
 _LARGEST_ID: Final = 2**63 - 1
@@ -33,6 +35,10 @@ class Sides(StrEnum):
 
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="@name, name, https://x.com/name, or a user id.")]
+MaxCredits = Annotated[
+    int | None,
+    typer.Option("--max-credits", min=1, max=_LARGEST_ID, metavar="N", help="Stop when so many credits are spent."),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
 
 
@@ -45,23 +51,46 @@ async def sync(
     full: Annotated[
         bool, typer.Option("--full", help="The whole list, not the newest part alone: only this finds who left.")
     ] = False,
+    quote: Annotated[
+        bool, typer.Option("--quote", help="Only tell the likely cost; asks for the profile at most (18 credits).")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also if it costs more than `confirm_credits`.")] = False,
+    max_credits: MaxCredits = None,
 ) -> int:
-    """Read who follows a user and whom he follows. Workers do it, a page of 200 per step.
+    """Read who follows a user and whom they follow. Workers do it, a page of 200 per step.
 
-    Without --full, the newest first until nothing is new; the first sync of a list is always whole.
+    Without --full, the newest first until nothing is new; the first sync of a list is always whole. One that is likely
+    to cost more than `confirm_credits` needs --yes or --max-credits; at its cap a sync stops, and says so in
+    `follows status`.
     """
     mode = SyncMode.FULL if full else SyncMode.INCREMENTAL
     async with open_app(invocation.settings) as app:
         try:
             subject = await subject_of(app, who)
+            await look_up_counts(app, subject.user_id)
         except WorkError as error:
             complain(f"{error}; nothing was asked for", app.secrets)
             return 1
-        asked = await ask_for_syncs(app, subject.user_id, side.each, mode, asked_by=ASKED_BY)
+        bill = await quote_follows(app, subject.user_id, side.each, mode)
+        if quote:
+            facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, **_bill_fields(bill))
+            invocation.out.show(facts, *_bill_lines(subject, bill), "Nothing is read yet: leave out --quote to begin.")
+            return 0
+        asked = await ask_for_syncs(
+            app,
+            subject.user_id,
+            side.each,
+            mode,
+            asked_by=ASKED_BY,
+            confirmed=yes,
+            max_credits=max_credits,
+        )
         hint = "" if app.settings.x_api_key else "workers will need a key for X: set MISTNET_X_API_KEY"
     syncs = [{"side": each.side, "created": each.created} for each in asked]
-    facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, syncs=syncs)
-    invocation.out.show(facts, *_told(subject, asked, full=full), *([hint] if hint else []))
+    priced = _bill_fields(bill)
+    facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, syncs=syncs, **priced)
+    told = [*_told(subject, asked, full=full), *_bill_lines(subject, bill)]
+    invocation.out.show(facts, *told, *([hint] if hint else []))
     return 0
 
 
@@ -157,6 +186,22 @@ async def status(
         empty="no list was ever read: `mistnet follows sync USER` asks for one",
     )
     invocation.out.show(document(syncs=[_sync_fields(each) for each in found]), grid)
+
+
+def _bill_fields(bill: FollowBill) -> dict[str, Any]:
+    return {"quotes": bill.quotes, "credits": bill.credits, "confirm_credits": bill.confirm_credits}
+
+
+def _bill_lines(subject: Subject, bill: FollowBill) -> list[str]:
+    lines = [
+        f"the {each.side} of {subject}: {each.users:,} users, about {each.credits:,} credits"
+        if each.users is not None
+        else f"the {each.side} of {subject}: nobody knows how many, so nobody knows the price"
+        for each in bill.quotes
+    ]
+    if bill.credits is not None:
+        lines.append(f"about {bill.credits:,} credits (US$ {bill.credits / CREDITS_PER_DOLLAR:,.2f}) in all")
+    return ["\n".join(lines)]
 
 
 def _told(subject: Subject, asked: Sequence[Asked], *, full: bool) -> list[str]:

@@ -16,6 +16,7 @@ from mistnet.domain.errors import DatabaseBusy, RunNotFound
 from mistnet.domain.plural import counted
 from mistnet.domain.runs import (
     DEFAULT_LIMIT,
+    LARGEST_CREDITS,
     LARGEST_LIMIT,
     LEAST_LIMIT,
     UNFINISHED,
@@ -54,6 +55,16 @@ async def start(
             "--limit", min=LEAST_LIMIT, max=LARGEST_LIMIT, metavar="N", help="How many posts of each account at most."
         ),
     ] = DEFAULT_LIMIT,
+    max_credits: Annotated[
+        int | None,
+        typer.Option(
+            "--max-credits",
+            min=1,
+            max=LARGEST_CREDITS,
+            metavar="N",
+            help="What the run may cost; each account has an equal share of it.",
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is finished, and show the report.")] = False,
 ) -> int:
     """Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.
@@ -62,7 +73,9 @@ async def start(
     """
     wanted = read_handles(",".join(handles))
     async with open_app(invocation.settings) as app:
-        run = await app.runs.start(wanted, limit, asked_by="command line", now=app.database.clock.now())
+        run = await app.runs.start(
+            wanted, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
+        )
         hints = await _hints(app)
         if not wait:
             invocation.out.show(document(run=fields(run)), *_started(run), *hints)

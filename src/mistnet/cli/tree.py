@@ -124,7 +124,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
         line="Sync who follows whom, and see how it changes.",
         commands={
             "sync": Command(
-                "follows:sync", "Read who follows a user and whom he follows. Workers do it, a page of 200 per step."
+                "follows:sync", "Read who follows a user and whom they follow. Workers do it, a page of 200 per step."
             ),
             "list": Command("follows:list_follows", "Show who follows a user, or whom he follows, by their ids."),
             "events": Command(

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mistnet.app import App
+from mistnet.desk.follow_quotes import quote_follows
 from mistnet.domain.errors import BadHandle, NoKey, UserNotFound
 from mistnet.domain.follows import Side, SyncMode
 from mistnet.domain.handles import read_handle
@@ -57,14 +58,41 @@ async def subject_of(app: App, who: str) -> Subject:
 
 
 async def ask_for_syncs(
-    app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode, *, asked_by: str
+    app: App,
+    user_id: UserId,
+    sides: Sequence[Side],
+    mode: SyncMode,
+    *,
+    asked_by: str,
+    confirmed: bool = False,
+    max_credits: int | None = None,
 ) -> Sequence[Asked]:
-    """Leaves it to the workers; a sync that is alive already is joined."""
+    """Leaves it to the workers; a sync that is alive already is joined.
+
+    Raises NeedsConfirmation for lists that are likely to cost more than `confirm_credits`. Where nobody knows how long
+    a list is, that amount is its cap.
+    """
+    bill = await quote_follows(app, user_id, sides, mode)
+    bill.require_confirmed(confirmed or max_credits is not None)
+    if bill.credits is None and not confirmed and max_credits is None:
+        max_credits = bill.confirm_credits
     asked: list[Asked] = []
-    for side in sides:
-        made = await app.enqueue([follow_sync(user_id, side, mode=mode, asked_by=asked_by)])
+    for side, share in zip(sides, bill.shares(max_credits), strict=True):
+        wanted = follow_sync(user_id, side, mode=mode, asked_by=asked_by, max_credits=share)
+        made = await app.enqueue([wanted])
         asked.append(Asked(side=side, created=bool(made.created)))
     return asked
+
+
+async def look_up_counts(app: App, user_id: UserId) -> None:
+    """Asks for a profile (18 credits) unless it is stored with both counts, so that its lists can be priced."""
+    known = await People(app.database).by_id(user_id)
+    if (known and None not in (known.followers_count, known.following_count)) or not app.settings.x_api_key:
+        return
+    async with app.harvest.opened():
+        gathered = await app.harvest.x.users([user_id], errand=Errand())
+    async with app.database.write() as connection:
+        await Writers(WRITERS).write(connection, list(gathered.users.values()), app.database.clock.now())
 
 
 async def _looked_up(app: App, handle: str) -> Subject:

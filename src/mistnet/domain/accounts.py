@@ -134,6 +134,10 @@ class Look(Protocol):
         """How many posts of a user are stored, counted no further than `most`."""
         ...
 
+    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+        """Those of X that could not be read for good, as far as anybody has tried: each is a gap already."""
+        ...
+
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         """Those that are stored, or that upstream is known not to have."""
         ...

@@ -15,6 +15,7 @@ MistnetError
 │   ├── BadHandles
 │   ├── BadRun
 │   ├── RunInProgress
+│   ├── NeedsConfirmation
 │   ├── RunNotFound
 │   ├── NotTracked
 │   ├── UserNotFound
@@ -249,6 +250,18 @@ class RunInProgress(UsageError):
             f"`mistnet runs cancel {run_id}` ends it"
         )
         self.run_id = run_id
+
+
+class NeedsConfirmation(UsageError):
+    """Something is likely to cost more than may be spent without a confirmation."""
+
+    def __init__(self, credits_due: int, confirm_credits: int) -> None:
+        super().__init__(
+            f"this is likely to cost {credits_due:,} credits (US$ {credits_due / 100_000:,.2f}), more than the "
+            f"{confirm_credits:,} of the setting `confirm_credits`. Confirm it: --yes on the command line, "
+            f'"confirm": true in a request'
+        )
+        self.credits_due, self.confirm_credits = credits_due, confirm_credits
 
 
 class RunNotFound(UsageError):

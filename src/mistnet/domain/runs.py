@@ -22,6 +22,9 @@ SCRAPE: Final = KindName("scrape")
 DEFAULT_LIMIT: Final = 100
 LEAST_LIMIT, LARGEST_LIMIT = 1, 1000
 MOST_ACCOUNTS: Final = 1000
+LARGEST_CREDITS: Final = 2**53
+PAGE_CREDITS: Final = 300
+"""What a page of posts costs at most."""
 
 
 class RunStatus(StrEnum):
@@ -103,7 +106,10 @@ class RunStep(Write, frozen=True, kw_only=True):
 
 
 class ScrapeArgs(Args, frozen=True):
-    """One account of a run: how many posts are wanted, how many were counted, and where the next page begins."""
+    """One account of a run: how many posts are wanted, how many were counted, and where the next page begins.
+
+    `max_credits` is its share of what the run may cost, of which `spent` are.
+    """
 
     run_id: RunId
     position: int
@@ -113,10 +119,12 @@ class ScrapeArgs(Args, frozen=True):
     ceiling: PostId | None = None
     counted: int = 0
     suspected: bool = False
+    max_credits: int | None = None
+    spent: int = 0
 
 
-def scrape_job(run_id: RunId, position: int, handle: str, limit: int) -> NewJob:
-    args = ScrapeArgs(run_id=run_id, position=position, handle=handle, limit=limit)
+def scrape_job(run_id: RunId, position: int, handle: str, limit: int, max_credits: int | None = None) -> NewJob:
+    args = ScrapeArgs(run_id=run_id, position=position, handle=handle, limit=limit, max_credits=max_credits)
     return NewJob(kind=SCRAPE, key=f"{run_id}:{position}", args=args)
 
 
@@ -151,6 +159,20 @@ def _problem_of(handle: str) -> BadHandle | None:
     except BadHandle as error:
         return error
     return None if plain == handle else BadHandle(handle, "it is not a bare handle")
+
+
+def share_of(max_credits: int | None, accounts: int) -> int | None:
+    """What each account of a run may cost, so that all together never cost more than the run may.
+
+    Raises BadRun if that buys not even a page of each.
+    """
+    if max_credits is None:
+        return None
+    if max_credits < accounts * PAGE_CREDITS:
+        least = accounts * PAGE_CREDITS
+        problem = f"must be at least {least:,} for {accounts:,} accounts: a page of each costs up to {PAGE_CREDITS}"
+        raise BadRun("max_credits", problem if accounts > 1 else f"must be at least {least:,}, the price of a page")
+    return max_credits // accounts
 
 
 def require_startable(handles: Sequence[str], limit: int) -> None:

@@ -71,11 +71,18 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the key that was refused under this label, until somebody resumes the source."""
 
 
+class Meter(msgspec.Struct):
+    """Adds up what the calls of one step cost."""
+
+    credits: int = 0
+
+
 class Errand(msgspec.Struct, frozen=True):
-    """On whose behalf a call is made."""
+    """On whose behalf a call is made, and where its cost is added up if somebody wants to know."""
 
     job_id: JobId | None = None
     account_id: UserId | None = None
+    meter: Meter | None = None
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):

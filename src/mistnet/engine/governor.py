@@ -390,6 +390,8 @@ class Governor:
         status = 200 if error is None else getattr(error, "status", None)
         cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status, ticket.reserved)
         self._purse.put_back(ticket.reserved - cost, passage.day)
+        if errand.meter:
+            errand.meter.credits += cost
         record = CallRecord(
             source=self._source,
             key_label=ticket.label,

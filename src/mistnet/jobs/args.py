@@ -27,6 +27,15 @@ HEAD_START: Final = timedelta(days=1)
 """A tracked user is hydrated before all others: its job counts as due since then."""
 
 
+class MostCredits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call costs at most, for jobs with a cap of their own."""
+
+    posts: int = 300
+    profile: int = 18
+    follows: int = 398
+    relation: int = 100
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may set about collecting."""
 
@@ -39,6 +48,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     summarize: bool = False
     users_per_call: int = 100
     posts_per_call: int = 50
+    most: MostCredits = MostCredits()
 
 
 class SuggestionArgs(Args, frozen=True):

@@ -33,7 +33,7 @@ class FollowSyncArgs(Args, frozen=True):
 
     `cursors` are the latest ones followed; `known_pages` how many pages in a row held nothing new. `explained` are
     missing because they cannot be shown; None: that was not asked yet. `accounted` says that the list shows everybody
-    the profile counts; `checks` are to be asked for one by one, `unsure` were left.
+    the profile counts; `checks` are to be asked for one by one, `unsure` were left. `spent` of `max_credits` are.
     """
 
     user_id: UserId
@@ -56,6 +56,8 @@ class FollowSyncArgs(Args, frozen=True):
     after: UserId | None = None
     checks: Sequence[UserId] = ()
     unsure: int = 0
+    max_credits: int | None = None
+    spent: int = 0
 
 
 def follow_sync(
@@ -64,16 +66,25 @@ def follow_sync(
     *,
     asked_by: str,
     mode: SyncMode | Literal["full", "incremental"] = SyncMode.INCREMENTAL,
+    max_credits: int | None = None,
 ) -> NewJob:
     """One live sync per user and side: whoever asks meanwhile shares it. An incremental one needs a full one before
     it, and becomes that where there is none."""
-    args = FollowSyncArgs(user_id=user_id, side=side, mode=SyncMode(mode), asked_by=asked_by)
+    args = FollowSyncArgs(user_id=user_id, side=side, mode=SyncMode(mode), asked_by=asked_by, max_credits=max_credits)
     return NewJob(kind=FOLLOW_SYNC, key=key_of(user_id, side), args=args)
 
 
 def confirming_sync(at: FollowSyncArgs, run_at: datetime) -> NewJob:
-    """The same list once more, whole, after a pause."""
-    args = FollowSyncArgs(user_id=at.user_id, side=at.side, mode=SyncMode.FULL, asked_by=at.asked_by, confirming=True)
+    """The same list once more, whole, after a pause, with the same cap and what is spent of it."""
+    args = FollowSyncArgs(
+        user_id=at.user_id,
+        side=at.side,
+        mode=SyncMode.FULL,
+        asked_by=at.asked_by,
+        confirming=True,
+        max_credits=at.max_credits,
+        spent=at.spent,
+    )
     return NewJob(kind=FOLLOW_SYNC, key=key_of(at.user_id, at.side), args=args, run_at=run_at, reason=SECOND_LOOK)
 
 

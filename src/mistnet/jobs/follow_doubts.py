@@ -24,7 +24,7 @@ from mistnet.domain.ingests import IngestAdvanced
 from mistnet.domain.jobs import Continue, Job, Outcome, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Gathered, Platform, User, UserId
-from mistnet.domain.sources import X_SOURCE, Errand
+from mistnet.domain.sources import X_SOURCE, Errand, Meter
 from mistnet.jobs.args import Rules
 from mistnet.jobs.follow_args import FollowSyncArgs, Phase, begun, sync_of
 
@@ -43,6 +43,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     rules: Rules
     profile_holds: timedelta
+    meter: Meter | None = None
 
     @property
     def _size(self) -> int:
@@ -162,7 +163,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
         return FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=[user_id], job_id=job.id)
 
     def _errand(self, job: Job[FollowSyncArgs]) -> Errand:
-        return Errand(job.id, job.args.user_id)
+        return Errand(job.id, job.args.user_id, self.meter)
 
 
 def _why(user: User | None) -> Cause | None:

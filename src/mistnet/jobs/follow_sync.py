@@ -26,7 +26,7 @@ from mistnet.domain.jobs import Continue, Done, Job, Outcome, Wake, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.segments import MATERIALIZE, Need, awaits
 from mistnet.domain.social import Platform, User, UserId, UserPage
-from mistnet.domain.sources import X_SOURCE, Errand
+from mistnet.domain.sources import X_SOURCE, Errand, Meter
 from mistnet.jobs.args import Rules
 from mistnet.jobs.follow_args import FOLLOW_SYNC, FollowSyncArgs, Phase, begun, confirming_sync, follow_sync, sync_of
 from mistnet.jobs.follow_doubts import Doubter
@@ -52,10 +52,45 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     x: FollowSource
     clock: Clock
     rules: Rules
+    meter: Meter | None = None
 
     async def sync(self, job: Job[FollowSyncArgs]) -> Outcome:
         """One step, recorded as part of the job's ingest whatever becomes of it."""
-        return await recorded(self._step, begun)(job)
+        metered = self if job.args.max_credits is None else msgspec.structs.replace(self, meter=Meter())
+        return await recorded(metered.step, begun)(job)
+
+    async def step(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """The next step, or the end at the job's own cap. Tries that failed may have cost as much as a good one."""
+        if job.args.max_credits is None:
+            return await self._step(job)
+        failed = (job.attempt - 1) * self._most(job.args.phase)
+        job = msgspec.structs.replace(job, args=msgspec.structs.replace(job.args, spent=job.args.spent + failed))
+        if not self._affords(job.args):
+            return Done([begun(job), self._ended(job, _stopped(job.args)), _over(job.args)])
+        match await self._step(job):
+            case Continue(args=FollowSyncArgs() as at) as outcome:
+                return msgspec.structs.replace(outcome, args=msgspec.structs.replace(at, spent=self._spent(at)))
+            case outcome:
+                return outcome
+
+    def _most(self, phase: Phase) -> int:
+        """What a call of this phase costs at most; those who are missing are asked for twice."""
+        most = self.rules.most
+        match phase:
+            case Phase.BEGIN | Phase.JUDGE:
+                return most.profile
+            case Phase.PAGES:
+                return most.follows + most.profile
+            case Phase.EXPLAIN | Phase.DOUBTS:
+                return 2 * most.profile * self.rules.users_per_call
+            case Phase.CHECKS:
+                return most.relation
+
+    def _spent(self, at: FollowSyncArgs) -> int:
+        return at.spent + (self.meter.credits if self.meter else 0)
+
+    def _affords(self, at: FollowSyncArgs) -> bool:
+        return at.max_credits is None or self._spent(at) + self._most(at.phase) <= at.max_credits
 
     async def _step(self, job: Job[FollowSyncArgs]) -> Outcome:
         match job.args.phase:
@@ -74,7 +109,9 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _doubter(self) -> Doubter:
-        return Doubter(look=self.look, x=self.x, clock=self.clock, rules=self.rules, profile_holds=PROFILE_HOLDS)
+        return Doubter(
+            look=self.look, x=self.x, clock=self.clock, rules=self.rules, profile_holds=PROFILE_HOLDS, meter=self.meter
+        )
 
     async def _begin(self, job: Job[FollowSyncArgs]) -> Outcome:
         """The subject comes first: its handle, and how long its list is to be."""
@@ -133,7 +170,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
                 break  # what came before is kept; the next step meets the same fault again
             at = await self._after_page(at, page)
             writes += self._collected(job, page)
-            if not self._goes_on(at, page) or self.clock.now() - started >= STEP_TAKES:
+            if not self._goes_on(at, page) or self.clock.now() - started >= STEP_TAKES or not self._affords(at):
                 break
         return self._turned(job, at, page, writes)
 
@@ -232,7 +269,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         return IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, plausible=found.plausible, problem=found.problem)
 
     def _errand(self, job: Job[FollowSyncArgs]) -> Errand:
-        return Errand(job.id, job.args.user_id)
+        return Errand(job.id, job.args.user_id, self.meter)
 
 
 def _listed(at: FollowSyncArgs, page: UserPage) -> list[UserId]:
@@ -243,6 +280,12 @@ def _listed(at: FollowSyncArgs, page: UserPage) -> list[UserId]:
 def _circles(at: FollowSyncArgs) -> bool:
     most = pages_at_most(at.at_start)
     return most is not None and at.tally.pages >= most
+
+
+def _stopped(at: FollowSyncArgs) -> Verdict:
+    read = "1 user is read" if at.tally.listed == 1 else f"{at.tally.listed:,} users are read"
+    said = f"stopped at its cap of {at.max_credits:,} credits: {at.spent:,} are spent, {read}"
+    return Verdict(plausible=False, problem=said)
 
 
 def _hidden(user: User) -> str | None:

@@ -204,7 +204,10 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             outsiders=job.args.outsiders + len(others),
             unread=job.args.unread + len(between),
         )
-        leads = [*await self._leads(page, posts), *(args.hydrate_post(each) for each in by_id)]
+        look = self.sweeper.look
+        settled = await look.known_posts(Platform.X, by_id) | await look.unreadable_posts(by_id)
+        wanted = [args.hydrate_post(each) for each in by_id if each not in settled]
+        leads = [*await self._leads(page, posts), *wanted]
         told = self._told(job, items=len(posts))
         return Continue([begun(job), *page.gathered.writes, *leads, told], args=down)
 

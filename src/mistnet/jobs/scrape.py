@@ -11,7 +11,7 @@ from mistnet.domain.accounts import AccountState
 from mistnet.domain.jobs import Continue, Done, Job, NewJob, Outcome, Write
 from mistnet.domain.runs import RunStatus, RunStep, ScrapeArgs
 from mistnet.domain.social import Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
-from mistnet.domain.sources import Errand
+from mistnet.domain.sources import Errand, Meter
 from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, query, verdict
 from mistnet.jobs.profiles import state_of
 from mistnet.jobs.sweeps import SECOND_LOOK, Sweeper
@@ -30,9 +30,25 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def scrape(self, job: Job[ScrapeArgs]) -> Outcome:
         """Newest first, down to the limit or the end. Tracked or not makes no difference to what is counted."""
+        at, meter = job.args, Meter()
+        if at.max_credits is None:
+            return await self._look(job, Errand(job.id, at.user_id))
+        # Tries that failed may have cost as much as a good one.
+        most = self.sweeper.rules.most
+        spent = at.spent + (job.attempt - 1) * (most.posts + most.profile)
+        if spent + most.posts > at.max_credits:
+            return Done([self._told(at, RunStatus.FAILED, _stopped(at, spent))])
+        match await self._look(job, Errand(job.id, at.user_id, meter)):
+            case Continue(args=ScrapeArgs() as down) as outcome:
+                counted = msgspec.structs.replace(down, spent=spent + meter.credits)
+                return msgspec.structs.replace(outcome, args=counted)
+            case outcome:
+                return outcome
+
+    async def _look(self, job: Job[ScrapeArgs], errand: Errand) -> Outcome:
         at = job.args
         span = Span(ceiling=at.ceiling)
-        page = await self.sweeper.x.search(query(at.handle, span), errand=Errand(job.id, at.user_id))
+        page = await self.sweeper.x.search(query(at.handle, span), errand=errand)
         user_id = at.user_id or author_of(page, at.handle)
         match verdict(page, user_id or NOBODY, span):
             case Progress(posts=posts, lowest=lowest):
@@ -41,7 +57,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
                 reason = None if at.counted else NOTHING_SHOWN
                 return Done([*page.gathered.writes, self._told(at, RunStatus.COMPLETED, reason)])
             case Emptiness() | Strangers():
-                return await self._suspect(job, page)
+                return await self._suspect(job, page, errand)
 
     async def _step(self, at: ScrapeArgs, user_id: UserId | None, page: Page, lowest: PostId) -> Outcome:
         own = [page.gathered.posts[each] for each in page.own]
@@ -67,14 +83,14 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         account = await self.sweeper.look.account(Platform.X, user_id) if user_id else None
         if account is None or account.state is AccountState.UNTRACKED:
             return []
-        return [*await self.sweeper.leads(page, own, account), *self.sweeper.mending(page, account, span)]
+        return [*await self.sweeper.leads(page, own, account), *await self.sweeper.mending(page, account, span)]
 
-    async def _suspect(self, job: Job[ScrapeArgs], page: Page) -> Outcome:
+    async def _suspect(self, job: Job[ScrapeArgs], page: Page, errand: Errand) -> Outcome:
         """An end is looked at twice. Where nothing was ever shown, the profile may tell why."""
         at = job.args
         writes: list[Write] = list(page.gathered.writes)
         if not at.counted:
-            user = await self.sweeper.x.user(at.handle, errand=Errand(job.id))
+            user = await self.sweeper.x.user(at.handle, errand=errand)
             writes += [user] if user else []
             if problem := _problem(user):
                 return Done([*writes, self._told(at, RunStatus.FAILED, problem)])
@@ -133,6 +149,10 @@ def _place(hole: Unreadable, span: Span) -> int:
     if hole.post_id is not None:
         return hole.post_id
     return hole.above - 1 if hole.above else span.ceiling or 1 << 63
+
+
+def _stopped(at: ScrapeArgs, spent: int) -> str:
+    return f"stopped: {spent:,} of the {at.max_credits:,} credits are spent that the run's cap leaves for this account"
 
 
 def _problem(user: User | None) -> str | None:

@@ -47,7 +47,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reached = Swept(
                     platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
                 )
-                writes = [*await self._collected(page, posts, account), *self.mending(page, account, span)]
+                writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
                 return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
             case Emptiness() | Strangers() if not (job.args.suspected and job.is_first_try):
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
@@ -91,7 +91,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         match found:
             case Progress():
                 writes = await self._collected(page, found.posts, account)
-                writes += self.mending(page, account, span, reposts=reposts)
+                writes += await self.mending(page, account, span, reposts=reposts)
                 down = await self._lowered(at, found, reposts=reposts)
                 full = down.round_is_full and page.has_more
                 return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
@@ -201,11 +201,12 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """The work that an account's posts lead to: the ways up from replies, and whom they answer."""
         return [*await self._walks(page, posts, account), *await self._strangers(page, posts)]
 
-    def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
-        """Another look at what could not be read."""
+    async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
+        """Another look at what could not be read. A post that is stored, or a gap already, needs no new job."""
         by_id, between = holes(page, span)
+        settled = await self.look.known_posts(Platform.X, by_id) | await self.look.unreadable_posts(by_id)
         again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]
-        return [*(args.hydrate_post(post_id, account.user_id) for post_id in by_id), *again]
+        return [*(args.hydrate_post(each, account.user_id) for each in by_id if each not in settled), *again]
 
     async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """One for each reply whose way up leads to a post we lack."""

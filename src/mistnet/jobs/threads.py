@@ -11,7 +11,7 @@ import msgspec
 from mistnet.domain.accounts import Frontier, Look, Missing, XSource
 from mistnet.domain.errors import Permanent, Temporary
 from mistnet.domain.ingests import IngestKind
-from mistnet.domain.jobs import Continue, Done, Job, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.domain.jobs import Continue, Done, Job, JobId, NewJob, Outcome, Retry, Snooze, Write
 from mistnet.domain.ports import Clock
 from mistnet.domain.social import Gathered, Platform, Post, PostId, UserId
 from mistnet.domain.sources import Errand
@@ -121,8 +121,8 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         along: Sequence[Write],
     ) -> Outcome:
         post = gathered.posts.get(frontier.post_id)
-        if post is None and gathered.unreadable:
-            return Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}")
+        if post is None and (problem := _unread(frontier.post_id, gathered)):
+            return Retry(problem)
         if post is None:
             return Done([*along, gone(frontier.post_id), *self._author(frontier.user_id, strangers)])
         writes = [*along, *about(post, gathered)]
@@ -139,6 +139,11 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
         """Posts by id with their authors, each settled alone."""
+        known = await self._stored_since(jobs)
+        if known:
+            asking = await self.hydrate([job for job in jobs if job.id not in known]) if len(known) < len(jobs) else ()
+            rest = iter(asking)
+            return [Done() if job.id in known else next(rest) for job in jobs]
         asked = [job.args.post_id for job in jobs]
         try:
             gathered = await self.x.posts(asked, errand=Errand(jobs[0].id))
@@ -150,13 +155,20 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             post = gathered.posts.get(job.args.post_id)
             if post is not None:
                 outcomes.append(Done([*along, *about(post, gathered), *await self._walk_from(post, job.args)]))
-            elif gathered.unreadable:
-                outcomes.append(Retry(f"not among the posts that could be read: {gathered.unreadable[0].problem}"))
+            elif problem := _unread(job.args.post_id, gathered):
+                outcomes.append(Retry(problem))
                 continue
             else:
                 outcomes.append(Done([*along, gone(job.args.post_id)]))
             along = []
         return with_event(outcomes, one_call(IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
+
+    async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
+        """Those whose sweep could not read a post that another way has brought, with all above it."""
+        swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
+        stored = await self.look.known_posts(Platform.X, swept.values())
+        above = await self.look.frontiers(Platform.X, stored)
+        return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
         """A reply that its sweep could not read still has its way up to be walked."""
@@ -172,6 +184,15 @@ def about(post: Post, gathered: Gathered) -> list[Write]:
     shown = [reference.id for reference in (post.quoted, post.reposted) if reference]
     posts = [post, *(gathered.posts[post_id] for post_id in shown)]
     return [*(gathered.users[each.author_id] for each in posts), *posts]
+
+
+def _unread(post_id: PostId, gathered: Gathered) -> str | None:
+    """Why a post that did not come could not be read; None if it was not among what came at all."""
+    own = next((each.problem for each in gathered.unreadable if each.post_id == post_id), None)
+    if own is not None:
+        return f"cannot be read: {own}"
+    nameless = next((each.problem for each in gathered.unreadable if each.post_id is None), None)
+    return f"not among the posts that could be read; one without an id: {nameless}" if nameless else None
 
 
 def gone(post_id: PostId) -> Missing:

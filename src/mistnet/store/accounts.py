@@ -30,6 +30,7 @@ from mistnet.store.inserts import insert_of
 from mistnet.store.statements import command, statement
 from mistnet.store.tables import accounts, posts, suggestions, users
 from mistnet.store.types import UtcTime
+from mistnet.store.unreadable import gaps_among
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
@@ -236,6 +237,12 @@ class StoreLook:
         some = select(posts.c.id).where(own).limit(most).subquery()
         async with self._database.peek() as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
+
+    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+        if not ids:
+            return set()
+        async with self._database.peek() as connection:
+            return await gaps_among(connection, ids)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:

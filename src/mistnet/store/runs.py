@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import DatabaseBusy, RunInProgress, RunNotFound
 from mistnet.domain.jobs import JobId
-from mistnet.domain.runs import SCRAPE, UNFINISHED, Run, RunId, RunStatus, require_startable, scrape_job
+from mistnet.domain.runs import SCRAPE, UNFINISHED, Run, RunId, RunStatus, require_startable, scrape_job, share_of
 from mistnet.domain.social import PostId
 from mistnet.store import account_jobs
 from mistnet.store.database import Database
@@ -39,15 +39,20 @@ class RunDesk:
         self._job_writer = job_writer
         self._summarize = summarize
 
-    async def start(self, handles: Sequence[str], limit: int, *, asked_by: str, now: datetime) -> Run:
+    async def start(
+        self, handles: Sequence[str], limit: int, *, asked_by: str, now: datetime, max_credits: int | None = None
+    ) -> Run:
         """The run and its jobs, in one transaction. Raises RunInProgress while another one is not finished."""
         require_startable(handles, limit)
+        share = share_of(max_credits, len(handles))
         await self.settle(now)
         run_id = new_run_id(now)
         for _ in range(_TRIES):
             async with self._database.write() as connection:
                 if await self._insert(connection, run_id, limit, asked_by, now):
-                    await self._add_accounts(connection, run_id, handles, limit, now)
+                    await self._add_accounts(connection, run_id, handles, now)
+                    wanted = [scrape_job(run_id, place, handle, limit, share) for place, handle in enumerate(handles)]
+                    await self._job_writer.write(connection, wanted, now)
                     (run,) = await read_runs(connection, runs.c.id == run_id)
                     return run
                 other = await self._unfinished(connection)
@@ -122,7 +127,7 @@ class RunDesk:
         return (await connection.execute(adding.values(row).returning(runs.c.id))).first() is not None
 
     async def _add_accounts(
-        self, connection: AsyncConnection, run_id: RunId, handles: Sequence[str], limit: int, now: datetime
+        self, connection: AsyncConnection, run_id: RunId, handles: Sequence[str], now: datetime
     ) -> None:
         rows = [
             {
@@ -135,8 +140,6 @@ class RunDesk:
             for position, handle in enumerate(handles)
         ]
         await connection.execute(insert(run_accounts), rows)
-        wanted = [scrape_job(run_id, position, handle, limit) for position, handle in enumerate(handles)]
-        await self._job_writer.write(connection, wanted, now)
 
     async def _unfinished(self, connection: AsyncConnection) -> Sequence[RunId]:
         asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN))

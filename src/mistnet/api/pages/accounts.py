@@ -18,17 +18,19 @@ from mistnet.api.pages.segment_view import follows_chart
 from mistnet.api.pages.sparks import HEIGHT, WIDTH, spark
 from mistnet.api.parts import Mistnet
 from mistnet.app import App
+from mistnet.desk.follow_quotes import quote_follows
+from mistnet.desk.following import ask_for_syncs
 from mistnet.desk.repair import repaired
+from mistnet.desk.track_quotes import TrackBill, quote_tracking
 from mistnet.desk.tracking import track_handles, track_ids
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import reposts
-from mistnet.domain.errors import BadHandle
-from mistnet.domain.follows import Side
+from mistnet.domain.errors import BadHandle, NeedsConfirmation
+from mistnet.domain.follows import Side, SyncMode
 from mistnet.domain.handles import read_handle
 from mistnet.domain.post_order import POST_CURSOR, read_cursor
 from mistnet.domain.social import Platform, UserId
 from mistnet.domain.visitors import Visitor
-from mistnet.jobs.follow_args import follow_sync
 from mistnet.store.account_pages import AccountPages, Listed, Wanted
 from mistnet.store.account_products import AccountProducts
 from mistnet.store.coverage import Coverage
@@ -59,11 +61,14 @@ async def accounts(
     q: Annotated[str, Query(max_length=200)] = "",
     state: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=200)] = None,
+    priced: Annotated[int | None, Query(alias="credits", ge=0, le=LargestId)] = None,
 ) -> HTMLResponse:
     chosen = AccountState(state) if state in set(AccountState) else None
     wanted = Wanted(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
     listed = await AccountPages(app.database).page(wanted)
-    return await _list(request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after)
+    return await _list(
+        request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after, priced=priced
+    )
 
 
 async def _list(
@@ -81,7 +86,7 @@ async def _list(
         waiting=waiting[:_PAGE],
         refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
         more=listed[-1].place if len(listed) == _PAGE else None,
-        **{"problem": None, "given": "", **shown},
+        **{"problem": None, "given": "", "bill": None, "priced": None, **shown},
     )
 
 
@@ -92,19 +97,34 @@ async def add_account(
     app: Mistnet,
     dashboard: Shown,
     handle: Annotated[str, Form(max_length=500)] = "",
+    confirmed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
-    """Asks for an account by its handle; one that is tracked already is looked at again."""
+    """Asks for an account by its handle; one that is tracked already is looked at again.
+
+    What is likely to cost more than `confirm_credits` is shown with its price first.
+    """
     try:
         wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
     except BadHandle as error:
-        listed = await AccountPages(app.database).page(Wanted(limit=_PAGE))
-        shown = {"words": "", "chosen": None, "after": None, "problem": str(error), "given": handle}
-        told = await _list(request, visitor, app, dashboard, listed=listed, **shown)
-        told.status_code = 400
-        return told
+        return await _again(request, visitor, app, dashboard, given=handle, problem=str(error))
+    bill: TrackBill | None = None
+    if not confirmed:
+        bill = await quote_tracking(app, [each.handle for each in wanted])
+        if bill and bill.needs_confirmation:
+            return await _again(request, visitor, app, dashboard, given=handle, bill=bill)
     results = {each.result for each in await track_handles(app, wanted)}
     did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
-    return RedirectResponse(f"/accounts?did={did}", 303)
+    priced = f"&credits={bill.credits}" if bill and bill.quotes else ""
+    return RedirectResponse(f"/accounts?did={did}{priced}", 303)
+
+
+async def _again(request: Request, visitor: Visitor, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
+    """The first page of accounts, with what was given and why nothing was done yet."""
+    listed = await AccountPages(app.database).page(Wanted(limit=_PAGE))
+    shown = {"words": "", "chosen": None, "after": None, **shown}
+    told = await _list(request, visitor, app, dashboard, listed=listed, **shown)
+    told.status_code = 400 if shown.get("problem") else 409
+    return told
 
 
 @router.post("/accounts/refused/{handle}/dismiss")
@@ -147,11 +167,23 @@ async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Redirec
 
 
 @router.post("/accounts/{user_id}/follow-sync")
-async def sync_follows(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def sync_follows(
+    visitor: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
+) -> RedirectResponse:
     """Reads both lists, as far down as they are new; a sync that is under way is joined."""
     if await AccountPages(app.database).progress(UserId(user_id)) is None:
         raise NotFound(f"account {user_id}")
-    await app.enqueue([follow_sync(UserId(user_id), side, asked_by=visitor.name) for side in Side])
+    try:
+        await ask_for_syncs(
+            app,
+            UserId(user_id),
+            list(Side),
+            SyncMode.INCREMENTAL,
+            asked_by=visitor.name,
+            confirmed=bool(confirmed),
+        )
+    except NeedsConfirmation:
+        return RedirectResponse(f"/accounts/{user_id}?did=not-confirmed", 303)
     return RedirectResponse(f"/accounts/{user_id}?did=syncing", 303)
 
 
@@ -183,6 +215,7 @@ async def account(
         visitor,
         row=account_row(msgspec.structs.replace(listed, progress=progress), holdings, now),
         profile=profile,
+        follow_bill=await quote_follows(app, own, list(Side), SyncMode.INCREMENTAL),
         versions=await pages.versions(own),
         heat=heat_map(await pages.hours(own)),
         reposts=strip_of(reposts(progress, now)),

@@ -68,6 +68,7 @@ _DID: Final = {
     "item-remove": "It is not followed any more. Its points and valuations stay.",
     "dismissed": "The refused handle is off the list.",
     "repairing": "All of its posts are read again; what was left out appears here.",
+    "not-confirmed": "Nothing is read: these lists need a confirmation of their price. Tick the box first.",
     "syncing": "The lists will be read; who came and went appears here.",
 }
 """What a page may say after a change, by a word in its address: nobody can put other words there."""

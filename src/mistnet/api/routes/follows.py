@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from mistnet.api.auth import READS, Operator
 from mistnet.api.errors import refusals
-from mistnet.api.fields import Document, Flag, Given, Id, Moment, Who, id_or_handle
+from mistnet.api.fields import Document, Flag, Given, Id, Integral, Moment, Who, id_or_handle
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.desk.following import ask_for_syncs, known_subject
 from mistnet.domain.follows import Cause, FollowKind, Side, SyncMode
+from mistnet.domain.runs import LARGEST_CREDITS
 from mistnet.domain.social import UserId
 from mistnet.store.follow_listing import Follows
 
@@ -64,6 +66,15 @@ class FollowEventListing(Listing[FollowEventDocument]):
 class SyncRequest(Given):
     side: Literal["followers", "followings", "both"] = "both"
     mode: Literal["incremental", "full"] = "incremental"
+    confirm: Annotated[
+        bool, Field(description="Also if it is likely to cost more than the setting `confirm_credits`.")
+    ] = False
+    max_credits: (
+        Annotated[
+            int, Field(ge=1, le=LARGEST_CREDITS), Integral, Field(description="Stop when so many credits are spent.")
+        ]
+        | None
+    ) = None
 
 
 class AskedDocument(Document):
@@ -103,17 +114,26 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
     return {**pages.listing(rows, lambda row: row.id), **since}
 
 
-@router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(404))
+@router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(404, 409))
 async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it; one sync of a list at a time, shared by all who ask.
 
-    Given an id, nobody need be stored yet. Only a full sync finds who left.
+    Given an id, nobody need be stored yet. Only a full sync finds who left. What is likely to cost more than
+    `confirm_credits` is refused unless `confirm` or `max_credits` is given.
     """
     named = id_or_handle(who)
     user_id = UserId(named) if isinstance(named, int) else (await known_subject(mistnet, f"@{named}")).user_id
     sides = list(Side) if asked.side == "both" else [Side(asked.side)]
     mode = SyncMode(asked.mode)
-    syncs = await ask_for_syncs(mistnet, user_id, sides, mode, asked_by=visitor.name)
+    syncs = await ask_for_syncs(
+        mistnet,
+        user_id,
+        sides,
+        mode,
+        asked_by=visitor.name,
+        confirmed=asked.confirm,
+        max_credits=asked.max_credits,
+    )
     return {"user_id": user_id, "mode": mode, "syncs": syncs}
 
 

@@ -12,7 +12,7 @@ from mistnet.api.errors import refusals
 from mistnet.api.fields import Document, Given, Integral, Moment
 from mistnet.api.parts import Mistnet
 from mistnet.domain.errors import RunNotFound
-from mistnet.domain.runs import DEFAULT_LIMIT, LARGEST_LIMIT, LEAST_LIMIT, Run, read_handles
+from mistnet.domain.runs import DEFAULT_LIMIT, LARGEST_CREDITS, LARGEST_LIMIT, LEAST_LIMIT, Run, read_handles
 
 router = APIRouter(prefix="/api/admin/scrape", tags=["runs"])
 
@@ -34,6 +34,15 @@ class ScrapeRequest(Given):
         Integral,
         Field(description="Posts per account, newest first."),
     ] = DEFAULT_LIMIT
+    max_credits: (
+        Annotated[
+            int,
+            Field(ge=1, le=LARGEST_CREDITS),
+            Integral,
+            Field(description="What the task may cost; each account has an equal share of it."),
+        ]
+        | None
+    ) = None
 
 
 class ScrapeAccepted(Document):
@@ -75,7 +84,13 @@ class ScrapeTask(Document):
 async def start_scrape(asked: ScrapeRequest, visitor: Operator, mistnet: Mistnet) -> ScrapeAccepted:
     """Collect the newest posts of some accounts now, tracked or not. One task runs at a time."""
     handles = read_handles(asked.usernames)
-    run = await mistnet.runs.start(handles, asked.limit, asked_by=visitor.name, now=mistnet.database.clock.now())
+    run = await mistnet.runs.start(
+        handles,
+        asked.limit,
+        asked_by=visitor.name,
+        now=mistnet.database.clock.now(),
+        max_credits=asked.max_credits,
+    )
     return ScrapeAccepted(task_id=run.id, status=run.status)
 
 

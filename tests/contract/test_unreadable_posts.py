@@ -1,0 +1,64 @@
+"""Posts that cannot be read: one gap each, tried again at growing intervals, closed when the post is stored."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mistnet.app import App
+from mistnet.domain.social import PostId, UserId
+from mistnet.jobs import args
+from tests.harvests import change, end_badly, open_harvest, post, rows, tell, user
+from tests.support import START, TurnedClock
+
+pytestmark = pytest.mark.common_sql
+
+
+async def jobs(app: App) -> list[tuple[str, str, int]]:
+    return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")  # type: ignore[return-value]
+
+
+async def die(app: App) -> None:
+    """Its last attempt fails now."""
+    now = app.database.clock.now()
+    await change(app, "UPDATE jobs SET state = 'dead', attempts = max_attempts, started_at = :now", now=now)
+
+
+async def test_a_gap_is_tried_once_more_and_later_each_time(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        await app.enqueue([args.hydrate_post(PostId(70), UserId(11))])
+        tried: list[timedelta] = []
+        await die(app)
+        for _ in range(8 * 24):
+            clock.turn(hours=1)
+            if await app.look_after_unreadable():
+                assert await jobs(app) == [("70", "pending", 1)]
+                tried.append(clock.now() - START)
+                await die(app)
+        assert [each / timedelta(hours=1) for each in tried] == [1, 2, 4, 8, 16, 32, 64, 128]
+
+
+async def test_a_gap_is_closed_when_its_post_is_stored_by_any_path(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        wanted = [args.hydrate_post(PostId(each), UserId(11)) for each in (70, 71)]
+        await end_badly(app, wanted[0])
+        await end_badly(app, wanted[1], state="failed")
+        await change(app, "UPDATE jobs SET started_at = :now", now=clock.now())
+        clock.turn(minutes=1)
+        assert await app.look_after_unreadable() == 0
+        await tell(app, user(11), post(70), post(71))
+        assert await app.look_after_unreadable() == 2
+        assert [state for _, state, _ in await jobs(app)] == ["pending", "pending"]
+        await end_badly(app)  # nobody asked for anything else
+        assert await app.look_after_unreadable() == 0
+
+
+async def test_a_sighting_knows_the_gaps(url: str) -> None:
+    async with open_harvest(url) as app:
+        await end_badly(app, args.hydrate_post(PostId(70), UserId(11)))
+        await app.enqueue([args.hydrate_post(PostId(71), UserId(11))])
+        assert await app.harvest.look.unreadable_posts([PostId(70), PostId(71), PostId(72)]) == {70}
+        assert await app.harvest.look.unreadable_posts([]) == set()
