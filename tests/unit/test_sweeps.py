@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -101,6 +101,7 @@ class Store:
     swept: set[UserId] = field(default_factory=set)
     gone: set[PostId] = field(default_factory=set)
     stored: int = 0
+    fresh: set[PostId] = field(default_factory=set)
     stale: Sequence[UserId] = ()
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
@@ -123,6 +124,12 @@ class Store:
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
         return min(self.stored, most)
+
+    async def new_posts(
+        self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
+    ) -> Sequence[PostId]:
+        assert stored_since == START
+        return sorted(each for each in self.fresh if each > above)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)

@@ -36,11 +36,15 @@ async def start(
     handles: Annotated[list[str], typer.Argument(metavar="HANDLE,...", help="@name, name or https://x.com/name.")],
     *,
     limit: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--limit", min=LEAST_LIMIT, max=LARGEST_LIMIT, metavar="N", help="How many posts of each account at most."
+            "--limit",
+            min=LEAST_LIMIT,
+            max=LARGEST_LIMIT,
+            metavar="N",
+            help=f"How many posts of each account at most; {DEFAULT_LIMIT}, or what earlier fetches suggest.",
         ),
-    ] = DEFAULT_LIMIT,
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is finished, and show the report.")] = False,
 ) -> int:
     """Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.

@@ -109,6 +109,9 @@ class ScrapeArgs(Args, frozen=True):
     ceiling: PostId | None = None
     counted: int = 0
     suspected: bool = False
+    found: int = 0
+    known: int = 0
+    """Of the `found` posts, how many were stored already."""
 
 
 def scrape_job(run_id: RunId, position: int, handle: str, limit: int) -> NewJob:

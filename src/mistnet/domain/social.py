@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 import msgspec
 
@@ -100,6 +100,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     media: Sequence[Media] = ()
 
 
+LONGEST_CLEAN_TEXT: Final = 25_000
+
+
 class Post(Write, frozen=True, kw_only=True):
     """A post. Whom it answers, quotes or repeats are plain ids: those posts may be gone.
 
@@ -125,9 +128,14 @@ class Post(Write, frozen=True, kw_only=True):
     raw: bytes
 
     @property
-    def text_clean(self) -> str:
-        """The text on one line, each run of white space a single blank."""
+    def one_line(self) -> str:
+        """The whole text on one line, each run of white space a single blank."""
         return " ".join(self.text.split())
+
+    @property
+    def text_clean(self) -> str:
+        """The same, cut where no post of X is longer."""
+        return self.one_line[:LONGEST_CLEAN_TEXT]
 
 
 class Unreadable(Write, frozen=True, kw_only=True):
