@@ -24,6 +24,7 @@ from mistnet.domain.events import NewEvent
 from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import (
     Args,
+    Awaited,
     Continue,
     Done,
     Fail,
@@ -572,6 +573,7 @@ async def test_a_walk_waits_for_the_sweep_that_will_bring_its_post() -> None:
     (outcome,) = await desk.threads.walk([walk(70)])
     assert isinstance(outcome, Snooze)
     assert outcome.until == START + timedelta(seconds=5)
+    assert outcome.awaits == Awaited(KindName("backfill"), str(BOB))
     assert desk.source.by_id == []
     desk.clock.turn(hours=2)
     (outcome,) = await desk.threads.walk([walk(70)])
