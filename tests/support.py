@@ -27,6 +27,7 @@ from mistnet.domain.jobs import (
     NewJob,
     Outcome,
     Settlement,
+    Wake,
     WorkerName,
     Write,
 )
@@ -39,7 +40,7 @@ from mistnet.engine.settlement import settlement
 from mistnet.engine.worker import Tools, Worker
 from mistnet.store.bells import LocalBell
 from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
+from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.queue import JobQueue
 from mistnet.store.types import UtcTime
 from mistnet.store.upkeep import StoreUpkeep
@@ -112,6 +113,7 @@ class Shop:
     def __post_init__(self) -> None:
         self.job_writer = JobWriter(self.kinds.rules)
         writers: list[Writer[Any]] = [Writer(Effect, write_effects), Writer(NewJob, self.job_writer.write)]
+        writers.append(Writer(Wake, write_wakes))
         self.queue = JobQueue(self.database, self.job_writer, Writers(writers))
         self.upkeep = StoreUpkeep(self.database)
 

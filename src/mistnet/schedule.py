@@ -20,11 +20,14 @@ from mistnet.engine.leader import Leadership
 from mistnet.engine.slots import Interval
 from mistnet.engine.ticker import Ticker
 from mistnet.groups import Group, groups_of
+from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.paces import StorePaces
+from mistnet.store.refusals import Refusals
+from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.schedule import StoreSchedule, Tick
 from mistnet.ticking import BudgetTicks, SlotTicks
 from mistnet.upstream.x import prices
@@ -51,6 +54,7 @@ class Scheduler:
         self._settings = settings
         self._database = database
         self._store = StoreSchedule(database, job_writer)
+        self._roster = Roster(database, job_writer)
         self._duties = [
             Duty(name="upkeep of the schedule", every=_LOOK_AFTER, run=self._look_after),
             *duties,
@@ -112,17 +116,36 @@ class Scheduler:
         ).look
 
     async def _look_after(self) -> None:
-        """Old ticks go; groups that name accounts nobody tracks are told of, once."""
+        """Old ticks go; accounts that groups name are tracked from now on, or it is told why they are not, once."""
         await self._store.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
-        for group in self.groups:
-            for handle in await unknown_handles(self._store, group):
-                if handle not in self._told_of:
+        for group in self.groups if self._settings.scheduler_enabled else ():
+            unknown = await unknown_handles(self._store, group)
+            begun = await self._track(group, unknown)
+            waiting = {each.handle.lower() for each in await self._roster.suggestions()} if unknown else set()
+            for handle in unknown:
+                if handle not in self._told_of and handle not in begun and handle not in waiting:
                     self._told_of.add(handle)
-                    logger.warning(
-                        "group {group} names @{handle}, which is not tracked; `mistnet track {handle}` begins to",
-                        group=group.name,
-                        handle=handle,
-                    )
+                    await self._warn(group, handle)
+
+    async def _track(self, group: Group, handles: Sequence[str]) -> Sequence[str]:
+        wanted = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in handles]
+        if not wanted:
+            return []
+        begun = await self._roster.suggest_first(wanted, job=args.suggestion, now=self._database.clock.now())
+        for handle in begun:
+            logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
+        return begun
+
+    async def _warn(self, group: Group, handle: str) -> None:
+        """Why an account that a group names is not tracked, and what helps."""
+        refused = await Refusals(self._database).of_handle(handle)
+        why = f"it was refused, {refused.reason}" if refused else "it was untracked, or goes by another handle now"
+        logger.warning(
+            "group {group} names @{handle}, which is not tracked: {why}; `mistnet track {handle}` tries again",
+            group=group.name,
+            handle=handle,
+            why=why,
+        )
 
 
 class GroupStanding(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from mistnet.app import App
@@ -210,6 +211,36 @@ async def test_a_run_whose_accounts_all_failed_has_failed_and_another_may_begin(
         await o.step(run, status="failed", reason="nobody")
         assert (await o.get(run)).status is RunStatus.FAILED
         assert (await o.start("bob")).id > run.id
+
+
+async def test_a_run_without_a_limit_takes_what_earlier_fetches_suggest(url: str) -> None:
+    async with office(url) as o:
+        fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=60, new=60, limit=60)
+        await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
+        run = await o.desk.start(["Ann", "stranger"], None, asked_by="somebody", now=o.clock.now())
+        assert run.post_limit == 120
+        found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs WHERE kind = 'scrape' ORDER BY key")
+        assert [json.loads(each)["limit"] for (each,) in found] == [120, 100]
+
+
+async def test_new_posts_of_an_account_are_those_stored_since_and_no_native_retweets(url: str) -> None:
+    async with office(url) as o:
+        await tell(o.app, user(ANN), post(70))
+        o.clock.turn(minutes=1)
+        since = o.clock.now()
+        await tell(o.app, post(90), post(60), post(80), post(95, reposts=1))
+        found = await o.app.harvest.look.new_posts(Platform.X, ANN, above=PostId(65), stored_since=since)
+        assert found == [80, 90]
+
+
+async def test_words_beyond_the_cut_of_the_clean_text_are_kept_for_search(url: str) -> None:
+    async with office(url) as o:
+        long = msgspec.structs.replace(post(90), text="word " * 6_000 + "farbeyond")
+        await tell(o.app, user(ANN), long, post(80))
+        found = await rows(o.app, "SELECT id, length(text), length(text_clean), search_text FROM posts ORDER BY id")
+        assert [row[:3] for row in found][1] == (90, 30_009, 25_000)
+        assert found[0][3] is None
+        assert found[1][3].endswith("word farbeyond")
 
 
 async def test_a_summary_of_what_is_new_is_asked_for_if_wanted(url: str) -> None:
@@ -429,10 +460,10 @@ async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
             last_limit=60,
         )
         assert account.fetch == wanted
-        assert account.fetch.avg_new_rate == pytest.approx(0.65)
+        assert account.fetch.avg_new_rate == pytest.approx((0.3 * 40 + 0.7 * 50) / 300)
         (entry,) = await roster.accounts()
-        assert (entry.fetch, entry.next_limit) == (wanted, 120)
-        assert next_limit(account.fetch) == 120
+        assert (entry.fetch, entry.next_limit) == (wanted, 57)
+        assert next_limit(account.fetch) == 57
 
 
 def test_an_account_that_no_catch_up_fetched_has_no_time_of_a_fetch() -> None:
@@ -474,7 +505,7 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
 def test_the_statistics_of_each_account_are_shown(url: str) -> None:
     async def prepare() -> None:
         async with office(url) as o:
-            fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=40, new=40, limit=60)
+            fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=60, new=60, limit=60)
             await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
 
     LOOP.run(prepare())
@@ -482,13 +513,11 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
     alone = told(run(coverage, url, "@ann", "--json"))["account"]
     for each in (listed, alone):
         assert each["next_limit"] == 120
-        assert (each["fetch"]["total_fetches"], each["fetch"]["last_new_count"]) == (1, 40)
-        assert each["fetch"]["avg_new_rate"] == 1.0
+        assert (each["fetch"]["total_fetches"], each["fetch"]["last_new_count"]) == (1, 60)
+        assert each["fetch"]["avg_new_rate"] == 0.2
     shown = run(coverage, url, "@ann").stdout
-    assert (
-        "rounds of catch-ups: 1; the last fetched 40 posts, 40 of them new; 100% new on average; the next may fetch 120"
-        in shown
-    )
+    last = "rounds of catch-ups and runs: 1; the last fetched 60 posts, 60 of them new"
+    assert f"{last}; about 60 new on average; the next may fetch 120" in shown
 
 
 async def test_a_change_of_state_is_told_when_it_is_one(url: str) -> None:

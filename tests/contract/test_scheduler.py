@@ -6,19 +6,24 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from loguru import logger
 from sqlalchemy import text, update
 
+from mistnet.domain.accounts import SuggestionClosed
 from mistnet.domain.errors import DatabaseBusy
+from mistnet.domain.social import Platform
 from mistnet.engine.duties import Duty
 from mistnet.engine.slots import Interval
 from mistnet.engine.ticker import InOurTime, Ticker
 from mistnet.groups import groups_of
+from mistnet.jobs import args
 from mistnet.schedule import Scheduler, standing
 from mistnet.settings import load_settings
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.paces import StorePaces, first_id_at
+from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.schedule import StoreSchedule
 from mistnet.store.tables import accounts
 from mistnet.ticking import BudgetTicks
@@ -207,10 +212,61 @@ async def test_switched_off_it_leads_and_does_its_duties_but_makes_no_ticks(url:
     assert len([line for line in lines if "scheduler_enabled is off" in line]) == 1
 
 
+async def looked_after(url: str, groups: Any, **given: Any) -> None:
+    """As the process that leads does when it begins to, and every hour."""
+    settings = load_settings(database_url=url, groups=groups, **given)
+    app = make_app(settings)
+    try:
+        await Scheduler(settings, app.database, app.job_writer)._look_after()
+    finally:
+        await app.database.close()
+
+
+async def wanted(office: Office) -> list[tuple[str, str]]:
+    asked = "SELECT handle, COALESCE(outcome, 'open') FROM suggestions ORDER BY id"
+    return [tuple(row) for row in await office.rows(asked)]
+
+
+async def test_naming_an_account_in_a_group_tracks_it(url: str) -> None:
+    groups = {"news": {"accounts": ["ann", "@Bea", "https://x.com/cy"], "every_seconds": 1}}
+    async with opened(url) as office:
+        await office.account(ANN, "ann")
+        await looked_after(url, groups, scheduler_enabled=False)
+        assert await wanted(office) == []
+        for _ in range(2):
+            await looked_after(url, groups)
+            assert await wanted(office) == [("bea", "open"), ("cy", "open")]
+            jobs = await office.rows("SELECT key FROM jobs WHERE kind = 'suggestion' ORDER BY key")
+            assert [row.key for row in jobs] == ["bea", "cy"]
+        ((labels,),) = await office.rows("SELECT CAST(labels AS text) FROM suggestions WHERE handle = 'bea'")
+        assert msgspec.json.decode(labels) == {"group": "news"}
+
+
+async def test_a_group_does_not_track_again_what_was_refused_or_untracked(url: str, lines: list[str]) -> None:
+    groups = {"news": {"accounts": ["ann", "bea", "cy"], "every_seconds": 1}}
+    async with opened(url) as office:
+        await office.account(ANN, "ann")
+        roster, now = Roster(office.app.database, office.app.job_writer), office.clock.now()
+        await looked_after(url, groups)
+        await office.write(SuggestionClosed(platform=Platform.X, handle="bea", accepted=False, reason="nobody"))
+        for handle in ("ann", "cy"):
+            await roster.untrack(handle, "not wanted", now=now)
+        await looked_after(url, groups)
+        assert await wanted(office) == [("bea", "refused"), ("cy", "refused")]
+        warned = [line for line in lines if "is not tracked" in line]
+        assert len(warned) == 3
+        assert any("@bea" in line and "it was refused, nobody" in line for line in warned)
+        await roster.suggest([NewSuggestion(handle="ann")], job=args.suggestion, now=now)
+        assert ("ann", "open") in await wanted(office)
+
+
 async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str, lines: list[str]) -> None:
     groups = {"news": {"accounts": ["ann", "stranger"], "every_seconds": 1}}
     async with opened(url) as office:
         await office.account(ANN, "ann")
+        roster, now = Roster(office.app.database, office.app.job_writer), office.clock.now()
+        await roster.suggest([NewSuggestion(handle="stranger")], job=args.suggestion, now=now)
+        await office.write(SuggestionClosed(platform=Platform.X, handle="stranger", accepted=False, reason="nobody"))
         async with scheduling(url, groups=groups) as (scheduler, _):
             async with asyncio.timeout(50):
                 while len(await office.store.ticks("news", limit=9)) < 2:

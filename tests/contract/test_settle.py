@@ -1,11 +1,12 @@
 """Settling: all or nothing, and only for the holder of the lease."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from mistnet.domain.errors import WriteRefused
-from mistnet.domain.jobs import Continue, Done, Fail, Job, Outcome, Retry, Snooze
+from mistnet.domain.jobs import Awaited, Continue, Done, Fail, Job, Outcome, Retry, Snooze, Wake
 from tests.support import START, Effect, Number, kind, new, open_shop, run_until
 
 
@@ -170,3 +171,43 @@ async def test_a_writer_that_breaks_is_one_jobs_failed_attempt(url: str) -> None
         assert await shop.effects() == [0, 1, 2, 4, 5, 6, 7]
         row = await shop.one("SELECT state, attempts, last_error FROM jobs")
         assert (row.state, row.attempts) == ("retryable", 1)
+
+
+WAITS = "the sweep will bring it"
+WALKS, SWEEPS = kind("walk"), kind("sweep")
+
+
+def waits() -> Snooze:
+    return Snooze(START + timedelta(minutes=10), WAITS, Awaited(SWEEPS.name, "11"))
+
+
+async def test_a_job_that_waits_for_one_that_is_alive_waits(url: str) -> None:
+    async with open_shop(url, WALKS, SWEEPS) as shop:
+        await shop.add(new("sweep", "11"), new("walk", "a"))
+        leases = {each.kind: each for each in [*await shop.claim(slots=2), *await shop.claim(slots=2)]}
+        await shop.settle(leases[WALKS.name], waits())
+        (row,) = await shop.rows("SELECT wait_reason FROM jobs WHERE kind = 'walk'")
+        assert row.wait_reason == WAITS
+        assert await shop.claim(slots=2) == []
+
+
+async def test_a_job_that_would_wait_for_one_that_has_just_ended_is_due_at_once(url: str) -> None:
+    async with open_shop(url, WALKS, SWEEPS) as shop:
+        await shop.add(new("sweep", "11"), new("walk", "a"))
+        leases = {each.kind: each for each in [*await shop.claim(slots=2), *await shop.claim(slots=2)]}
+        await shop.settle(leases[SWEEPS.name], Done([Wake(kind=WALKS.name, reason=WAITS)]))
+        await shop.settle(leases[WALKS.name], waits())
+        assert [each.key for each in await shop.claim(slots=2)] == ["a"]
+
+
+async def test_no_wake_is_lost_when_both_settle_at_the_same_time(url: str) -> None:
+    async with open_shop(url, WALKS, SWEEPS) as shop:
+        for _ in range(12):
+            await shop.add(new("sweep", "11"), new("walk", "a"))
+            leases = {each.kind: each for each in [*await shop.claim(slots=2), *await shop.claim(slots=2)]}
+            await asyncio.gather(
+                shop.settle(leases[WALKS.name], waits()),
+                shop.settle(leases[SWEEPS.name], Done([Wake(kind=WALKS.name, reason=WAITS)])),
+            )
+            (walk,) = await shop.claim(slots=2)
+            assert await shop.settle(walk, Done())

@@ -40,15 +40,19 @@ def test_the_rules_are_those_that_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("limit", "doubled"), [(100, 200), (200, 300), (300, 300), (10, 20), (3, 10), (None, 200)])
-def test_everything_new_doubles_the_limit_up_to_the_most(limit: int | None, doubled: int) -> None:
-    assert next_limit(told((40, 40, limit))) == doubled
+def test_a_limit_full_of_new_posts_doubles_up_to_the_most(limit: int | None, doubled: int) -> None:
+    full = limit or 100
+    assert next_limit(told((full, full, limit))) == doubled
 
 
-def test_three_empty_fetches_in_a_row_fall_to_the_least_and_two_do_not() -> None:
-    busy = (200, 100, 200)
-    known = (200, 0, 200)
-    assert next_limit(told(busy, known, known)) > RULES.least
-    assert next_limit(told(busy, known, known, known)) == RULES.least
+def test_new_posts_that_do_not_fill_the_limit_do_not_double_it() -> None:
+    """A catch-up asks above the newest post: all it finds is new, however little that is."""
+    assert next_limit(told((40, 40, 100))) == 48  # ceil(40 * 1.2)
+
+
+def test_three_empty_fetches_in_a_row_fall_to_the_least_and_one_or_two_do_not() -> None:
+    busy, empty = (150, 150, 300), (0, 0, 300)
+    assert [next_limit(told(busy, *[empty] * times)) for times in range(4)] == [180, 126, 89, 10]
 
 
 def test_one_new_post_ends_a_row_of_empty_fetches() -> None:
@@ -56,10 +60,19 @@ def test_one_new_post_ends_a_row_of_empty_fetches() -> None:
     assert stats.consecutive_empty_fetches == 0
 
 
-def test_else_the_limit_is_what_the_smoothed_rate_promises_with_a_margin() -> None:
-    stats = told((100, 50, 100), (100, 80, 100))
-    assert stats.avg_new_rate == pytest.approx(0.3 * 0.8 + 0.7 * 0.5)
-    assert next_limit(stats) == 71  # ceil(100 * 0.59 * 1.2)
+def test_else_the_limit_is_the_smoothed_number_of_new_posts_with_a_margin() -> None:
+    stats = told((50, 50, 100), (100, 80, 100))
+    assert stats.avg_new_rate == pytest.approx((0.3 * 80 + 0.7 * 50) / RULES.most)
+    assert next_limit(stats) == 71  # ceil(59 * 1.2)
+
+
+def test_a_steady_account_comes_to_a_steady_limit_by_the_average() -> None:
+    stats, decided = FetchStats(), []
+    for _ in range(12):
+        limit = next_limit(stats)
+        stats = after(stats, fetched=50, new=50, limit=limit, at=START)
+        decided.append(limit)
+    assert decided == [100, *[60] * 11]
 
 
 def test_a_fetch_is_remembered_as_it_was() -> None:
@@ -73,7 +86,7 @@ def test_a_fetch_is_remembered_as_it_was() -> None:
         consecutive_empty_fetches=0,
         last_limit=60,
     )
-    assert stats.avg_new_rate == pytest.approx(0.3 * 3 / 7 + 0.7 * 0.5)
+    assert stats.avg_new_rate == pytest.approx((0.3 * 3 + 0.7 * 50) / RULES.most)
 
 
 @given(stats=histories)
@@ -87,9 +100,9 @@ def test_the_rate_stays_between_none_and_all(stats: FetchStats, fetch: tuple[int
     assert 0.0 <= after(stats, fetched=fetched, new=new, limit=limit, at=START).avg_new_rate <= 1.0
 
 
-@given(stats=histories, fetched=st.integers(1, 2000), limit=st.integers(1, 1000))
-def test_all_new_always_doubles_whatever_came_before(stats: FetchStats, fetched: int, limit: int) -> None:
-    grown = next_limit(after(stats, fetched=fetched, new=fetched, limit=limit, at=START))
+@given(stats=histories, more=st.integers(0, 1000), limit=st.integers(1, 1000))
+def test_a_full_limit_always_doubles_whatever_came_before(stats: FetchStats, more: int, limit: int) -> None:
+    grown = next_limit(after(stats, fetched=limit + more, new=limit + more, limit=limit, at=START))
     assert grown == min(max(2 * limit, RULES.least), RULES.most)
 
 

@@ -12,7 +12,7 @@ from mistnet.domain.jobs import Continue, Done, Outcome
 from mistnet.domain.social import Page, Platform, PostId
 from mistnet.jobs.args import RangeArgs, Rules
 from tests.support import START
-from tests.unit.test_sweeps import ANN, EMPTY, Desk, account, gathered, job, page, post, the, user, writes
+from tests.unit.test_sweeps import ANN, EMPTY, Desk, Store, account, gathered, job, page, post, the, user, writes
 
 
 def given(limit: int | None = None, **progress: Any) -> RangeArgs:
@@ -109,6 +109,18 @@ async def test_a_catch_up_that_finds_nothing_is_an_empty_fetch_and_no_news() -> 
     outcome = await caught_up(EMPTY, given(limit=20))
     assert fetches(outcome) == [fetched(0, 0, 20)]
     assert events(outcome) == []
+
+
+async def test_a_catch_up_that_found_something_asks_for_a_summary_if_wanted() -> None:
+    at = given(ceiling=PostId(59), top=PostId(90), found=3, known=1, suspected=True)
+    desk = Desk(rules=Rules(summarize=True), store=Store(fresh={PostId(90), PostId(60), PostId(40)}))
+    told = {each.kind: each for each in events(await caught_up(EMPTY, at, desk))}
+    summary = told[EventKind.SUMMARIZE_REQUESTED]
+    assert summary.subject == "11"
+    assert summary.payload == {"user_id": "11", "handle": "ann", "post_ids": ["60", "90"], "part": 1, "parts": 1}
+    nothing_new = msgspec.structs.replace(at, known=3)
+    assert events(await caught_up(EMPTY, nothing_new, Desk(rules=Rules(summarize=True)))) == []
+    assert EventKind.SUMMARIZE_REQUESTED not in {each.kind for each in events(await caught_up(EMPTY, at))}
 
 
 async def test_retweets_are_no_fetch_and_no_news() -> None:

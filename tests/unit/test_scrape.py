@@ -3,9 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from mistnet.domain.errors import BadHandles, BadRun, BrokenAnswer
+from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import Continue, Done, Outcome
 from mistnet.domain.runs import (
     RunAccount,
@@ -18,7 +20,7 @@ from mistnet.domain.runs import (
     require_startable,
     scrape_job,
 )
-from mistnet.domain.social import Page, Post, PostId, Unreadable, User
+from mistnet.domain.social import Page, Platform, Post, PostId, Unreadable, User
 from mistnet.jobs.args import HydratePostArgs, Rules
 from mistnet.jobs.scrape import Scraper
 from tests.support import START
@@ -60,7 +62,7 @@ async def test_a_page_is_counted_and_the_next_one_begins_below_it() -> None:
     outcome = await scraped(page(post(90), post(80)), given(), desk)
     assert desk.source.asked == ["from:u11"]
     assert isinstance(outcome, Continue)
-    assert outcome.args == given(user_id=ANN, ceiling=79, counted=2)
+    assert outcome.args == given(user_id=ANN, ceiling=79, counted=2, found=2)
     step = the(outcome, RunStep)
     assert (step.status, step.posts, step.failed, step.user_id) == (RunStatus.RUNNING, [90, 80], 0, ANN)
     await scraped(page(post(70)), given(user_id=ANN, ceiling=79, counted=2), desk)
@@ -74,6 +76,22 @@ async def test_the_limit_ends_it_and_what_was_not_asked_for_is_left_out() -> Non
     assert stored(outcome) == [90, 80]
 
 
+async def test_what_a_run_fetched_of_an_account_counts_as_a_fetch_at_its_end() -> None:
+    desk = Desk()
+    desk.store.posts = {PostId(80): post(80)}
+    on_the_way = await scraped(page(post(90), post(80)), given(limit=5), desk)
+    assert isinstance(on_the_way, Continue)
+    assert on_the_way.args == given(limit=5, user_id=ANN, ceiling=79, counted=2, found=2, known=1)
+    assert not [each for each in writes(on_the_way) if isinstance(each, Fetched)]
+    assert isinstance(on_the_way.args, ScrapeArgs)
+    full = await scraped(page(post(70), post(60), post(50), post(40)), on_the_way.args, desk)
+    assert the(full, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=5, new=4, limit=5)
+    ended = await scraped(EMPTY, msgspec.structs.replace(on_the_way.args, suspected=True), desk)
+    assert the(ended, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=2, new=1, limit=5)
+    nobody = await scraped(EMPTY, given(suspected=True), desk)
+    assert not [each for each in writes(nobody) if isinstance(each, Fetched)]
+
+
 async def test_the_limit_counts_over_pages() -> None:
     outcome = await scraped(page(post(60), post(50), post(40)), given(limit=5, user_id=ANN, ceiling=69, counted=3))
     assert isinstance(outcome, Done)
@@ -85,7 +103,7 @@ async def test_an_unreadable_post_is_one_that_failed_and_takes_its_place_in_the_
     whole = await scraped(page(post(90), post(80), post(70), post(60), bad=bad), given())
     assert (the(whole, RunStep).failed, len(the(whole, RunStep).posts)) == (2, 4)
     assert isinstance(whole, Continue)
-    assert whole.args == given(user_id=ANN, ceiling=59, counted=6)
+    assert whole.args == given(user_id=ANN, ceiling=59, counted=6, found=4)
     cut = await scraped(page(post(90), post(80), post(70), post(60), bad=bad), given(limit=3))
     assert (the(cut, RunStep).failed, the(cut, RunStep).posts) == (1, [90, 80])
     assert [each.post_id for each in writes(cut) if isinstance(each, Unreadable)] == [85]
@@ -123,7 +141,7 @@ async def test_an_end_is_looked_at_twice_and_then_believed() -> None:
 async def test_a_second_look_that_finds_more_goes_on() -> None:
     outcome = await scraped(page(post(60)), given(user_id=ANN, ceiling=69, counted=3, suspected=True))
     assert isinstance(outcome, Continue)
-    assert outcome.args == given(user_id=ANN, ceiling=59, counted=4)
+    assert outcome.args == given(user_id=ANN, ceiling=59, counted=4, found=1)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from mistnet.domain.events import NewEvent
 from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import (
     Args,
+    Awaited,
     Continue,
     Done,
     Fail,
@@ -102,6 +103,7 @@ class Store:
     gone: set[PostId] = field(default_factory=set)
     stored: int = 0
     gaps: set[PostId] = field(default_factory=set)
+    fresh: set[PostId] = field(default_factory=set)
     stale: Sequence[UserId] = ()
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
@@ -127,6 +129,12 @@ class Store:
 
     async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
         return self.gaps & set(ids)
+
+    async def new_posts(
+        self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
+    ) -> Sequence[PostId]:
+        assert stored_since == START
+        return sorted(each for each in self.fresh if each > above)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)
@@ -580,6 +588,7 @@ async def test_a_walk_waits_for_the_sweep_that_will_bring_its_post() -> None:
     (outcome,) = await desk.threads.walk([walk(70)])
     assert isinstance(outcome, Snooze)
     assert outcome.until == START + timedelta(seconds=5)
+    assert outcome.awaits == Awaited(KindName("backfill"), str(BOB))
     assert desk.source.by_id == []
     desk.clock.turn(hours=2)
     (outcome,) = await desk.threads.walk([walk(70)])

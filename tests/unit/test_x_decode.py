@@ -80,11 +80,13 @@ def test_a_mention_at_the_start_is_no_reply() -> None:
     assert (post.in_reply_to_id, post.in_reply_to_user_id) == (None, 99)
 
 
-def test_a_text_beyond_all_limits_stays_whole() -> None:
-    text = "x" * 30_000 + " \n\t end"
+def test_a_text_beyond_all_limits_stays_whole_and_its_clean_form_is_cut() -> None:
+    text = "x\n" * 15_000 + " \n\t end"
     post = only({**POST, "text": text})
     assert post.text == text
-    assert post.text_clean.endswith("x end")
+    assert post.one_line.endswith("x x end")
+    assert post.text_clean == ("x " * 12_500)
+    assert only({**POST, "text": "a \n b"}).text_clean == "a b"
 
 
 def test_one_bad_post_spoils_nothing_but_itself() -> None:

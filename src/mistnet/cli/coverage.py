@@ -14,7 +14,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.repair import repaired
 from mistnet.domain.coverage import Completeness, Progress, own_posts, reposts
 from mistnet.domain.errors import did_you_mean
-from mistnet.domain.fetching import FetchStats, next_limit
+from mistnet.domain.fetching import FetchRules, FetchStats, next_limit
 from mistnet.domain.handles import read_handle
 from mistnet.domain.plural import counted
 from mistnet.domain.social import PostId, UserId
@@ -149,8 +149,9 @@ def _fetch_line(stats: FetchStats | None) -> list[str]:
     if stats is None or not stats.total_fetches:
         return []
     last = f"the last fetched {counted(stats.last_fetched_count, 'post')}, {stats.last_new_count:,} of them new"
-    rate = f"{stats.avg_new_rate:.0%} new on average"
-    return [f"rounds of catch-ups: {stats.total_fetches:,}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
+    rate = f"about {stats.expected(FetchRules()):,.0f} new on average"
+    fetches = f"rounds of catch-ups and runs: {stats.total_fetches:,}"
+    return [f"{fetches}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 
 
 def _fields(progress: Progress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:

@@ -50,11 +50,15 @@ async def start(
     handles: Annotated[list[str], typer.Argument(metavar="HANDLE,...", help="@name, name or https://x.com/name.")],
     *,
     limit: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--limit", min=LEAST_LIMIT, max=LARGEST_LIMIT, metavar="N", help="How many posts of each account at most."
+            "--limit",
+            min=LEAST_LIMIT,
+            max=LARGEST_LIMIT,
+            metavar="N",
+            help=f"How many posts of each account at most; {DEFAULT_LIMIT}, or what earlier fetches suggest.",
         ),
-    ] = DEFAULT_LIMIT,
+    ] = None,
     max_credits: Annotated[
         int | None,
         typer.Option(

@@ -138,6 +138,12 @@ class Look(Protocol):
         """Those of X that could not be read for good, as far as anybody has tried: each is a gap already."""
         ...
 
+    async def new_posts(
+        self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
+    ) -> Sequence[PostId]:
+        """A user's posts above an id that were stored since then, oldest first."""
+        ...
+
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         """Those that are stored, or that upstream is known not to have."""
         ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NewType, Protocol
+from typing import Any, Final, NewType, Protocol
 
 import msgspec
 
@@ -14,6 +14,8 @@ from mistnet.domain.jobs import Lane, Write
 EventId = NewType("EventId", int)
 DeliveryId = NewType("DeliveryId", int)
 SubscriberName = NewType("SubscriberName", str)
+
+MOST_POST_IDS: Final = 5_000
 
 
 class Channel(StrEnum):
@@ -46,6 +48,19 @@ class NewEvent(Write, frozen=True, kw_only=True):
     subject: str
     payload: Mapping[str, Any]
     channel: Channel = Channel.DATA
+
+
+def summaries(subject: str, about: Mapping[str, Any], post_ids: Sequence[int]) -> list[NewEvent]:
+    """Asks for a summary of new posts; of very many, in several events."""
+    parts = [post_ids[start : start + MOST_POST_IDS] for start in range(0, len(post_ids), MOST_POST_IDS)]
+    return [
+        NewEvent(
+            kind=EventKind.SUMMARIZE_REQUESTED,
+            subject=subject,
+            payload={**about, "post_ids": [str(each) for each in part], "part": number, "parts": len(parts)},
+        )
+        for number, part in enumerate(parts, start=1)
+    ]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,8 @@
-"""How much one round of a catch-up may fetch, learned from the rounds before. Pure."""
+"""How much one round of a catch-up may fetch, learned from the rounds before. Pure.
+
+A catch-up asks for what is above the newest post, so all it fetches is new, or nothing is. How much of it was new says
+nothing then. What counts is how much of the largest limit new posts filled: its average foretells how many will come.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ class FetchRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fetches of one account brought so far. `avg_new_rate` is smoothed, from 0 to 1."""
+    """What the fetches of one account brought so far.
+
+    `avg_new_rate` is which share of the largest limit new posts filled, smoothed, from 0 to 1.
+    """
 
     last_fetch_at: datetime | None = None
     last_fetched_count: int = 0
@@ -33,14 +40,17 @@ class FetchStats(msgspec.Struct, frozen=True, kw_only=True):
     consecutive_empty_fetches: int = 0
     last_limit: int | None = None
 
-    @property
-    def all_new(self) -> bool:
-        """Whether the last fetch met nothing that was there already: there may well be more."""
-        return 0 < self.last_fetched_count == self.last_new_count
+    def is_full(self, rules: FetchRules) -> bool:
+        """Whether new posts filled the limit of the last fetch: there may well be more."""
+        return self.last_new_count >= (self.last_limit or rules.default)
+
+    def expected(self, rules: FetchRules) -> float:
+        """How many new posts the next fetch will probably bring."""
+        return rules.most * self.avg_new_rate
 
 
 class Fetched(Write, frozen=True, kw_only=True):
-    """One round of a catch-up is over: what it fetched, how much of that was new, and how much it could have."""
+    """A round of a catch-up, or an account of a run, is over: what it fetched, what of that was new, and its limit."""
 
     platform: Platform
     user_id: UserId
@@ -59,7 +69,7 @@ def after(
     rules: FetchRules = FetchRules(),  # noqa: B008 (a frozen value)
 ) -> FetchStats:
     """The statistics with one more fetch. The first one's rate stands for itself."""
-    rate = min(new / fetched, 1.0) if fetched else 0.0
+    rate = min(new / rules.most, 1.0)
     smoothed = rules.alpha * rate + (1 - rules.alpha) * stats.avg_new_rate
     return FetchStats(
         last_fetch_at=at,
@@ -76,11 +86,11 @@ def next_limit(stats: FetchStats, rules: FetchRules = FetchRules()) -> int:  # n
     """How many posts the next round may fetch."""
     if not stats.total_fetches:
         return rules.default
-    if stats.all_new:
+    if stats.is_full(rules):
         return _bounded(2 * (stats.last_limit or rules.default), rules)
     if stats.consecutive_empty_fetches >= rules.empties:
         return rules.least
-    return _bounded(ceil(stats.last_fetched_count * stats.avg_new_rate * rules.margin), rules)
+    return _bounded(ceil(stats.expected(rules) * rules.margin), rules)
 
 
 def _bounded(limit: int, rules: FetchRules) -> int:

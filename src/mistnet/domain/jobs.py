@@ -133,11 +133,22 @@ class Continue(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class Awaited(msgspec.Struct, frozen=True):
+    """The live job another one waits for. Its end wakes those that wait."""
+
+    kind: KindName
+    key: str
+
+
 class Snooze(msgspec.Struct, frozen=True):
-    """Not now. No attempt is spent; the reason is shown to whoever asks why it waits."""
+    """Not now. No attempt is spent; the reason is shown to whoever asks why it waits.
+
+    One that waits for a job is due at once if that job ended in the meantime: the job has woken everybody already.
+    """
 
     until: datetime
     reason: str
+    awaits: Awaited | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -194,6 +205,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     reason: str | None = None
     alone: bool = False
+    awaits: Awaited | None = None
     writes: Sequence[Write] = ()
 
 

@@ -121,6 +121,9 @@ class ScrapeArgs(Args, frozen=True):
     suspected: bool = False
     max_credits: int | None = None
     spent: int = 0
+    found: int = 0
+    known: int = 0
+    """Of the `found` posts, how many were stored already."""
 
 
 def scrape_job(run_id: RunId, position: int, handle: str, limit: int, max_credits: int | None = None) -> NewJob:

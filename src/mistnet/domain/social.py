@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 import msgspec
 
@@ -95,6 +95,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     views: int | None = None
 
 
+LONGEST_CLEAN_TEXT: Final = 25_000
+
+
 def clean_text(text: str) -> str:
     """A text on one line, each run of white space a single blank."""
     return " ".join(text.split())
@@ -110,7 +113,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text_clean(self) -> str | None:
-        return None if self.text is None else clean_text(self.text)
+        return None if self.text is None else clean_text(self.text)[:LONGEST_CLEAN_TEXT]
 
 
 class Post(Write, frozen=True, kw_only=True):
@@ -140,8 +143,14 @@ class Post(Write, frozen=True, kw_only=True):
     ingest_job_id: int | None = None
 
     @property
-    def text_clean(self) -> str:
+    def one_line(self) -> str:
+        """The whole text, cleaned."""
         return clean_text(self.text)
+
+    @property
+    def text_clean(self) -> str:
+        """The same, cut where no post of X is longer."""
+        return self.one_line[:LONGEST_CLEAN_TEXT]
 
 
 class Unreadable(Write, frozen=True, kw_only=True):

@@ -34,8 +34,15 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
                 reason=reason or "takes turns with the other jobs of its class",
                 writes=writes,
             )
-        case Snooze(until, reason):
-            return Settlement(lease=lease, state=JobState.PENDING, run_at=until, attempts=lease.attempts, reason=reason)
+        case Snooze(until, reason, awaits):
+            return Settlement(
+                lease=lease,
+                state=JobState.PENDING,
+                run_at=until,
+                attempts=lease.attempts,
+                reason=reason,
+                awaits=awaits,
+            )
         case Retry(error, alone, within, writes):
             wait = backoff(lease.attempts, policy, chance)
             retried = _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))

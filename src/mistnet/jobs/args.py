@@ -10,7 +10,7 @@ import msgspec
 
 from mistnet.domain.accounts import Frontier
 from mistnet.domain.fetching import FetchRules
-from mistnet.domain.jobs import Args, KindName, NewJob, Wake
+from mistnet.domain.jobs import Args, Awaited, KindName, NewJob, Wake
 from mistnet.domain.social import Post, PostId, UserId
 
 SUGGESTION: Final = KindName("suggestion")
@@ -173,6 +173,11 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
 def awaits_sweep(user_id: UserId) -> str:
     """Why a walk waits. The end of that sweep ends the wait."""
     return f"the sweep of account {user_id} will bring its next post"
+
+
+def sweep_of(user_id: UserId) -> Awaited:
+    """The job that such a walk waits for."""
+    return Awaited(BACKFILL, str(user_id))
 
 
 def sweep_is_over(user_id: UserId) -> Wake:

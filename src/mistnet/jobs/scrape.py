@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mistnet.domain.accounts import AccountState
+from mistnet.domain.fetching import Fetched
 from mistnet.domain.jobs import Continue, Done, Job, NewJob, Outcome, Write
 from mistnet.domain.runs import RunStatus, RunStep, ScrapeArgs
 from mistnet.domain.social import Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
@@ -55,7 +56,8 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
                 return await self._step(at, user_id, first(page, posts, span, at.limit - at.counted), lowest)
             case Emptiness() | Strangers() if at.suspected and job.is_first_try:
                 reason = None if at.counted else NOTHING_SHOWN
-                return Done([*page.gathered.writes, self._told(at, RunStatus.COMPLETED, reason)])
+                ended = [self._told(at, RunStatus.COMPLETED, reason), *_fetched(at)]
+                return Done([*page.gathered.writes, *ended])
             case Emptiness() | Strangers():
                 return await self._suspect(job, page, errand)
 
@@ -71,11 +73,18 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             user_id=user_id,
         )
         writes = [*page.gathered.writes, step, *await self._leads(page, own, user_id, span)]
-        if step.status is RunStatus.COMPLETED:
-            return Done(writes)
+        known = await self.sweeper.look.known_posts(Platform.X, page.own)
         down = msgspec.structs.replace(
-            at, user_id=user_id, ceiling=PostId(lowest - 1), counted=counted, suspected=False
+            at,
+            user_id=user_id,
+            ceiling=PostId(lowest - 1),
+            counted=counted,
+            suspected=False,
+            found=at.found + len(own),
+            known=at.known + len(known),
         )
+        if step.status is RunStatus.COMPLETED:
+            return Done([*writes, *_fetched(down)])
         return Continue(writes, args=down)
 
     async def _leads(self, page: Page, own: Sequence[Post], user_id: UserId | None, span: Span) -> list[NewJob]:
@@ -106,6 +115,14 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             reason=reason,
             summarize=self.sweeper.rules.summarize,
         )
+
+
+def _fetched(at: ScrapeArgs) -> list[Fetched]:
+    """What a run fetched of an account counts like a round of a catch-up. Of one nobody tracks nothing is kept."""
+    if at.user_id is None:
+        return []
+    new = at.found - at.known
+    return [Fetched(platform=Platform.X, user_id=at.user_id, fetched=at.found, new=new, limit=at.limit)]
 
 
 def author_of(page: Page, handle: str) -> UserId | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from mistnet.domain.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept, XSource
 from mistnet.domain.coverage import enough_stored
+from mistnet.domain.events import NewEvent, summaries
 from mistnet.domain.fetching import Fetched, after, next_limit
 from mistnet.domain.jobs import Continue, Done, Fail, Job, NewJob, Outcome, Write
 from mistnet.domain.ports import Clock
@@ -174,7 +175,17 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         swept_again = not at.floor and account.newest_post_id is not None
         if not swept_again and (at.fetched or not at.found_before):
             writes.append(self._fetched(at))
+        writes += await self._summaries(job, account)
         return Done([*writes, *news.collected(account, at), *self._reposts(account)])
+
+    async def _summaries(self, job: Job[RangeArgs], account: Account) -> list[NewEvent]:
+        """Asks for a summary of what this catch-up brought, if that is wanted."""
+        at = job.args
+        if not self.rules.summarize or at.found == at.known:
+            return []
+        new = await self.look.new_posts(Platform.X, account.user_id, above=at.floor, stored_since=job.created_at)
+        about = {"user_id": str(account.user_id), "handle": account.handle}
+        return summaries(str(account.user_id), about, new)
 
     async def _judged(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
         """Whether what is stored at an end is plausible beside the profile's count.

@@ -92,7 +92,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if frontier.user_id is not None and frontier.user_id in swept:
             wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
-            return Snooze(now + wait, args.awaits_sweep(frontier.user_id))
+            return Snooze(now + wait, args.awaits_sweep(frontier.user_id), args.sweep_of(frontier.user_id))
         if self.in_flight.get(frontier.post_id, now) > now:
             return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
         return None

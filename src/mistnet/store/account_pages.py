@@ -11,6 +11,7 @@ from sqlalchemy import Select, and_, func, or_, select
 
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress
+from mistnet.domain.fetching import FetchRules, FetchStats
 from mistnet.domain.post_order import PostCursor
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.coverage import PROGRESS
@@ -78,6 +79,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     last_new_count: int | None
     new_rate: float
     fetch_limit: int | None
+
+    @property
+    def expected(self) -> float:
+        """How many new posts a look brings on average."""
+        return FetchStats(avg_new_rate=self.new_rate).expected(FetchRules())
 
 
 class AccountPages:

@@ -244,6 +244,18 @@ class StoreLook:
         async with self._database.peek() as connection:
             return await gaps_among(connection, ids)
 
+    async def new_posts(
+        self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
+    ) -> Sequence[PostId]:
+        asked = (
+            select(posts.c.id)
+            .where(posts.c.platform == platform, posts.c.author_id == user_id, posts.c.id > above)
+            .where(posts.c.first_seen_at >= stored_since, posts.c.reposted_id.is_(None))
+            .order_by(posts.c.id)
+        )
+        async with self._database.peek() as connection:
+            return [PostId(each) for each in (await connection.execute(asked)).scalars()]
+
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:
             return set()

@@ -10,7 +10,19 @@ import msgspec
 from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import GAP_STATES, Claim, Enqueued, JobState, Lease, NewJob, Settlement, Target, WorkerName
+from mistnet.domain.jobs import (
+    GAP_STATES,
+    Awaited,
+    Claim,
+    Enqueued,
+    JobState,
+    KindName,
+    Lease,
+    NewJob,
+    Settlement,
+    Target,
+    WorkerName,
+)
 from mistnet.domain.ports import Outlook
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
@@ -101,6 +113,7 @@ class JobQueue:
         plain = not back and not any(s.writes for s in settlements)
         async with self._database.statement() if plain else self._database.write() as connection:
             won = await self._finish(connection, done, now) if done else set()
+            back = await self._with_waits_that_are_over(connection, back, now)
             won |= await self._put_back(connection, back, now) if back else set()
             writes = [write for s in settlements if s.lease.claim in won for write in s.writes]
             if writes:
@@ -120,6 +133,25 @@ class JobQueue:
         await connection.execute(command("history", self._dialect), binds)
         await connection.execute(command("forget", self._dialect), {"ids": ids})
         return won
+
+    async def _with_waits_that_are_over(
+        self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
+    ) -> list[Settlement]:
+        """Jobs that would wait for one that ended since they looked are due now: nobody will wake them any more."""
+        awaited: dict[KindName, set[str]] = {}
+        for each in settlements:
+            if each.awaits:
+                awaited.setdefault(each.awaits.kind, set()).add(each.awaits.key)
+        alive: set[Awaited] = set()
+        for kind, keys in sorted(awaited.items()):
+            rows = await connection.execute(statement("awaited", self._dialect), {"kind": kind, "keys": sorted(keys)})
+            alive |= {Awaited(kind, row.key) for row in rows}
+        return [
+            each
+            if each.awaits is None or each.awaits in alive
+            else msgspec.structs.replace(each, run_at=now, reason=None)
+            for each in settlements
+        ]
 
     async def _put_back(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime

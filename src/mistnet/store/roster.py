@@ -146,6 +146,29 @@ class Roster:
         merged = {each.key for each in told}
         return [_suggested(each, tracked, added, merged) for each in wanted.values()]
 
+    async def suggest_first(
+        self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
+    ) -> Sequence[str]:
+        """Suggests handles that nobody suggested before and that no account goes by. Returns those.
+
+        For what names accounts over and over, such as a configuration: what was refused or let go stays so.
+        """
+        wanted = {each.key: each for each in given}
+        async with self._database.write() as connection:
+            known: set[str] = set()
+            for some in slices(sorted(wanted)):
+                before = select(suggestions.c.handle_key).where(
+                    suggestions.c.platform == self._platform, suggestions.c.handle_key.in_(some)
+                )
+                holders = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(some))
+                known.update((await connection.execute(before)).scalars())
+                known.update(row.handle_key for row in await connection.execute(holders) if row.state is not None)
+            first = [wanted[key] for key in sorted(wanted.keys() - known)]
+            added = await self._add(connection, first, now)
+            created = [each.handle for each in first if each.key in added]
+            await self._begin(connection, [job(handle) for handle in created], now)
+        return created
+
     async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
         """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
         async with self._database.write() as connection:

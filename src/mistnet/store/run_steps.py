@@ -10,10 +10,9 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.events import EventKind, NewEvent
+from mistnet.domain.events import EventKind, NewEvent, summaries
 from mistnet.domain.runs import UNFINISHED, Run, RunAccount, RunId, RunStatus, RunStep, outcome_of
 from mistnet.domain.social import UserId
-from mistnet.store.account_jobs import slices
 from mistnet.store.events import write_events
 from mistnet.store.inserts import insert_of
 from mistnet.store.tables import posts, run_accounts, run_posts, runs
@@ -108,18 +107,8 @@ def _finished(run: Run) -> NewEvent:
 
 
 async def _summaries(connection: AsyncConnection, run_id: RunId) -> Sequence[NewEvent]:
-    """Asks for a summary of what is new; of very much, in several events."""
     asked = select(run_posts.c.post_id).where(run_posts.c.run_id == run_id).order_by(run_posts.c.post_id)
-    found = [str(each) for each in (await connection.execute(asked)).scalars()]
-    parts = list(slices(found))
-    return [
-        NewEvent(
-            kind=EventKind.SUMMARIZE_REQUESTED,
-            subject=run_id,
-            payload={"run_id": run_id, "post_ids": part, "part": number, "parts": len(parts)},
-        )
-        for number, part in enumerate(parts, start=1)
-    ]
+    return summaries(run_id, {"run_id": run_id}, list((await connection.execute(asked)).scalars()))
 
 
 async def read_runs(

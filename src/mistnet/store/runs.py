@@ -12,16 +12,29 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, delete, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.domain.accounts import AccountState
 from mistnet.domain.errors import DatabaseBusy, RunInProgress, RunNotFound
+from mistnet.domain.fetching import next_limit
 from mistnet.domain.jobs import JobId
-from mistnet.domain.runs import SCRAPE, UNFINISHED, Run, RunId, RunStatus, require_startable, scrape_job, share_of
-from mistnet.domain.social import PostId
+from mistnet.domain.runs import (
+    DEFAULT_LIMIT,
+    SCRAPE,
+    UNFINISHED,
+    Run,
+    RunId,
+    RunStatus,
+    require_startable,
+    scrape_job,
+    share_of,
+)
+from mistnet.domain.social import Platform, PostId
 from mistnet.store import account_jobs
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
+from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.inserts import insert_of
 from mistnet.store.run_steps import close_if_over, give_up, read_runs
-from mistnet.store.tables import jobs, run_accounts, run_posts, runs
+from mistnet.store.tables import accounts, jobs, run_accounts, run_posts, runs, users
 from mistnet.store.tables.engine import GAP, LIVE_KEY
 from mistnet.store.tables.running import UNFINISHED as UNFINISHED_RUN
 
@@ -40,18 +53,26 @@ class RunDesk:
         self._summarize = summarize
 
     async def start(
-        self, handles: Sequence[str], limit: int, *, asked_by: str, now: datetime, max_credits: int | None = None
+        self, handles: Sequence[str], limit: int | None, *, asked_by: str, now: datetime, max_credits: int | None = None
     ) -> Run:
-        """The run and its jobs, in one transaction. Raises RunInProgress while another one is not finished."""
-        require_startable(handles, limit)
+        """The run and its jobs, in one transaction. Raises RunInProgress while another one is not finished.
+
+        Without a limit each tracked account has the one its earlier fetches suggest, and others the default.
+        """
+        require_startable(handles, DEFAULT_LIMIT if limit is None else limit)
         share = share_of(max_credits, len(handles))
         await self.settle(now)
         run_id = new_run_id(now)
         for _ in range(_TRIES):
             async with self._database.write() as connection:
-                if await self._insert(connection, run_id, limit, asked_by, now):
+                learned = await self._learned(connection, handles) if limit is None else {}
+                limits = [learned.get(handle.lower(), limit or DEFAULT_LIMIT) for handle in handles]
+                if await self._insert(connection, run_id, max(limits), asked_by, now):
                     await self._add_accounts(connection, run_id, handles, now)
-                    wanted = [scrape_job(run_id, place, handle, limit, share) for place, handle in enumerate(handles)]
+                    wanted = [
+                        scrape_job(run_id, place, handle, most, share)
+                        for place, (handle, most) in enumerate(zip(handles, limits, strict=True))
+                    ]
                     await self._job_writer.write(connection, wanted, now)
                     (run,) = await read_runs(connection, runs.c.id == run_id)
                     return run
@@ -109,6 +130,20 @@ class RunDesk:
         """Forgets runs that finished before then; what they collected stays."""
         async with self._database.write() as connection:
             return (await connection.execute(delete(runs).where(runs.c.finished_at < before))).rowcount
+
+    async def _learned(self, connection: AsyncConnection, handles: Sequence[str]) -> Mapping[str, int]:
+        """The limits of those that are tracked, by their handles in lower case."""
+        found: dict[str, int] = {}
+        for some in account_jobs.slices([handle.lower() for handle in handles]):
+            asked = (
+                select(users.c.handle_key, *STATISTICS)
+                .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+                .where(accounts.c.platform == Platform.X, accounts.c.state != AccountState.UNTRACKED)
+                .where(users.c.handle_key.in_(some))
+            )
+            rows = (await connection.execute(asked)).mappings()
+            found |= {row["handle_key"]: next_limit(stats_of(row)) for row in rows}
+        return found
 
     async def _insert(
         self, connection: AsyncConnection, run_id: RunId, limit: int, asked_by: str, now: datetime

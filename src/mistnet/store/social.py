@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.accounts import Missing
 from mistnet.domain.jobs import JobId
-from mistnet.domain.social import Detail, LinkMention, Media, Post, Unreadable, User
+from mistnet.domain.social import LONGEST_CLEAN_TEXT, Detail, LinkMention, Media, Post, Unreadable, User
 from mistnet.domain.words import search_text
 from mistnet.store.driver_values import moment, storable
 from mistnet.store.ingest_steps import ingests_of_jobs
@@ -241,7 +241,8 @@ _POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
 def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:
     """One row in the order of the table's columns, as the driver takes it: most of all rows are posts."""
     reference = post.reposted or post.quoted
-    clean = storable(post.text_clean)
+    whole = storable(post.one_line)
+    clean = whole[:LONGEST_CLEAN_TEXT]
     metrics = post.metrics
     return (
         str(post.platform),
@@ -249,7 +250,7 @@ def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple
         post.author_id,
         storable(post.text),
         clean,
-        search_text(clean),
+        search_text(whole) or (None if whole == clean else whole),  # every word is found, those that are cut off too
         storable(post.lang),
         storable(post.url),
         created_at,

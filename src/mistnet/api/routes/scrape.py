@@ -28,12 +28,15 @@ class ScrapeRequest(Given):
             json_schema_extra={"pattern": _HANDLES, "examples": ["alice,bob"]},
         ),
     ]
-    limit: Annotated[
-        int,
-        Field(ge=LEAST_LIMIT, le=LARGEST_LIMIT),
-        Integral,
-        Field(description="Posts per account, newest first."),
-    ] = DEFAULT_LIMIT
+    limit: (
+        Annotated[
+            int,
+            Field(ge=LEAST_LIMIT, le=LARGEST_LIMIT),
+            Integral,
+            Field(description="Posts per account, newest first."),
+        ]
+        | None
+    ) = Field(default=None, description=f"{DEFAULT_LIMIT}, or what earlier fetches of an account suggest, if left out.")
     max_credits: (
         Annotated[
             int,
