@@ -132,7 +132,12 @@ class App:
         self.price_watches = WatchBook(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
         self.progress = ProgressLog(self.database.clock, read_run=self._run)
-        self.runs = RunDesk(self.database, self.job_writer, summarize=settings.auto_summarization_enabled)
+        self.runs = RunDesk(
+            self.database,
+            self.job_writer,
+            summarize=settings.auto_summarization_enabled,
+            longest_wait=timedelta(minutes=settings.run_wait_minutes),
+        )
         self.watch = Watch(
             settings,
             self.database,
