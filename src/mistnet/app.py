@@ -22,6 +22,7 @@ from mistnet.dispatching import Dispatching
 from mistnet.domain.errors import BadPlugin, DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
+from mistnet.domain.runs import Run
 from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
 from mistnet.engine.governor import Governor
 from mistnet.engine.kinds import Kind, Kinds
@@ -35,9 +36,10 @@ from mistnet.hydration import hydration_of
 from mistnet.jobs.args import backfill, relook
 from mistnet.outgoing import Outgoing
 from mistnet.pricewatching import watches_of
+from mistnet.progress import ProgressLog
 from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
-from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at
+from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
@@ -131,7 +133,13 @@ class App:
         self.inspector = Inspector(self.database)
         self.price_watches = WatchBook(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
-        self.runs = RunDesk(self.database, self.job_writer, summarize=settings.auto_summarization_enabled)
+        self.progress = ProgressLog(self.database.clock, read_run=self._run)
+        self.runs = RunDesk(
+            self.database,
+            self.job_writer,
+            summarize=settings.auto_summarization_enabled,
+            longest_wait=timedelta(minutes=settings.run_wait_minutes),
+        )
         self.watch = Watch(
             settings,
             self.database,
@@ -139,6 +147,9 @@ class App:
             subscribers=self.outgoing.subscribers,
             targets=[(name, lane) for name, rules in self.kinds.rules.items() for lane in rules.lanes],
         )
+
+    async def _run(self, run_id: str) -> Run | None:
+        return await self.runs.get(run_id)
 
     def _require_known_kinds(self) -> None:
         for name in self.settings.kinds:
@@ -182,11 +193,13 @@ class App:
         ):
             await self.look_at_keys()
             await self.harvest.look_at_the_budget(self.database.clock.now())
+            self.progress.know(await tracked_handles(self.database))
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
             mail = self.dispatching.mail(card.name, own_lanes or [], self.policy) if via is Via.AMQP else None
             every = [Lane(lane) for lane in card.lanes]
             taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
             yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
+            await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
             with suppress(DatabaseError):  # whoever looks next finds it
@@ -248,6 +261,7 @@ class App:
             clock=self.database.clock,
             kinds=self.kinds,
             metrics=self.metrics,
+            observer=self.progress,
             halted=self.halted,
             left_to_others=lambda: {lane for lane, each in self._governors.items() if each.stands_aside},
             chores=[
@@ -298,7 +312,10 @@ class App:
         """Ends runs whose jobs ended without telling, and forgets old ones; returns how many accounts were ended."""
         now = self.database.clock.now()
         await self.runs.prune(now - timedelta(hours=self.settings.run_hours))
-        return await self.runs.settle(now)
+        ended = await self.runs.settle(now)
+        for run in await self.runs.list(1) if ended else ():
+            self.progress.report(run)
+        return ended
 
     async def look_after_ingests(self) -> int:
         """Ends ingests whose job or process ended without telling, and forgets old ones; returns how many ended."""

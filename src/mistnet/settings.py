@@ -358,6 +358,9 @@ class Settings(BaseSettings):
     session_hours: Annotated[float, Field(gt=0, le=8_760)] = Field(
         12.0, description="How long a log-in to the dashboard lasts."
     )
+    run_wait_minutes: Annotated[float, Field(gt=0, le=525_600)] = Field(
+        60.0, description="A run of which nothing comes for so long, and that no worker is busy with, ends as failed."
+    )
     run_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(24.0, description="How long finished runs are kept.")
     scheduler_enabled: bool = Field(
         True,

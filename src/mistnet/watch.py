@@ -128,11 +128,13 @@ class Watch:
         )
 
     async def _source(self, state: SourceState) -> SourceReading:
+        now = self._database.clock.now()
         failing = state.failure_streak >= self.patience.breaker_failures
         return SourceReading(
             state=state,
             keys=[key for key in await self._book.keys() if key.source == state.name],
             failing_since=await self._readings.failing_since(state.name, state.last_success_at) if failing else None,
+            limited_since=await self._readings.limited_since(state.name, state.last_success_at, now=now),
             day_cap=_or_else(state.day_cap, self._settings.x_day_credits),
             month_cap=_or_else(state.month_cap, self._settings.x_month_credits),
         )

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from mistnet.app import App
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.alerts import STANDING_RULES, Alert, Rule, Severity
-from mistnet.domain.errors import SourceDown, SourceRefused
+from mistnet.domain.errors import RateLimited, SourceDown, SourceRefused
 from mistnet.domain.jobs import WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.domain.social import Platform, UserId
@@ -128,6 +128,31 @@ async def test_a_paused_kind_and_parked_work_are_not_late(url: str) -> None:
         await app.enqueue([args.backfill(UserId(11))])
         await app.operations.pause(args.BACKFILL, "by hand", now=clock.now())
         clock.turn(hours=2)
+        await app.watch.look()
+        assert await opened(app) == []
+
+
+async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
+        governor = app.harvest.governor
+
+        async def call(*, limited: bool) -> None:
+            async with governor.call("tweets", most=0, errand=Errand()):
+                if limited:
+                    raise RateLimited(X_SOURCE, clock.now() + timedelta(minutes=1))
+
+        for _ in range(6):
+            assert await opened(app) == []
+            with pytest.raises(RateLimited):
+                await call(limited=True)
+            await governor.write_down()
+            await app.watch.look()
+            clock.turn(minutes=3)
+        await app.watch.look()
+        assert await opened(app) == [("rate_limited", "x")]
+        await call(limited=False)
+        await governor.write_down()
         await app.watch.look()
         assert await opened(app) == []
 

@@ -39,6 +39,17 @@ async def test_of_many_scrapes_at_once_one_wins(url: str) -> None:
         assert statuses == [202] + [409] * 7
 
 
+async def test_a_run_is_cancelled_and_another_may_begin(url: str) -> None:
+    async with open_api(url) as api:
+        task_id = (await api.post("/api/admin/scrape", json={"usernames": "ann"})).json["task_id"]
+        done = await api.post(f"/api/runs/{task_id}/cancel")
+        assert (done.status, done.json["id"], done.json["status"]) == (200, task_id, "failed")
+        assert [each["reason"] for each in done.json["accounts"]] == ["its job was cancelled"]
+        assert (await api.post(f"/api/runs/{task_id}/cancel")).status == 200
+        assert (await api.post("/api/admin/scrape", json={"usernames": "bob"})).status == 202
+        assert (await api.post("/api/runs/nothing/cancel")).status == 404
+
+
 async def test_a_run_whose_jobs_are_dead_has_a_report(url: str) -> None:
     async with open_api(url) as api:
         task_id = (await api.post("/api/admin/scrape", json={"usernames": "ann,bob"})).json["task_id"]

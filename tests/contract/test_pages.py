@@ -14,6 +14,7 @@ from mistnet.jobs import args
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
 from tests.harvests import change, days_ago, end_badly, rows, tell, user
+from tests.shelves import link
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -50,6 +51,29 @@ async def test_a_run_whose_jobs_are_dead_is_shown_as_failed(url: str) -> None:
         assert 'class="state failed"' in (await api.get("/runs", headers=PAGE)).text
 
 
+async def test_a_run_is_cancelled_on_its_page(url: str) -> None:
+    async with open_api(url) as api:
+        run = await api.app.runs.start(["ann"], 5, asked_by="local", now=api.app.database.clock.now())
+        path = f"/runs/{run.id}"
+        assert f'action="{path}/cancel"' in (await api.get(path, headers=PAGE)).text
+        assert await follow(api, f"{path}/cancel") == f"{path}?did=run-cancelled"
+        shown = (await api.get(path, headers=PAGE)).text
+        assert 'class="state failed"' in shown
+        assert "/cancel" not in shown
+
+
+async def test_links_that_wait_for_a_setting_are_told_of_where_their_products_are_looked_for(sqlite_url: str) -> None:
+    said = "2 links wait: the lanes ebay and shopee are not in <code>crawl_lanes</code>"
+    for lanes, waits in (([], True), (["shopee", "ebay"], False)):
+        async with open_api(sqlite_url, crawl_lanes=lanes) as api:
+            if waits:
+                await link(api.app.database, "https://shopee.tw/product/1/2")
+                await link(api.app.database, "https://www.ebay.com/itm/3", lane="ebay")
+                await link(api.app.database, "https://www.ebay.com/itm/4", lane="ebay", state="gone")
+            for path in ("/products", "/links"):
+                assert (said in (await api.get(path, headers=PAGE)).text) is waits, path
+
+
 async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
     hints = {
         "/": "No account is tracked yet.",
@@ -64,7 +88,7 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
         "/feeds": "Type a name above.",
         "/links": "No link was found yet",
         "/links?lane=ebay": "No link is like that.",
-        "/products": "mistnet work --lanes",
+        "/products": "on a lane that <code>crawl_lanes</code> names",
         "/products?q=nothing": "No product is like that.",
         "/lanes": "would stand here",
         "/lanes?lane=ebay": "None of this sort.",

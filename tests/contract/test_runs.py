@@ -327,6 +327,54 @@ async def test_a_run_can_be_ended_where_it_stands_and_another_begun(url: str) ->
             await o.desk.cancel("nope", o.clock.now())
 
 
+async def test_a_run_that_nobody_works_for_ends_after_its_time_and_lets_another_begin(url: str) -> None:
+    async with office(url) as o:
+        run = await o.start("ann", "bob")
+        o.clock.turn(minutes=59)
+        with pytest.raises(RunInProgress, match=r"has not begun: no worker has taken its jobs.*runs cancel"):
+            await o.start("cy")
+        o.clock.turn(minutes=2)
+        await o.start("cy")
+        ended = await o.get(run)
+        assert ended.status is RunStatus.FAILED
+        assert {each.reason for each in ended.accounts} == {
+            "nothing came of it for 60 minutes: no worker has taken its jobs"
+        }
+        assert await rows(o.app, "SELECT key FROM jobs WHERE key LIKE :key", key=f"{run.id}:%") == []
+
+
+async def test_a_run_that_waits_for_its_source_says_so_and_ends_after_its_time(url: str) -> None:
+    async with office(url) as o:
+        run = await o.start("ann")
+        why = "x is paused: the key is refused"
+        await change(
+            o.app,
+            "UPDATE jobs SET wait_reason = :why, run_at = :later",
+            why=why,
+            later=o.clock.now() + timedelta(hours=9),
+        )
+        with pytest.raises(RunInProgress, match=f"waits: {why}"):
+            await o.start("cy")
+        o.clock.turn(minutes=61)
+        assert await o.desk.settle(o.clock.now()) == 1
+        (account,) = (await o.get(run)).accounts
+        assert account.reason == f"nothing came of it for 60 minutes: {why}"
+
+
+async def test_a_run_that_goes_on_is_not_ended_however_long_it_takes(url: str) -> None:
+    async with office(url) as o:
+        run = await o.start("ann")
+        for _ in range(3):
+            o.clock.turn(minutes=59)
+            await o.step(run, posts=[PostId(1)])
+            assert await o.desk.settle(o.clock.now()) == 0
+        await o.claim()
+        o.clock.turn(minutes=61)
+        assert await o.desk.settle(o.clock.now()) == 0
+        with pytest.raises(RunInProgress, match="is still going"):
+            await o.start("cy")
+
+
 async def test_a_start_settles_what_hangs_first(url: str) -> None:
     async with office(url) as o:
         run = await o.start()

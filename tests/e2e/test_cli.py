@@ -67,7 +67,7 @@ def test_a_worker_of_one_lane_leaves_the_other_lanes_alone(on_sqlite: CommandLin
 
 def test_the_log_is_json_with_the_facts_of_each_job(on_sqlite: CommandLine) -> None:
     on_sqlite.add("quick", n=1)
-    done = on_sqlite.ok("work", "--until-idle", "--log-format", "json")
+    done = on_sqlite.ok("work", "--until-idle", "--log-format", "json", "--log-level", "DEBUG")
     lines = [json.loads(line) for line in done.err.splitlines()]
     settled = next(line for line in lines if line.get("state") == "succeeded")
     assert {"time", "level", "message", "job_id", "kind", "worker", "attempt", "lane", "latency_ms"} <= set(settled)

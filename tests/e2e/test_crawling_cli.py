@@ -72,6 +72,10 @@ def test_links_found_before_are_scanned_and_crawled_when_somebody_says_so(reader
     track_everybody(reader, sim_url)
     assert reader.sql("SELECT count(*) AS n FROM jobs WHERE kind = 'crawl'") == [{"n": 0}]
     first = reader.ok("links", "list", "--limit", "1000", "--json").json["links"]
+    for looked in (("links", "list"), ("products", "list"), ("products", "of", list_handles(sim_url)[0])):
+        told = reader.ok(*looked)
+        assert "links wait: the lanes " in told.out, told
+        assert "are not in `crawl_lanes`. Set MISTNET_CRAWL_LANES=" in told.out, told
     reader.sql("DELETE FROM post_links")
     reader.sql("DELETE FROM links")
     scanned = reader.ok("links", "scan", "--json").json

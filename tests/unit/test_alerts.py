@@ -91,6 +91,17 @@ def test_a_breaker_is_told_of_when_it_has_been_open_for_long() -> None:
     assert found(sources=[source(since=START - 16 * MINUTE, failure_streak=4)]) == []
 
 
+def test_a_rate_limit_that_lasts_is_told_of_with_what_helps() -> None:
+    def limited(minutes: int) -> Any:
+        return SourceReading(state=SourceState(name=X_SOURCE), limited_since=START - minutes * MINUTE)
+
+    (alert,) = found(sources=[limited(16)])
+    assert places([alert]) == [("rate_limited", "x", "warning")]
+    assert "has answered nothing but 429 since 2026-03-01 11:44 UTC" in alert.message
+    assert "mistnet sources set x --rate N" in alert.message
+    assert found(sources=[limited(14)]) == []
+
+
 @pytest.mark.parametrize(
     ("spent", "rules"),
     [(0, []), (7_999, []), (8_000, ["budget_80"]), (9_700, ["budget_80"]), (9_701, ["budget_80", "budget_100"])],
@@ -125,7 +136,7 @@ def test_work_that_waits_tells_missing_workers_from_busy_ones() -> None:
     assert places(found(due=[old], workers=[worker("x", draining=True)])) == [("due_work", "x", "critical")]
     (busy,) = found(due=[old], workers=[worker("x"), worker("x")])
     assert places([busy]) == [("due_work", "x", "warning")]
-    assert "2 workers run 6 of 40" in busy.message
+    assert "2 workers with 40 handlers hold 6 jobs" in busy.message
     assert found(due=[fresh], workers=[worker("x")]) == []
     assert found(due=[fresh]) == []
     assert places(found(due=[DueWork(lane="x", jobs=1, since=START - 3 * MINUTE)])) == [
@@ -219,5 +230,6 @@ def test_every_message_says_what_to_do() -> None:
     alerts += found(due=[DueWork(lane="x", jobs=1, since=START - HOUR)], workers=[worker("x")])
     alerts += silent_alerts([quiet(72, gaps=[2.0] * 50)])
     alerts += suspect_alerts([suspect()])
+    alerts += found(sources=[SourceReading(state=SourceState(name=X_SOURCE), limited_since=START - HOUR)])
     assert {alert.rule for alert in alerts} == set(Rule)
     assert all("`mistnet " in alert.message for alert in alerts)

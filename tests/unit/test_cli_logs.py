@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from loguru import logger
@@ -50,6 +52,12 @@ def test_secrets_never_reach_the_log(stream: io.StringIO, style: str) -> None:
     assert "refused" in said
     for secret in ("hunter22", "pw123", "abc123456"):
         assert secret not in said
+
+
+def test_a_text_line_begins_with_its_date_and_time_in_utc(stream: io.StringIO) -> None:
+    logs.set_up(style="text", level="INFO", stream=stream)
+    logger.info("well")
+    assert re.match(rf"{datetime.now(UTC):%Y-%m-%d} \d\d:\d\d:\d\d\.\d{{3}} INFO    well\n", stream.getvalue())
 
 
 def test_a_text_line_stays_one_line(stream: io.StringIO) -> None:

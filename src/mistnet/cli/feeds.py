@@ -57,12 +57,13 @@ async def list_feeds(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
         found = await _all(app)
         polls = await app.feeds.store.jobs([each.id for each in found])
+        hints = await _hints(app) if found else []
     grid = Grid(
         columns=("feed", "state", "posts", "newest (UTC)", "looked at (UTC)", "every", ""),
         rows=[_line(each, polls.get(each.id), invocation.settings.feed_every_seconds) for each in found],
         empty="no feeds yet: `mistnet feeds add HANDLE` begins one",
     )
-    invocation.out.show(document(feeds=[fields(each, polls.get(each.id)) for each in found]), grid)
+    invocation.out.show(document(feeds=[fields(each, polls.get(each.id)) for each in found]), grid, *hints)
 
 
 @shared_options

@@ -16,6 +16,7 @@ from mistnet.cli.price_plot import FINE, PLAIN, PlottedPost, plot
 from mistnet.cli.products import Named, money, product_called
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.lineage import item_fields, lined_fields, linked_fields, price_fields, product_fields
+from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.errors import ItemNotFound, UserNotFound
 from mistnet.domain.items import ItemId
 from mistnet.domain.lineage import Around, Change, SeenPrice, snippet
@@ -115,6 +116,7 @@ async def _of_account(
 ) -> None:
     begin = Spot(post_id=before[0], product_id=before[1]) if before else None
     page = await AccountProducts(app.database).page(*who, limit=limit, before=begin)
+    waiting = await waiting_links(app)
     place = f"{page.next.post_id}.{page.next.product_id}" if page.next else None
     empty = "no product is known that this account links" if begin is None else "none on this page"
     grid = Grid(
@@ -139,8 +141,10 @@ async def _of_account(
         user_id=who[1],
         products=[linked_fields(each) for each in page.products],
         next_before=place,
+        waiting_links=waiting,
     )
-    invocation.out.show(shown, grid, *([f"more: --before {place}"] if place else []))
+    more = [f"more: --before {place}"] if place else []
+    invocation.out.show(shown, grid, *more, *hints_of(waiting))
 
 
 async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int, after: int) -> None:

@@ -13,6 +13,7 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.search import moment
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import LinkNotFound, SettingsError, did_you_mean
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
@@ -62,13 +63,17 @@ async def list_links(
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
         found = await LinkPages(app.database).list(wanted)
+        waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
         rows=[_row(each) for each in found.links],
         empty="no links yet; `mistnet links scan` looks for them in posts collected before",
     )
-    shown = document(links=[_fields(each) for each in found.links], next_before=_text(found.next))
-    invocation.out.show(shown, grid, *([f"more: --before {found.next}"] if found.next else []))
+    shown = document(
+        links=[_fields(each) for each in found.links], next_before=_text(found.next), waiting_links=waiting
+    )
+    more = [f"more: --before {found.next}"] if found.next else []
+    invocation.out.show(shown, grid, *more, *hints_of(waiting))
 
 
 @shared_options

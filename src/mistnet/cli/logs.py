@@ -1,4 +1,4 @@
-"""Sets up the log: short lines for people or one JSON object per line, never with a secret in it."""
+"""Sets up the log, in UTC: short lines for people or one JSON object per line, never with a secret in it."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from mistnet.domain.redaction import redact
 if TYPE_CHECKING:
     from loguru import Message, Record
 
-_TEXT = "<dim>{time:HH:mm:ss.SSS}</dim> <level>{level: <7}</level> {message}\n{exception}"
+_TEXT = "<dim>{time:YYYY-MM-DD HH:mm:ss.SSS!UTC}</dim> <level>{level: <7}</level> {message}\n{exception}"
+_STACK = "{extra[stack]}\n"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -61,4 +62,8 @@ def json_line(record: "Record", secrets: Sequence[str]) -> str:
 
 def _text_format(record: "Record") -> str:
     record["message"] = printable(record["message"], one_line=True)
-    return _TEXT
+    stack = record["extra"].get("stack")
+    if not isinstance(stack, str):
+        return _TEXT
+    record["extra"]["stack"] = "\n".join(f"  {printable(line)}" for line in stack.splitlines())
+    return _TEXT + _STACK

@@ -12,6 +12,7 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
@@ -50,13 +51,17 @@ async def list_products(
     wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
         found = await ProductPages(app.database).list(wanted)
+        waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
         rows=[_row(each) for each in found.products],
-        empty="no products yet: set `crawl_lanes` and collect posts that link to shops",
+        empty="no products yet: they appear once links of posts to shops were visited",
     )
-    shown = document(products=[_fields(each) for each in found.products], next_before=_text(found.next))
-    invocation.out.show(shown, grid, *([f"more: --before {found.next}"] if found.next else []))
+    shown = document(
+        products=[_fields(each) for each in found.products], next_before=_text(found.next), waiting_links=waiting
+    )
+    more = [f"more: --before {found.next}"] if found.next else []
+    invocation.out.show(shown, grid, *more, *hints_of(waiting))
 
 
 @shared_options

@@ -32,6 +32,7 @@ _ERROR_CHARACTERS: Final = 160
 class Rule(StrEnum):
     SOURCE_PAUSED = "source_paused"
     BREAKER_OPEN = "breaker_open"
+    RATE_LIMITED = "rate_limited"
     DEAD_JOBS = "dead_jobs"
     DUE_WORK = "due_work"
     NO_WORKERS = "no_workers"
@@ -79,6 +80,7 @@ def standing_alerts(readings: Readings, patience: Patience) -> list[Alert]:
     found += paused_alerts(readings.sources)
     for source in readings.sources:
         found += _failing(source, readings.at, patience)
+        found += _limited(source, readings.at, patience)
         found += _budgets(source, patience)
     found += (_dead(each) for each in readings.dead)
     found += _waiting(readings, patience)
@@ -150,6 +152,19 @@ def _failing(source: SourceReading, now: datetime, patience: Patience) -> Iterat
         f"row{last}. One call in a while tries again by itself. See whether {state.name} is down for all; "
         f"if it is not, check this machine's network and `mistnet sources`.",
     )
+
+
+def _limited(source: SourceReading, now: datetime, patience: Patience) -> Iterator[Alert]:
+    name, since = source.state.name, source.limited_since
+    if since is not None and now - since > patience.breaker:
+        yield Alert(
+            rule=Rule.RATE_LIMITED,
+            subject=name,
+            severity=Severity.WARNING,
+            message=f"{name} has answered nothing but 429 since {_time(since)}: it asks us to wait, and nothing is "
+            f"collected from it. See whether other programs use the same key, and what rate its plan allows; "
+            f"`mistnet sources set {name} --rate N` sets ours. It is tried again by itself.",
+        )
 
 
 def _budgets(source: SourceReading, patience: Patience) -> Iterator[Alert]:
@@ -227,14 +242,16 @@ def _nobody_for(work: DueWork) -> Alert:
 
 
 def _busy(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
+    holds = "holds" if len(able) == 1 else "hold"
     running, places = sum(each.running for each in able), sum(each.concurrency for each in able)
     return Alert(
         rule=Rule.DUE_WORK,
         subject=work.lane,
         severity=Severity.WARNING,
         message=f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)} while "
-        f"{_count(len(able), 'worker')} run {running} of {places} at once. Start more with `mistnet work`, or raise "
-        f"`concurrency` or the source's rate; `mistnet status` shows what goes before.",
+        f"{_count(len(able), 'worker')} with {_count(places, 'handler')} {holds} {_count(running, 'job')}. "
+        f"Start more with `mistnet work`, or raise `concurrency` or the source's rate; "
+        f"`mistnet status` shows what goes before.",
     )
 
 

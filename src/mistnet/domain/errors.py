@@ -244,10 +244,10 @@ class BadRun(UsageError):
 class RunInProgress(UsageError):
     """One run at a time, and one is under way."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, stands: str = "is still going") -> None:
         super().__init__(
-            f"the run {run_id} is still going; `mistnet runs show {run_id}` tells how far it is, "
-            f"`mistnet runs cancel {run_id}` ends it"
+            f"the run {run_id} {stands}; `mistnet runs show {run_id}` tells how far it is, "
+            f"`mistnet runs cancel {run_id}` or `POST /api/runs/{run_id}/cancel` ends it"
         )
         self.run_id = run_id
 

@@ -13,11 +13,12 @@ from mistnet.domain.sources import KeyState, SourceState
 
 
 class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One source with the caps that count for it, and since when nothing but failures came."""
+    """One source with the caps that count for it, and since when nothing but failures, or nothing but 429, came."""
 
     state: SourceState
     keys: Sequence[KeyState] = ()
     failing_since: datetime | None = None
+    limited_since: datetime | None = None
     day_cap: int | None = None
     month_cap: int | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from loguru import logger
 
@@ -22,16 +22,36 @@ _OUTCOMES: Final = {
 }
 _ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED)
 _OVER: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.DEAD)
-_LINE: Final = "job {job_id} {kind} {state} in {latency_ms:.1f} ms (attempt {attempt}, lane {lane}){note}"
+_DEAD_ENDS: Final = (JobState.FAILED, JobState.DEAD)
+
+
+class Observer(Protocol):
+    """Knows what jobs are about, which the engine does not."""
+
+    def account_of(self, lease: Lease) -> str | None:
+        """Whose job it is, in words for people."""
+        ...
+
+    def settled(self, settlement: Settlement) -> None:
+        """Told of every job whose outcome is stored."""
+        ...
 
 
 class Journal:
-    """Writes one line per settled job and moves the meters."""
+    """Writes one line per settled job, for DEBUG unless it failed, and moves the meters."""
 
-    def __init__(self, *, worker: WorkerName, metrics: EngineMetrics, on_end: Callable[[Lease], None]) -> None:
+    def __init__(
+        self,
+        *,
+        worker: WorkerName,
+        metrics: EngineMetrics,
+        on_end: Callable[[Lease], None],
+        observer: Observer | None = None,
+    ) -> None:
         self._worker = worker
         self._metrics = metrics
         self._on_end = on_end
+        self._observer = observer
         self.settled_count = 0
         self.ended_count = 0
 
@@ -53,6 +73,8 @@ class Journal:
         for settlement, seconds in settled:
             self._on_end(settlement.lease)
             self._write(settlement, seconds)
+            if self._observer:
+                self._observer.settled(settlement)
 
     def _count(self, settlements: Sequence[Settlement]) -> None:
         tally = Counter((settlement.lease.kind, settlement.state) for settlement in settlements)
@@ -76,19 +98,30 @@ class Journal:
 
     def _write(self, settlement: Settlement, seconds: float) -> None:
         lease, state = settlement.lease, settlement.state
-        why = settlement.error or settlement.reason
-        logger.log(
-            _LEVELS.get(state, "INFO"),
-            _LINE,
-            job_id=lease.id,
-            kind=lease.kind,
-            worker=self._worker,
-            attempt=lease.attempts + 1,
-            lane=lease.lane,
-            state=str(state),
-            latency_ms=seconds * 1000,
-            note=f": {last_line(why)}" if why else "",
-        )
+        why = last_line(settlement.error or settlement.reason or "")
+        account = self._observer.account_of(lease) if self._observer else None
+        about = f"job {lease.id} {lease.kind}" + (f" of {account}" if account else "")
+        attempt = lease.attempts + 1
+        if state in _DEAD_ENDS:
+            line = f"{about} {'is dead' if state is JobState.DEAD else 'failed'} after attempt {attempt}"
+        else:
+            line = f"{about} {state} in {seconds * 1000:.1f} ms (attempt {attempt}, lane {lease.lane})"
+        facts = {
+            "job_id": lease.id,
+            "kind": lease.kind,
+            "key": lease.key,
+            "account": account,
+            "worker": self._worker,
+            "attempt": attempt,
+            "lane": lease.lane,
+            "state": str(state),
+            "latency_ms": seconds * 1000,
+            "note": why,
+            "stack": settlement.error if state in _DEAD_ENDS and "\n" in (settlement.error or "") else None,
+        }
+        known = {name: value for name, value in facts.items() if value is not None}
+        # Bound, not formatted: an error may have braces of its own.
+        logger.bind(**known).log(_LEVELS.get(state, "DEBUG"), f"{line}: {why}" if why else line)
 
     def lost(self, lease: Lease) -> None:
         self._on_end(lease)

@@ -16,7 +16,7 @@ from mistnet.domain.jobs import Lane, Lease, WorkerName
 from mistnet.domain.ports import Bell, Clock, Feed, Queue, Upkeep, WorkerCard
 from mistnet.engine.caretaker import Caretaker
 from mistnet.engine.executor import Executor
-from mistnet.engine.journal import Journal
+from mistnet.engine.journal import Journal, Observer
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.leases import LeaseKeeper
 from mistnet.engine.metrics import EngineMetrics
@@ -46,6 +46,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
     chores: Sequence[Callable[[], Awaitable[int]]] = ()
     trace: Trace = untraced
+    observer: Observer | None = None
     chance: random.Random = msgspec.field(default_factory=random.Random)
 
 
@@ -71,7 +72,7 @@ class Worker:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
-        self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended)
+        self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
         tools.metrics.running.set_function(lambda: len(self._leases))
         self._settler = Settler(

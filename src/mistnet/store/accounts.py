@@ -137,6 +137,15 @@ async def write_closed_suggestions(
         )
 
 
+async def tracked_handles(database: Database) -> Mapping[UserId, str]:
+    """What every account on X goes by."""
+    person = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+    asked = select(accounts.c.user_id, users.c.handle).join(users, person)
+    asked = asked.where(accounts.c.platform == Platform.X, users.c.handle.is_not(None))
+    async with database.read() as connection:
+        return {UserId(row.user_id): row.handle for row in await connection.execute(asked)}
+
+
 async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, next_at: datetime) -> Sequence[UserId]:
     """Takes the accounts whose next look is due; whoever takes one says when the one after is."""
     taken = await connection.execute(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, exists, select, text
+from sqlalchemy import Select, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.crawling import CRAWL, crawl
@@ -23,6 +23,7 @@ from mistnet.store.tables.engine import GAP
 from mistnet.store.tables.shops import READ
 
 AT_ONCE: Final = 500
+_COUNTED: Final = 10_000
 _LIVE: Final = "jobs.key IS NOT NULL AND jobs.state IN ('pending', 'queued', 'running', 'retryable')"
 _CRAWLED_KINDS: Final = tuple(kind for kind in LinkKind if kind not in NOT_CRAWLED)
 
@@ -62,6 +63,20 @@ async def call_for_new(database: Database, job_writer: JobWriter, *, lanes: Coll
         if done.links >= limit:
             break
     return done
+
+
+async def count_new(database: Database, *, lanes: Collection[str]) -> Mapping[str, int]:
+    """How many links of each lane nobody has visited, counted no further than makes sense to say."""
+    found: dict[str, int] = {}
+    async with database.read() as connection:
+        for lane in sorted(lanes):
+            new = select(links.c.id).where(
+                links.c.lane == lane, links.c.state == LinkState.NEW, links.c.kind.in_(_CRAWLED_KINDS)
+            )
+            counted = select(func.count()).select_from(new.limit(_COUNTED).subquery())
+            if number := (await connection.execute(counted)).scalar_one():
+                found[lane] = number
+    return found
 
 
 async def call_for_links(database: Database, job_writer: JobWriter, link_ids: Sequence[LinkId]) -> Asked:

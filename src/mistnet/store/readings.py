@@ -18,6 +18,9 @@ from mistnet.store.database import Database
 from mistnet.store.tables import accounts, calls, deliveries, jobs, paused_kinds, posts, users, workers
 from mistnet.store.tables.engine import LIVE_KEY, WAITING
 
+_TOO_MANY: Final = 429
+_LIMITED: Final = timedelta(days=1)
+_LATELY: Final = timedelta(minutes=15)
 _COUNTED: Final = 10_000
 _REMEMBERED: Final = timedelta(days=90)
 _RECENT_POSTS: Final = 200
@@ -37,6 +40,15 @@ class StoreReadings:
         async with self._database.read() as connection:
             first: datetime | None = (await connection.execute(wanted)).scalar_one()
         return first
+
+    async def limited_since(self, source: str, after: datetime | None, *, now: datetime) -> datetime | None:
+        """When the first 429 came after the last success. None if none came lately: then nobody asks any more."""
+        begun = max(after, now - _LIMITED) if after else now - _LIMITED
+        wanted = select(func.min(calls.c.at).label("first"), func.max(calls.c.at).label("last")).where(
+            calls.c.source == source, calls.c.status == _TOO_MANY, calls.c.at > begun
+        )
+        (row,) = await self._rows(wanted)
+        return row["first"] if row["last"] and now - row["last"] <= _LATELY else None
 
     async def dead(self) -> Sequence[DeadJobs]:
         last = func.max(jobs.c.id).label("last")

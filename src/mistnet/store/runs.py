@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -15,7 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.errors import DatabaseBusy, RunInProgress, RunNotFound
 from mistnet.domain.fetching import next_limit
-from mistnet.domain.jobs import JobId
+from mistnet.domain.jobs import JobId, JobState
+from mistnet.domain.plural import counted
 from mistnet.domain.runs import (
     DEFAULT_LIMIT,
     SCRAPE,
@@ -39,6 +40,7 @@ from mistnet.store.tables.engine import GAP, LIVE_KEY
 from mistnet.store.tables.running import UNFINISHED as UNFINISHED_RUN
 
 CANCELLED: Final = "its job was cancelled"
+NOBODY: Final = "no worker has taken its jobs"
 _RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REASON_LENGTH: Final = 300
 _TRIES: Final = 5
@@ -47,10 +49,18 @@ _TRIES: Final = 5
 class RunDesk:
     """Where runs are asked for. They live in the database alone, so nothing of them is lost with a process."""
 
-    def __init__(self, database: Database, job_writer: JobWriter, *, summarize: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        job_writer: JobWriter,
+        *,
+        summarize: bool = False,
+        longest_wait: timedelta = timedelta(hours=1),
+    ) -> None:
         self._database = database
         self._job_writer = job_writer
         self._summarize = summarize
+        self._longest_wait = longest_wait
 
     async def start(
         self, handles: Sequence[str], limit: int | None, *, asked_by: str, now: datetime, max_credits: int | None = None
@@ -77,8 +87,9 @@ class RunDesk:
                     (run,) = await read_runs(connection, runs.c.id == run_id)
                     return run
                 other = await self._unfinished(connection)
+                stands = await self._stands(connection, other[0]) if other else ""
             if other:
-                raise RunInProgress(other[0])
+                raise RunInProgress(other[0], stands)
         raise DatabaseBusy("runs begin and end too fast to begin another one")
 
     async def get(self, run_id: str) -> Run | None:
@@ -103,13 +114,20 @@ class RunDesk:
             return [PostId(each) for each in (await connection.execute(asked)).scalars()]
 
     async def settle(self, now: datetime) -> int:
-        """Closes accounts whose job ended without telling, so that no run waits for ever. Returns how many."""
+        """Closes accounts whose job ended without telling or waited too long. Returns how many.
+
+        So no run keeps others from beginning for ever.
+        """
         async with self._database.read() as connection:
             unfinished = await self._unfinished(connection)
-            if not unfinished or not [each for run in unfinished for each in await self._lost(connection, run)]:
+            hangs = [run for run in unfinished if await self._hangs(connection, run, now)]
+            if not hangs and not [each for run in unfinished for each in await self._lost(connection, run)]:
                 return 0
         async with self._database.write() as connection:
-            return sum([await self._settle(connection, each, now) for each in await self._locked(connection)])
+            # Jobs first, as workers do, or the two could wait for each other.
+            reasons = {run: await self._end_waiting(connection, run, now) for run in hangs}
+            locked = await self._locked(connection)
+            return sum([await self._settle(connection, each, now, reasons.get(each)) for each in locked])
 
     async def cancel(self, run_id: str, now: datetime) -> Run:
         """Ends a run where it stands: what it has collected stays and is reported. A finished one is left alone."""
@@ -118,9 +136,7 @@ class RunDesk:
             raise RunNotFound(run_id)
         async with self._database.write() as connection:
             # Jobs first, as workers do, or the two could wait for each other.
-            alive = select(jobs.c.id).where(jobs.c.kind == SCRAPE, _belongs_to(run.id), text(LIVE_KEY))
-            ids = [JobId(each) for each in (await connection.execute(alive.order_by(jobs.c.id))).scalars()]
-            await account_jobs.cancel(connection, ids, now)
+            await self._cancel_jobs(connection, run.id, now)
             for each in await self._locked(connection):
                 await self._settle(connection, each, now)
             (run,) = await read_runs(connection, runs.c.id == run.id)
@@ -185,11 +201,57 @@ class RunDesk:
         asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN)).order_by(runs.c.id)
         return [RunId(each) for each in (await connection.execute(asked.with_for_update())).scalars()]
 
-    async def _settle(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> int:
+    async def _cancel_jobs(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> None:
+        alive = select(jobs.c.id).where(jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY))
+        ids = [JobId(each) for each in (await connection.execute(alive.order_by(jobs.c.id))).scalars()]
+        await account_jobs.cancel(connection, ids, now)
+
+    async def _hangs(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> bool:
+        """Whether no page came for too long, and nobody works on one."""
+        begun = select(runs.c.updated_at).where(runs.c.id == run_id)
+        updated_at: datetime | None = (await connection.execute(begun)).scalar_one_or_none()
+        late = updated_at is not None and now - updated_at > self._longest_wait
+        return late and not await self._has_running(connection, run_id)
+
+    async def _end_waiting(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> str | None:
+        """Cancels the jobs of a run that hangs; returns what to tell its accounts. None if it goes on meanwhile."""
+        if not await self._hangs(connection, run_id, now):
+            return None
+        why = await self._waits_for(connection, run_id)
+        await self._cancel_jobs(connection, run_id, now)
+        minutes = round(self._longest_wait.total_seconds() / 60)
+        return f"nothing came of it for {counted(minutes, 'minute')}: {why or NOBODY}"
+
+    async def _stands(self, connection: AsyncConnection, run_id: RunId) -> str:
+        """What a run that keeps others from beginning is doing."""
+        if await self._has_running(connection, run_id):
+            return "is still going"
+        why = await self._waits_for(connection, run_id)
+        return f"waits: {why}" if why else f"has not begun: {NOBODY}"
+
+    async def _has_running(self, connection: AsyncConnection, run_id: RunId) -> bool:
+        running = select(jobs.c.id).where(
+            jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY), jobs.c.state == JobState.RUNNING
+        )
+        return (await connection.execute(running.limit(1))).first() is not None
+
+    async def _waits_for(self, connection: AsyncConnection, run_id: RunId) -> str | None:
+        """Why its jobs wait, if they were told to."""
+        waiting = select(jobs.c.wait_reason, jobs.c.last_error).where(
+            jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY), jobs.c.wait_reason.is_not(None)
+        )
+        row = (await connection.execute(waiting.order_by(jobs.c.run_at, jobs.c.id).limit(1))).first()
+        if row is None:
+            return None
+        return f"{row.wait_reason}: {_last_line(row.last_error)}" if row.last_error else str(row.wait_reason)
+
+    async def _settle(
+        self, connection: AsyncConnection, run_id: RunId, now: datetime, why_cancelled: str | None = None
+    ) -> int:
         lost = await self._lost(connection, run_id)
         reasons = await self._reasons(connection, run_id, lost)
         for position in lost:
-            await give_up(connection, run_id, position, reasons.get(position, CANCELLED), now)
+            await give_up(connection, run_id, position, reasons.get(position, why_cancelled or CANCELLED), now)
         if lost:
             await close_if_over(connection, run_id, now, summarize=self._summarize)
         return len(lost)

@@ -17,6 +17,7 @@ _NOBODY: Final = timedelta(seconds=20)
 _PLACES: Final[Mapping[str, str]] = {
     Rule.SOURCE_PAUSED: "/sources",
     Rule.BREAKER_OPEN: "/sources",
+    Rule.RATE_LIMITED: "/sources",
     Rule.BUDGET_80: "/sources",
     Rule.BUDGET_100: "/sources",
     Rule.DUE_WORK: "/jobs?state=pending",

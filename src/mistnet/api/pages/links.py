@@ -14,6 +14,7 @@ from mistnet.api.pages.accounts import BeforeId, LargestId
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
 from mistnet.desk.links import found_links
+from mistnet.desk.waiting_links import waiting_links
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
 from mistnet.store.link_pages import COUNTED, LinkFilter, LinkPages
 from mistnet.store.mention_pages import Before, MentionPages
@@ -53,6 +54,7 @@ async def links(
         "links.html",
         visitor,
         links=found.links,
+        waiting=await waiting_links(app),
         more=found.next,
         before=before,
         asked={"lane": wanted.lane or "", "state": wanted.state or "", "kind": wanted.kind or "", "q": q},

@@ -16,6 +16,7 @@ from mistnet.api.pages.offer_chart import offer_chart
 from mistnet.api.pages.post_marks import post_marks
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
+from mistnet.desk.waiting_links import waiting_links
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import ProductId
 from mistnet.store.lineage import Lineage
@@ -57,6 +58,7 @@ async def products(
         "products.html",
         visitor,
         products=found.products,
+        waiting=await waiting_links(app),
         more=found.next,
         before=before,
         asked={"shop": wanted.shop or "", "price": wanted.asks or "", "q": q},

@@ -37,6 +37,7 @@ _DID: Final = {
     "retried": "The job is due now, with all its attempts.",
     "not-retried": "Nothing to do: a worker is on it, it is due already, or another job does the same.",
     "cancelled": "The job is cancelled.",
+    "run-cancelled": "The run is over. What it has collected stays.",
     "not-cancelled": "The job had ended already.",
     "accepted": "The gaps are accepted: they are ended for good.",
     "requeued": "The jobs that ended without a result are tried anew.",

@@ -66,6 +66,13 @@ def _limit(written: str) -> int:
     return int(written)
 
 
+@router.post("/runs/{run_id}/cancel")
+async def cancel(_visitor: Operator, app: Mistnet, run_id: str) -> RedirectResponse:
+    """Ends a run where it stands; what it has collected stays."""
+    cancelled = await app.runs.cancel(run_id, app.database.clock.now())
+    return RedirectResponse(f"/runs/{cancelled.id}?did=run-cancelled", 303)
+
+
 @router.get("/runs/{run_id}")
 async def run(request: Request, visitor: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
     found = await (await _desk(app)).get(run_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from mistnet.api.auth import READS
+from mistnet.api.auth import READS, Operator
 from mistnet.api.errors import refusals
 from mistnet.api.fields import Document, Id, Moment
 from mistnet.api.paging import Listing, RunPages
@@ -44,6 +44,12 @@ async def list_runs(mistnet: Mistnet, pages: RunPages) -> dict[str, Any]:
     """All runs that are kept, the latest first."""
     await mistnet.runs.settle(mistnet.database.clock.now())
     return pages.listing(await mistnet.runs.list(pages.limit + 1, pages.before))
+
+
+@router.post("/{run_id}/cancel", response_model=RunDocument, responses=refusals(404))
+async def cancel_run(run_id: str, _visitor: Operator, mistnet: Mistnet) -> Run:
+    """End a run where it stands; what it has collected stays. A finished one is left alone."""
+    return await mistnet.runs.cancel(run_id, mistnet.database.clock.now())
 
 
 @router.get("/{run_id}", response_model=RunDocument, responses=refusals(404))
