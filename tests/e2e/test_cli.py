@@ -1,6 +1,7 @@
 """Commands on jobs: what they print, what they change, and how they exit."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.e2e.conftest import CommandLine, numbers
@@ -149,6 +150,26 @@ def test_requeue_takes_the_gaps_of_one_kind(on_sqlite: CommandLine) -> None:
         set_dead(on_sqlite, job_id)
     assert on_sqlite.ok("jobs", "requeue", "--kind", "shaky", "--json").json["requeued"] == ["2"]
     assert states(on_sqlite) == {1: "dead", 2: "pending"}
+
+
+def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_until_when(
+    on_sqlite: CommandLine,
+) -> None:
+    on_sqlite.add("quick", n=1)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    on_sqlite.sql(
+        "UPDATE jobs SET state = 'running', worker = 'host.77.ab', fence = 1, lease_until = :until",
+        until=f"{until:%Y-%m-%d %H:%M:%S.%f}",
+    )
+    shown = on_sqlite.ok("status")
+    assert "leases of workers that are gone" in shown.out
+    assert [each["worker"] for each in on_sqlite.ok("status", "--json").json["gone"]] == ["host.77.ab"]
+    assert "1 job is leased to workers that are gone: host.77.ab" in " ".join(on_sqlite("doctor").out.split())
+    told = on_sqlite.ok("work", "--until-idle")
+    (line,) = [line for line in told.err.splitlines() if "waiting for" in line]
+    assert "waiting for 1 job of worker host.77.ab" in line
+    assert f"its lease runs out at {until:%H:%M:%S} UTC" in line
+    assert history(on_sqlite) == {1: "succeeded"}
 
 
 def test_working_until_idle_on_some_lanes_ignores_the_gaps_of_others(on_sqlite: CommandLine) -> None:

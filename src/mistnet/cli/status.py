@@ -13,6 +13,7 @@ from mistnet.cli.output import Block, Grid, span
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.domain.ports import HeldLeases
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 
@@ -50,6 +51,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[SeenWorker]
     gaps: Mapping[KindName, Mapping[JobState, int]]
     alerts: Sequence[AlertRow] = ()
+    gone: Sequence[HeldLeases] = ()
+    """Leases of workers that are not there any more: their jobs wait until these run out."""
 
 
 @shared_options
@@ -84,6 +87,9 @@ async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
         workers=await app.inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await app.watch.alerts.open_ones(),
+        gone=[
+            each for each in await app.inspector.leases() if each.is_gone(seen_before=now - 3 * app.settings.heartbeat)
+        ],
     )
 
 
@@ -120,7 +126,8 @@ async def _watch(app: App) -> None:
 
 
 def blocks(status: Status) -> list[Block]:
-    return [*_alerts(status), kinds_grid(status), _waits_grid(status), _workers_grid(status), _gaps_line(status)]
+    grids = [kinds_grid(status), _waits_grid(status), _workers_grid(status), *_gone(status)]
+    return [*_alerts(status), *grids, _gaps_line(status)]
 
 
 def _alerts(status: Status) -> list[Block]:
@@ -198,6 +205,23 @@ def _workers_grid(status: Status) -> Grid:
         ],
         empty="no workers: start one with `mistnet work`",
     )
+
+
+def _gone(status: Status) -> list[Block]:
+    """Only if there are any: jobs that nobody works on, and from when on another worker may."""
+    if not status.gone:
+        return []
+    rows = [
+        (
+            each.worker,
+            str(each.jobs),
+            f"{span(status.at - each.seen_at)} ago" if each.seen_at else "signed out",
+            _from_now(each.lease_until - status.at),
+        )
+        for each in status.gone
+    ]
+    title = "leases of workers that are gone; another worker takes their jobs when these run out"
+    return [Grid(title=title, columns=("worker", "jobs", "seen", "runs out"), rows=rows)]
 
 
 def _gaps_line(status: Status) -> str:

@@ -8,9 +8,11 @@ import msgspec
 from sqlalchemy import Select, Text, cast, false, func, null, select
 
 from mistnet.domain.jobs import JobId, JobState, KindName, Lane, WorkerName
+from mistnet.domain.ports import HeldLeases
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.gaps import GapFilter
+from mistnet.store.leased import held_leases
 from mistnet.store.statements import statement
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
@@ -138,6 +140,10 @@ class Inspector:
         async with self._database.read() as connection:
             rows = await connection.execute(select(tables.workers).order_by(tables.workers.c.name))
             return [SeenWorker(**row) for row in rows.mappings()]
+
+    async def leases(self) -> Sequence[HeldLeases]:
+        async with self._database.read() as connection:
+            return await held_leases(connection)
 
     async def finished(self, *, since: datetime) -> Mapping[KindName, int]:
         """How many jobs of each kind have succeeded since then."""
