@@ -251,6 +251,23 @@ def test_the_doctor_removes_what_is_not_needed_and_never_deletes_a_job(mistnet: 
     assert states(mistnet) == {1: "dead"}
 
 
+def test_the_doctor_tells_what_is_lacking_to_collect(on_sqlite: CommandLine) -> None:
+    nothing = {each["name"]: each["level"] for each in on_sqlite.ok("doctor", "--json").json["findings"]}
+    assert {nothing[name] for name in ("key for x", "worker", "budget", "disk", "clock")} == {"ok"}
+    on_sqlite.ok("suggest", "ann")
+    found = {each["name"]: each for each in on_sqlite.ok("doctor", "--json").json["findings"]}
+    assert (found["key for x"]["level"], found["worker"]["level"]) == ("warn", "warn")
+    assert found["worker"]["found"] == "1 job is due and no worker is there"
+    keyed = {each["name"]: each for each in on_sqlite("doctor", "--json", MISTNET_X_API_KEY="k").json["findings"]}
+    assert (keyed["key for x"]["level"], keyed["budget"]["level"]) == ("ok", "warn")
+    assert "all is well" not in on_sqlite.ok("doctor").out
+
+
+def test_a_new_database_is_readable_by_its_owner_alone(on_no_file: CommandLine) -> None:
+    on_no_file.ok("db", "migrate")
+    assert (on_no_file.folder / "queue.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_doctor_names_kinds_that_are_not_known_here(on_sqlite: CommandLine) -> None:
     on_sqlite.add("quick", n=1)
     on_sqlite.sql("UPDATE jobs SET kind = 'strange'")

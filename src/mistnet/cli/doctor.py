@@ -11,6 +11,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.desk.installation import look_over
 from mistnet.desk.rereading import reparse_all
 from mistnet.store.checkup import Checkup, Expectations
 from mistnet.store.findings import Finding
@@ -35,7 +36,7 @@ async def doctor(
         bool, typer.Option("--reparse", help="Try payloads again that could not be read; for after an upgrade.")
     ] = False,
 ) -> int:
-    """Look over database, leases, workers, queue and sources. Exit code 1 if something is badly wrong."""
+    """Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong."""
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations(app))
@@ -44,7 +45,9 @@ async def doctor(
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
             found = await checkup.run()
-        seen = await _monitored(app) if any(each.name == "leases" for each in found) else Monitored()
+        seen = Monitored()
+        if any(each.name == "leases" for each in found):  # the tables are there to be looked at
+            found, seen = [*found, *await look_over(app)], await _monitored(app)
     healthy = not any(each.level == "fail" for each in found)
     shown = document(
         healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(seen)
@@ -63,7 +66,6 @@ def expectations(app: App) -> Expectations:
 
 
 async def _monitored(app: App) -> Monitored:
-    """Only where the tables are there to be looked at."""
     monitor = Monitor(app.database)
     return Monitored(
         source_health=await monitor.source_health(),

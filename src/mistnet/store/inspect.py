@@ -141,6 +141,14 @@ class Inspector:
             rows = await connection.execute(select(tables.workers).order_by(tables.workers.c.name))
             return [SeenWorker(**row) for row in rows.mappings()]
 
+    async def latest_at(self) -> datetime | None:
+        """When something was last written, by the clock of whoever wrote it."""
+        jobs, workers = tables.jobs.c, tables.workers.c
+        asked = (select(jobs.created_at).order_by(jobs.id.desc()).limit(1), select(func.max(workers.seen_at)))
+        async with self._database.read() as connection:
+            found = [(await connection.execute(each)).scalar() for each in asked]
+        return max((each for each in found if each is not None), default=None)
+
     async def leases(self) -> Sequence[HeldLeases]:
         async with self._database.read() as connection:
             return await held_leases(connection)
