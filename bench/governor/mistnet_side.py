@@ -132,7 +132,9 @@ async def admitting(form: str, database: Database, limits: Limits) -> AsyncItera
 def one_trip(book: StoreBook, database: Database, grants: Grants) -> Callable[[], Awaitable[None]]:
     async def admit() -> None:
         now = database.clock.now()
-        await book.change(SOURCE, KEY, lambda source, key: grants.grant(source, key, need=0, span=1e-9, now=now))
+        await book.change(
+            SOURCE, KEY, lambda source, key: grants.grant(source, key, refused=False, need=0, span=1e-9, now=now)
+        )
 
     return admit
 

@@ -1,6 +1,7 @@
 """Commands on jobs: what they print, what they change, and how they exit."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.e2e.conftest import CommandLine, numbers
@@ -151,6 +152,26 @@ def test_requeue_takes_the_gaps_of_one_kind(on_sqlite: CommandLine) -> None:
     assert states(on_sqlite) == {1: "dead", 2: "pending"}
 
 
+def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_until_when(
+    on_sqlite: CommandLine,
+) -> None:
+    on_sqlite.add("quick", n=1)
+    until = datetime.now(UTC) + timedelta(seconds=5)
+    on_sqlite.sql(
+        "UPDATE jobs SET state = 'running', worker = 'host.77.ab', fence = 1, lease_until = :until",
+        until=f"{until:%Y-%m-%d %H:%M:%S.%f}",
+    )
+    shown = on_sqlite.ok("status")
+    assert "leases of workers that are gone" in shown.out
+    assert [each["worker"] for each in on_sqlite.ok("status", "--json").json["gone"]] == ["host.77.ab"]
+    assert "1 job is leased to workers that are gone: host.77.ab" in " ".join(on_sqlite("doctor").out.split())
+    told = on_sqlite.ok("work", "--until-idle")
+    (line,) = [line for line in told.err.splitlines() if "waiting for" in line]
+    assert "waiting for 1 job of worker host.77.ab" in line
+    assert f"its lease runs out at {until:%H:%M:%S} UTC" in line
+    assert history(on_sqlite) == {1: "succeeded"}
+
+
 def test_working_until_idle_on_some_lanes_ignores_the_gaps_of_others(on_sqlite: CommandLine) -> None:
     on_sqlite.add("quick", n=1)
     on_sqlite.sql("UPDATE jobs SET state = 'dead', lane = 'x', last_error = 'it broke'")
@@ -228,6 +249,23 @@ def test_the_doctor_removes_what_is_not_needed_and_never_deletes_a_job(mistnet: 
     mended = mistnet.ok("doctor", "--fix", "--json").json
     assert mended["repaired"] == ["1 errors without a job deleted", "1 silent workers forgotten"]
     assert states(mistnet) == {1: "dead"}
+
+
+def test_the_doctor_tells_what_is_lacking_to_collect(on_sqlite: CommandLine) -> None:
+    nothing = {each["name"]: each["level"] for each in on_sqlite.ok("doctor", "--json").json["findings"]}
+    assert {nothing[name] for name in ("key for x", "worker", "budget", "disk", "clock")} == {"ok"}
+    on_sqlite.ok("suggest", "ann")
+    found = {each["name"]: each for each in on_sqlite.ok("doctor", "--json").json["findings"]}
+    assert (found["key for x"]["level"], found["worker"]["level"]) == ("warn", "warn")
+    assert found["worker"]["found"] == "1 job is due and no worker is there"
+    keyed = {each["name"]: each for each in on_sqlite("doctor", "--json", MISTNET_X_API_KEY="k").json["findings"]}
+    assert (keyed["key for x"]["level"], keyed["budget"]["level"]) == ("ok", "warn")
+    assert "all is well" not in on_sqlite.ok("doctor").out
+
+
+def test_a_new_database_is_readable_by_its_owner_alone(on_no_file: CommandLine) -> None:
+    on_no_file.ok("db", "migrate")
+    assert (on_no_file.folder / "queue.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_doctor_names_kinds_that_are_not_known_here(on_sqlite: CommandLine) -> None:

@@ -12,10 +12,10 @@ from mistnet.cli.doctor_broker import broker_findings
 from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.desk.installation import look_over
 from mistnet.desk.rereading import reparse_all
-from mistnet.harvest import NO_CAP
 from mistnet.store.checkup import Checkup, Expectations
-from mistnet.store.findings import Finding, ok, warn
+from mistnet.store.findings import Finding
 from mistnet.store.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.store.quarantine import Reparsed
 
@@ -37,16 +37,18 @@ async def doctor(
         bool, typer.Option("--reparse", help="Try payloads again that could not be read; for after an upgrade.")
     ] = False,
 ) -> int:
-    """Look over database, leases, workers, queue and sources. Exit code 1 if something is badly wrong."""
+    """Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong."""
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations(app))
-        found = await _look_over(app, checkup)
+        found = await _checked(app, checkup)
         repaired: Sequence[str] = ()
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
-            found = await _look_over(app, checkup)
-        seen = await _monitored(app) if _tables_are_there(found) else Monitored()
+            found = await _checked(app, checkup)
+        seen = Monitored()
+        if any(each.name == "leases" for each in found):  # the tables are there to be looked at
+            found, seen = [*found, *await look_over(app)], await _monitored(app)
     healthy = not any(each.level == "fail" for each in found)
     shown = document(
         healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(seen)
@@ -55,20 +57,8 @@ async def doctor(
     return 0 if healthy else 1
 
 
-async def _look_over(app: App, checkup: Checkup) -> Sequence[Finding]:
-    found = [*await checkup.run(), *await broker_findings(app)]
-    return [*found, await _spending_cap(app)] if _tables_are_there(found) else found
-
-
-def _tables_are_there(found: Sequence[Finding]) -> bool:
-    return any(each.name == "leases" for each in found)
-
-
-async def _spending_cap(app: App) -> Finding:
-    name, (problem, _, advice) = "spending cap", NO_CAP.partition(". ")
-    if not app.settings.x_api_key:
-        return ok(name, "no key for X is configured here, so nothing can be spent")
-    return ok(name, "X has one") if await app.harvest.is_capped() else warn(name, problem, advice)
+async def _checked(app: App, checkup: Checkup) -> Sequence[Finding]:
+    return [*await checkup.run(), *await broker_findings(app)]
 
 
 def expectations(app: App) -> Expectations:
@@ -81,7 +71,6 @@ def expectations(app: App) -> Expectations:
 
 
 async def _monitored(app: App) -> Monitored:
-    """Only where the tables are there to be looked at."""
     monitor = Monitor(app.database)
     return Monitored(
         source_health=await monitor.source_health(),

@@ -14,6 +14,7 @@ from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.domain.ports import HeldLeases
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.store.refusals import Refusals, Refused
@@ -53,6 +54,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     gaps: Mapping[KindName, Mapping[JobState, int]]
     alerts: Sequence[AlertRow] = ()
     refused: Sequence[Refused] = ()
+    gone: Sequence[HeldLeases] = ()
+    """Leases of workers that are not there any more: their jobs wait until these run out."""
 
 
 @shared_options
@@ -88,6 +91,9 @@ async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await app.watch.alerts.open_ones(),
         refused=await Refusals(app.database).standing(),
+        gone=[
+            each for each in await app.inspector.leases() if each.is_gone(seen_before=now - 3 * app.settings.heartbeat)
+        ],
     )
 
 
@@ -129,6 +135,7 @@ def blocks(status: Status) -> list[Block]:
         kinds_grid(status),
         _waits_grid(status),
         _workers_grid(status),
+        *_gone(status),
         *refused_blocks(status.refused),
         _gaps_line(status),
     ]
@@ -209,6 +216,23 @@ def _workers_grid(status: Status) -> Grid:
         ],
         empty="no workers: start one with `mistnet work`",
     )
+
+
+def _gone(status: Status) -> list[Block]:
+    """Only if there are any: jobs that nobody works on, and from when on another worker may."""
+    if not status.gone:
+        return []
+    rows = [
+        (
+            each.worker,
+            str(each.jobs),
+            f"{span(status.at - each.seen_at)} ago" if each.seen_at else "signed out",
+            _from_now(each.lease_until - status.at),
+        )
+        for each in status.gone
+    ]
+    title = "leases of workers that are gone; another worker takes their jobs when these run out"
+    return [Grid(title=title, columns=("worker", "jobs", "seen", "runs out"), rows=rows)]
 
 
 def _gaps_line(status: Status) -> str:

@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
     ),
     "doctor": Command(
         "doctor:doctor",
-        "Look over database, leases, workers, queue and sources. Exit code 1 if something is badly wrong.",
+        "Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.",
     ),
     "demo": Command(
         "demo:demo", "Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind."

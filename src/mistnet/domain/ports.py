@@ -61,6 +61,27 @@ class Queue(Protocol):
     async def outlook(self, targets: Sequence[Target], *, now: datetime) -> Outlook: ...
 
 
+class HeldLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs one worker holds. `seen_at` None: it has signed out, or was forgotten."""
+
+    worker: WorkerName
+    jobs: int
+    seen_at: datetime | None
+    lease_until: datetime
+
+    def is_gone(self, *, seen_before: datetime) -> bool:
+        return self.seen_at is None or self.seen_at < seen_before
+
+
+class RemainingWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left to do and cannot be begun now: jobs in others' hands, and jobs whose time has not come."""
+
+    leases: Sequence[HeldLeases] = ()
+    jobs: int = 0
+    next_due_at: datetime | None = None
+    reason: str | None = None
+
+
 class Upkeep(Protocol):
     """The chores around the queue that any worker may do for all."""
 
@@ -71,6 +92,8 @@ class Upkeep(Protocol):
     async def unpark(self, caps: Mapping[KindName, int]) -> int: ...
 
     async def work_left(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> bool: ...
+
+    async def awaited(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> RemainingWork: ...
 
     async def prune(self, *, before: datetime, limit: int) -> int: ...
 

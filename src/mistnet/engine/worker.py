@@ -24,6 +24,7 @@ from mistnet.engine.policy import Policy
 from mistnet.engine.polling import HandedOver, Polling
 from mistnet.engine.settler import Finished, Settler
 from mistnet.engine.traces import Trace, untraced
+from mistnet.engine.waits import WaitTeller
 
 _GATHER_SECONDS: Final = 0.005
 """A claim costs as much for one job as for many."""
@@ -73,6 +74,7 @@ class Worker:
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
+        self._waits = WaitTeller(card.name)
         self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
         tools.metrics.running.set_function(lambda: len(self._leases))
         self._settler = Settler(
@@ -229,11 +231,14 @@ class Worker:
             halted = await self._tools.halted() if self._tools.halted else ()
             lanes = self._tools.kinds.lanes if self._lanes is None else self._lanes
             open_lanes = [lane for lane in lanes if lane not in halted]
-            return not open_lanes or not await self._tools.upkeep.work_left(
-                list(self._tools.kinds), open_lanes, now=self._tools.clock.now()
-            )
+            kinds, now = list(self._tools.kinds), self._tools.clock.now()
+            if not open_lanes or not await self._tools.upkeep.work_left(kinds, open_lanes, now=now):
+                return True
+            if self._waits.is_due(now):
+                self._waits.tell(await self._tools.upkeep.awaited(kinds, open_lanes, now=now), now)
         except DatabaseError:
-            return False
+            pass
+        return False
 
     async def _finish(self) -> None:
         """Lets running jobs end within the grace time, then hands back what is unfinished."""

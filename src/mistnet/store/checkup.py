@@ -171,14 +171,9 @@ class Checkup:
         return (fail if late else warn)("leases", found, advice, fixable=True)
 
     async def _orphaned_jobs(self, now: datetime) -> Finding:
-        binds = {"now": now, "before": now - 3 * self._expected.heartbeat}
-        async with self._database.read() as connection:
-            row = (await connection.execute(statement("orphaned_jobs", self._dialect), binds)).one()
-        if not row.jobs:
-            return ok("running jobs", "each has a worker that is there")
-        found = f"{row.jobs} jobs are leased to {row.workers} workers that are gone or silent"
-        advice = f"wait: the last of these leases runs out at {shown_time(row.lease_until)}"
-        return warn("running jobs", found, advice)
+        before = now - 3 * self._expected.heartbeat
+        held = await Inspector(self._database).leases()
+        return findings.orphaned([each for each in held if each.is_gone(seen_before=before) and each.lease_until > now])
 
     async def _silent_workers(self, now: datetime) -> Finding:
         workers = tables.workers

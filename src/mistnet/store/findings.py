@@ -8,12 +8,14 @@ import msgspec
 
 from mistnet.domain.jobs import GAP_STATES, KindName
 from mistnet.domain.plural import are, counted
+from mistnet.domain.ports import HeldLeases
 from mistnet.store.alerts import AlertRow
 from mistnet.store.inspect import StateCount
 from mistnet.store.monitoring import OddListings, SourceHealth
 
 Level = Literal["ok", "warn", "fail"]
 _OVERDUE: Final = timedelta(hours=1)
+_NAMED: Final = 5
 _WATCHED: Final = timedelta(minutes=15)
 
 
@@ -70,7 +72,7 @@ def gaps(counts: Sequence[StateCount]) -> Finding:
     found = [count for count in counts if count.state in GAP_STATES]
     if not found:
         return ok("gaps", "no job has failed for good")
-    advice = "`mistnet jobs dead` shows why, `mistnet jobs requeue` tries them anew"
+    advice = "`mistnet jobs dead` shows why, `mistnet jobs requeue` tries them anew, `mistnet jobs cancel` accepts them"
     return warn("gaps", f"dead or failed: {_listed(found)}", advice)
 
 
@@ -85,6 +87,17 @@ def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: dat
     oldest = min(count.oldest_due_at for count in late if count.oldest_due_at)
     found = f"due since {shown_time(oldest)} and not begun: {_listed(late)}"
     return warn("due work", found, "start more workers with `mistnet work`")
+
+
+def orphaned(held: Sequence[HeldLeases]) -> Finding:
+    """Leases of workers that are gone, and have not run out yet."""
+    if not held:
+        return ok("running jobs", "each has a worker that is there")
+    jobs = sum(each.jobs for each in held)
+    named = ", ".join(each.worker for each in held[:_NAMED]) + (" and others" if len(held) > _NAMED else "")
+    found = f"{jobs:,} {'job is' if jobs == 1 else 'jobs are'} leased to workers that are gone: {named}"
+    until = max(each.lease_until for each in held)
+    return warn("running jobs", found, f"wait: the last of these leases runs out at {shown_time(until)}")
 
 
 def quarantined(payloads: int) -> Finding:

@@ -8,9 +8,11 @@ import msgspec
 from sqlalchemy import Select, Text, cast, false, func, null, select
 
 from mistnet.domain.jobs import JobId, JobState, KindName, Lane, WorkerName
+from mistnet.domain.ports import HeldLeases
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.gaps import GapFilter
+from mistnet.store.leased import held_leases
 from mistnet.store.statements import statement
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
@@ -138,6 +140,18 @@ class Inspector:
         async with self._database.read() as connection:
             rows = await connection.execute(select(tables.workers).order_by(tables.workers.c.name))
             return [SeenWorker(**row) for row in rows.mappings()]
+
+    async def latest_at(self) -> datetime | None:
+        """When something was last written, by the clock of whoever wrote it."""
+        jobs, workers = tables.jobs.c, tables.workers.c
+        asked = (select(jobs.created_at).order_by(jobs.id.desc()).limit(1), select(func.max(workers.seen_at)))
+        async with self._database.read() as connection:
+            found = [(await connection.execute(each)).scalar() for each in asked]
+        return max((each for each in found if each is not None), default=None)
+
+    async def leases(self) -> Sequence[HeldLeases]:
+        async with self._database.read() as connection:
+            return await held_leases(connection)
 
     async def finished(self, *, since: datetime) -> Mapping[KindName, int]:
         """How many jobs of each kind have succeeded since then."""

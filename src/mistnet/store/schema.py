@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -52,6 +54,7 @@ async def require_current(database: Database) -> None:
 
 async def migrate(database: Database) -> SchemaState:
     """Goes forward to this version; says where the database stood before."""
+    _make_private(database)
     before = await _schema_state(database)
     if before.verdict == "too new":
         raise DatabaseTooNew(database.shown_url, str(before.found))
@@ -60,6 +63,13 @@ async def migrate(database: Database) -> SchemaState:
             await connection.run_sync(_refuse_foreign, database.shown_url)
             await connection.run_sync(_upgrade, stage)
     return before
+
+
+def _make_private(database: Database) -> None:
+    """A new file is its owner's alone; SQLite would let everybody on the machine read what was collected."""
+    if database.file is not None and not database.file.exists():
+        with suppress(OSError):  # whatever is wrong, SQLite says it in its own words
+            os.close(os.open(database.file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 async def require_hydratable(database: Database) -> None:

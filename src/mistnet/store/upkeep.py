@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, text
+from sqlalchemy import delete, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import JobState, KindName, LostLease, WorkerName
-from mistnet.domain.ports import WorkerCard
+from mistnet.domain.ports import RemainingWork, WorkerCard
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.inserts import insert_of
+from mistnet.store.leased import held_leases
 from mistnet.store.statements import command, statement
 
 
@@ -66,6 +67,24 @@ class StoreUpkeep:
         async with self._database.read() as connection:
             binds = {"known": sorted(kinds), "known_lanes": sorted(lanes), "now": now}
             return bool((await connection.execute(statement("work_left", self._dialect), binds)).scalar_one())
+
+    async def awaited(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> RemainingWork:
+        """What keeps `work_left` true while nothing can be claimed."""
+        own = tables.jobs.c
+        later = (
+            own.state.in_([JobState.PENDING, JobState.RETRYABLE]),
+            own.run_at > now,
+            or_(own.wait_reason.is_not(None), own.state == JobState.RETRYABLE),
+            own.kind.in_(kinds),
+            own.lane.in_(lanes),
+        )
+        first = select(own.run_at, func.coalesce(own.wait_reason, own.last_error).label("reason")).where(*later)
+        async with self._database.read() as connection:
+            count = (await connection.execute(select(func.count()).select_from(tables.jobs).where(*later))).scalar_one()
+            row = (await connection.execute(first.order_by(own.run_at, own.id).limit(1))).first()
+            leases = await held_leases(connection, kinds=kinds, lanes=lanes)
+        reason = row.reason.strip().splitlines()[-1][:200] if row and row.reason and row.reason.strip() else None
+        return RemainingWork(leases=leases, jobs=count, next_due_at=row.run_at if row else None, reason=reason)
 
     async def prune(self, *, before: datetime, limit: int) -> int:
         """Forgets what finished before then, a slice per call, so that no lock is held for long."""
