@@ -29,6 +29,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.hosts import StoreHosts
 from mistnet.store.links import LinkWriter
+from mistnet.store.points import PointWriter
 from mistnet.store.products import StoreCrawlLook
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
@@ -105,7 +106,7 @@ class Crawling:
         return [
             Writer(Post, found.write_links_of_posts),
             Writer(PostLinks, found.write_post_links),
-            Writer(Crawled, CrawlWriter(found, watches).write),
+            Writer(Crawled, CrawlWriter(found, watches, PointWriter(watches)).write),
         ]
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
 from mistnet.domain.errors import NotNow
-from mistnet.domain.items import Listing, Wish
+from mistnet.domain.items import ItemState, Listing, Wish
 from mistnet.domain.jobs import Snooze
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import PageFacts, PageVerdict, PriceKind
@@ -58,7 +58,7 @@ async def asked(town: Town, lane: str, title: str = "nothing of the kind", **abo
     return (await source.search(an_item(title, **about), errand=Errand())).listings
 
 
-async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None = None) -> None:
+async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None = None, cached: bool = False) -> None:
     """One more visit to the same page."""
     link = await town.one("SELECT id FROM links WHERE url_norm = :url", url=WEB_MORGAN)
     row = await town.one("SELECT region, shop_id, item_id FROM products WHERE url = :url", url=WEB_MORGAN)
@@ -66,7 +66,14 @@ async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None 
     facts = PageFacts(verdict=PageVerdict.OFFER, title=title, amount=Decimal(amount), currency="EUR")
     outcome = CrawlOutcome.DOUBTED if doubt else CrawlOutcome.OFFER
     seen = Crawled(
-        link_id=link, job_id=None, outcome=outcome, state=LinkState.CRAWLED, product=name, facts=facts, doubt=doubt
+        link_id=link,
+        job_id=None,
+        outcome=outcome,
+        state=LinkState.CRAWLED,
+        product=name,
+        facts=facts,
+        doubt=doubt,
+        cached=cached,
     )
     async with town.app.database.write() as connection:
         await town.app.writers.write(connection, [seen], town.clock.now())
@@ -172,6 +179,62 @@ async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_
         await prices(town)
         assert await town.one("SELECT count(*) FROM price_points") == 2
         assert Decimal(await town.one("SELECT amount FROM price_points WHERE source = 'web'")) == 61
+
+
+async def test_a_remembered_page_is_not_seen_again(url: str) -> None:
+    async with stocked(url, WEB_MORGAN) as town:
+        await Items(town.app.database).add([Wish(title="mine", urls=[WEB_MORGAN])], START)
+        await tell(town, None, "61")
+        seen = "SELECT last_seen_at, times_seen FROM {} ORDER BY id"
+        before = [await town.rows(seen.format(table)) for table in ("offers", "price_points")]
+        product = await town.one("SELECT last_seen_at FROM products")
+        town.clock.turn(minutes=5)
+        await tell(town, None, "61", cached=True)
+        assert [await town.rows(seen.format(table)) for table in ("offers", "price_points")] == before
+        assert await town.one("SELECT last_seen_at FROM products") == product
+
+
+async def worth(town: Town) -> list[tuple[int, Decimal]]:
+    rows = await town.rows("SELECT item_id, estimate FROM valuations ORDER BY item_id")
+    return [(row.item_id, Decimal(row.estimate)) for row in rows]
+
+
+async def test_a_crawled_offer_is_a_point_of_its_items_in_the_same_transaction(url: str) -> None:
+    async with stocked(url, WEB_MORGAN) as town:
+        items = Items(town.app.database)
+        wishes = [
+            Wish(title="Morgan Dollar", attributes={"year": "1921"}),
+            Wish(title="mine", urls=[WEB_MORGAN]),
+            Wish(title="mine, asked of others", urls=[WEB_MORGAN], sources=["ebay"]),  # type: ignore[list-item]
+            Wish(title="mine, later", urls=[WEB_MORGAN]),
+        ]
+        by_words, named, _, paused = await items.add(wishes, START)
+        await town.app.valuing.ask([by_words.item_id], [SourceName("web")], town.app.job_writer)
+        await prices(town)
+        await items.set_state(paused.item_id, ItemState.PAUSED, START)
+        looks = await town.rows("SELECT * FROM item_looks")
+        town.clock.turn(hours=1)
+        await tell(town, None, "61")
+        assert await worth(town) == [(by_words.item_id, Decimal(61)), (named.item_id, Decimal(61))]
+        rows = await town.rows("SELECT item_id, source, product_id, offer_id, match_strength FROM price_points")
+        offer = await town.one("SELECT id, offer_id FROM products")
+        assert {tuple(row)[1:4] for row in rows} == {("web", *offer)}
+        assert {row.item_id: row.match_strength for row in rows}[named.item_id] == 1.0
+        assert await town.rows("SELECT * FROM item_looks") == looks, "no source was asked"
+        await tell(town, None, "1", doubt="too good to be true")
+        assert {each for _, each in await worth(town)} == {Decimal(61)}
+
+
+async def test_the_first_visit_to_an_items_own_page_brings_its_price_by_a_short_link_too(url: str) -> None:
+    async with open_town(url) as town:
+        items = Items(town.app.database, LinkWriter(town.app.job_writer, LANES))
+        first, second = await items.add([Wish(title="x", urls=[MORGAN]), Wish(title="y", urls=[SHORT])], START)
+        while await town.one("SELECT count(*) FROM jobs WHERE state = 'pending'"):
+            await town.crawl()
+            town.clock.turn(seconds=2)
+        assert [each for each, _ in await worth(town)] == [first.item_id, second.item_id]
+        await items.change(first.item_id, Wish(title="x"), town.clock.now())
+        assert await town.one("SELECT count(*) FROM item_links") == 1, "what it does not name any more is not its own"
 
 
 async def test_an_items_own_pages_are_visited_again_when_it_is_looked_for_again(url: str) -> None:

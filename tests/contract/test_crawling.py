@@ -283,7 +283,7 @@ async def test_a_kept_answer_saves_the_second_visit(url: str) -> None:
             await town.crawl()
             assert town.shops.stats.visits["www.ebay.com/itm/155932418766"] == asked
             assert town.shops.stats.not_modified == unchanged
-        assert await town.one("SELECT times_seen FROM offers") == 3
+        assert await town.one("SELECT times_seen FROM offers") == 2, "what the cache told was not seen again"
         town.clock.turn(days=40)
         assert await town.app.crawling.forget() == 1
 

@@ -76,6 +76,12 @@ class CrawledPrices:
         return [] if asked is None else list((await connection.execute(asked)).scalars())
 
 
+async def listing_of(connection: AsyncConnection, product_id: ProductId) -> Listing | None:
+    """What a product was last believed to cost."""
+    pairs = await _asked(connection, [product_id])
+    return _listing(*pairs[0], None) if pairs else None
+
+
 def names_of(urls: Collection[str]) -> Sequence[str]:
     """The names under which URLs are kept as links."""
     found = map(link_rules.canonical, urls)

@@ -15,8 +15,10 @@ from mistnet.domain.products import OfferId, PageFacts, ProductId
 from mistnet.store.driver_values import storable
 from mistnet.store.inserts import insert_of
 from mistnet.store.links import LinkWriter
+from mistnet.store.points import PointWriter
 from mistnet.store.product_words import write_words
 from mistnet.store.products import Sighting, write_offer
+from mistnet.store.pushed_offers import push_offer
 from mistnet.store.tables import crawls, links, products
 from mistnet.store.watches import Watches
 
@@ -26,12 +28,14 @@ _FACTS = ("title", "brand", "sku", "image_url")
 class CrawlWriter:
     """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction.
 
-    Watches see every offer that is believed, unless a remembered page told it: that is no new look.
+    Watches see every offer that is believed, unless a remembered page told it: that is no new look. Items that an
+    offer belongs to get it with `points`.
     """
 
-    def __init__(self, links: LinkWriter, watches: Watches | None = None) -> None:
+    def __init__(self, links: LinkWriter, watches: Watches | None = None, points: PointWriter | None = None) -> None:
         self._links = links
         self._watches = watches
+        self._points = points
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
         for each in sorted(given, key=lambda crawled: crawled.link_id):  # in an order all writers share
@@ -45,7 +49,12 @@ class CrawlWriter:
         offer_id, outcome = None, crawled.outcome
         if product_id is not None and crawled.facts is not None and _is_offer(crawled):
             sighting = Sighting(
-                product_id=product_id, link_id=crawled.link_id, facts=crawled.facts, doubt=crawled.doubt, at=now
+                product_id=product_id,
+                link_id=crawled.link_id,
+                facts=crawled.facts,
+                doubt=crawled.doubt,
+                at=now,
+                cached=crawled.cached,
             )
             offer_id, is_new = await write_offer(connection, sighting)
             if not is_new and outcome is CrawlOutcome.OFFER:
@@ -54,6 +63,9 @@ class CrawlWriter:
                 await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
         await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
         await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
+        if self._points is not None and product_id is not None and offer_id is not None and crawled.doubt is None:
+            # After the link knows its product: items that name the link are found by it.
+            await push_offer(connection, self._points, product_id, now, cached=crawled.cached)
 
     async def _target(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> LinkId | None:
         if crawled.target is None:
@@ -73,7 +85,7 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
     row = _product_row(crawled.product, crawled.facts, now, gone=gone)
     adding = _insert(connection)(products).values(row)
     told = {name: func.coalesce(adding.excluded[name], products.c[name]) for name in _FACTS}
-    kept = products.c.last_seen_at if gone else adding.excluded.last_seen_at
+    kept = products.c.last_seen_at if gone or crawled.cached else adding.excluded.last_seen_at
     since = func.coalesce(products.c.gone_at, adding.excluded.gone_at)
     upsert = adding.on_conflict_do_update(
         index_elements=["platform", "region", "shop_id", "item_id"],

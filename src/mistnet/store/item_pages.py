@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -135,18 +135,23 @@ class ItemPages:
     async def _lines(self, ids: Subquery) -> Sequence[ItemLine]:
         """What is shown is looked up for the few that are."""
         then = self._database.clock.now() - MONTH
-        joined = (
-            ids.join(items, items.c.id == ids.c.id)
-            .outerjoin(valuations, valuations.c.item_id == items.c.id)
-            .outerjoin(valuation_history, valuation_history.c.id == _earlier_id(self._database.dialect, then))
-        )
+        joined = ids.join(items, items.c.id == ids.c.id).outerjoin(valuations, valuations.c.item_id == items.c.id)
         columns = [
             *(items.c[name] for name in (*Item.__struct_fields__, "next_look_at")),
             *(valuations.c[name].label(f"worth_{name}") for name in Worth.__struct_fields__),
-            *(valuation_history.c[name].label(f"earlier_{name}") for name in _EARLIER),
+            _earlier_id(self._database.dialect, then).label("earlier_id"),
         ]
         rows = await self._rows(select(*columns).select_from(joined).order_by(items.c.id.desc()))
-        return [_line(row) for row in rows]
+        earlier = await self._earlier([row["earlier_id"] for row in rows if row["earlier_id"] is not None])
+        return [_line(row, earlier.get(row["earlier_id"])) for row in rows]
+
+    async def _earlier(self, history_ids: Sequence[int]) -> Mapping[int, Earlier]:
+        """By their keys, apart from the rest: joined, a planner may read the whole history for them."""
+        if not history_ids:
+            return {}
+        own = valuation_history.c
+        rows = await self._rows(select(own.id, *(own[name] for name in _EARLIER)).where(own.id.in_(history_ids)))
+        return {row["id"]: Earlier(**{name: row[name] for name in _EARLIER}) for row in rows}
 
     async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
         async with self._database.read() as connection:
@@ -199,7 +204,14 @@ def _earlier_id(dialect: str, then: datetime) -> ColumnElement[int]:
         .correlate(items)
         .scalar_subquery()
     )
-    begun = select(func.min(past.c.valued_at)).where(past.c.item_id == items.c.id).correlate(items).scalar_subquery()
+    begun = (
+        select(past.c.valued_at)
+        .where(past.c.item_id == items.c.id)
+        .order_by(past.c.id)
+        .limit(1)
+        .correlate(items)
+        .scalar_subquery()
+    )
     over = valuation_history.alias("over")
     first = (
         select(func.max(over.c.id))
@@ -216,13 +228,12 @@ def _later(dialect: str, moment: ColumnElement[Any], by: timedelta) -> ColumnEle
     return func.strftime("%Y-%m-%d %H:%M:%f", moment, f"+{by.total_seconds():g} seconds")
 
 
-def _line(row: Any) -> ItemLine:
+def _line(row: Any, earlier: Earlier | None) -> ItemLine:
     worth = {name: row[f"worth_{name}"] for name in Worth.__struct_fields__}
-    earlier = {name: row[f"earlier_{name}"] for name in _EARLIER}
     item = read_item(row)
     return ItemLine(
         item=item,
         next_look_at=row["next_look_at"] if item.state is ItemState.ACTIVE else None,
         worth=Worth(**worth) if worth["estimate"] is not None else None,
-        earlier=Earlier(**earlier) if earlier["valued_at"] not in (None, worth["valued_at"]) else None,
+        earlier=earlier if earlier and earlier.valued_at != worth["valued_at"] else None,
     )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, insert, select, text, update
+from sqlalchemy import RowMapping, bindparam, delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet import links as link_rules
@@ -18,11 +18,12 @@ from mistnet.domain.crawling import LinkTarget, bounded
 from mistnet.domain.errors import BadItem, ItemNotFound
 from mistnet.domain.items import Item, ItemId, ItemState, Wish
 from mistnet.domain.sources import SourceName
+from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.links import LinkWriter
 from mistnet.store.rematching import rematch
-from mistnet.store.tables import item_looks, items
+from mistnet.store.tables import item_links, item_looks, items
 from mistnet.store.tables.prices import FOLLOWED, HAS_NO_REF, HAS_REF
 
 AT_ONCE: Final = 500
@@ -64,7 +65,7 @@ class Items:
             for wave in _waves(wishes):
                 done = await _keep(connection, {key: wishes[place] for key, place in wave.items()}, now)
                 kept |= {wave[key]: each for key, each in done.items()}
-            new = [wishes[place] for place, each in kept.items() if each.outcome is not Outcome.SAME]
+            new = {each.item_id: wishes[place] for place, each in kept.items() if each.outcome is not Outcome.SAME}
             await self._ensure_links(connection, new, now)
         return [kept[place] for place in range(len(wishes))]
 
@@ -103,7 +104,7 @@ class Items:
                 return Kept(item_id=item_id, outcome=Outcome.SAME)
             await _require_alone(connection, item_id, wish)
             await _update(connection, {item_id: wish}, now)
-            await self._ensure_links(connection, [wish], now)
+            await self._ensure_links(connection, {item_id: wish}, now)
         return Kept(item_id=item_id, outcome=Outcome.CHANGED)
 
     async def set_state(self, item_id: ItemId, state: ItemState, now: datetime) -> tuple[Item, bool]:
@@ -117,15 +118,26 @@ class Items:
             await connection.execute(changed)
         return msgspec.structs.replace(before, state=state, changed_at=now), True
 
-    async def _ensure_links(self, connection: AsyncConnection, wishes: Iterable[Wish], now: datetime) -> None:
-        named = ((url, link_rules.canonical(url)) for wish in wishes for url in wish.urls)
-        targets = {
-            bounded(name.url_norm): LinkTarget(url=url, canonical=name)
-            for url, name in named
-            if not isinstance(name, link_rules.Refused)
-        }
-        if targets:
-            await self._links.ensure(connection, targets, now)
+    async def _ensure_links(self, connection: AsyncConnection, wishes: Mapping[ItemId, Wish], now: datetime) -> None:
+        """Each item with the links it names: what is read there is its price at once."""
+        targets = {item_id: _targets(wish) for item_id, wish in wishes.items()}
+        every = {name: target for own in targets.values() for name, target in own.items()}
+        link_ids = await self._links.ensure(connection, every, now) if every else {}
+        for part in slices(sorted(wishes)):
+            await connection.execute(delete(item_links).where(item_links.c.item_id.in_(part)))
+        rows = {(link_ids[name], item_id) for item_id, own in targets.items() for name in own}
+        if rows:
+            named = [{"link_id": link_id, "item_id": item_id} for link_id, item_id in sorted(rows)]
+            await connection.execute(insert(item_links), named)
+
+
+def _targets(wish: Wish) -> dict[str, LinkTarget]:
+    named = ((url, link_rules.canonical(url)) for url in wish.urls)
+    return {
+        bounded(name.url_norm): LinkTarget(url=url, canonical=name)
+        for url, name in named
+        if not isinstance(name, link_rules.Refused)
+    }
 
 
 async def items_due(

@@ -85,13 +85,13 @@ class MentionPages:
     async def reach_of_link(self, link_id: LinkId) -> Sequence[LinkId]:
         """The link itself, then all that lead to it, over however many steps."""
         async with self._database.read() as connection:
-            return await _leading_to(connection, [link_id])
+            return await leading_to(connection, [link_id])
 
     async def reach_of_product(self, product_id: int) -> Sequence[LinkId]:
         """The links that name a product, and all that lead to them."""
         own = select(links.c.id).where(links.c.product_id == product_id).order_by(links.c.id)
         async with self._database.read() as connection:
-            return await _leading_to(connection, (await connection.execute(own)).scalars().all())
+            return await leading_to(connection, (await connection.execute(own)).scalars().all())
 
     async def page(self, ids: Sequence[LinkId], *, before: Before | None = None, limit: int) -> MentionPage:
         """Posts that mention any of these links."""
@@ -105,7 +105,7 @@ class MentionPages:
         return MentionPage(posts=shown, next=below(shown, begin) if len(every) > limit else None)
 
 
-async def _leading_to(connection: AsyncConnection, first: Sequence[LinkId]) -> Sequence[LinkId]:
+async def leading_to(connection: AsyncConnection, first: Sequence[LinkId]) -> Sequence[LinkId]:
     """These links and all that lead to them. A step at a time: planners guess badly how many lead to one."""
     found, fresh = dict.fromkeys(first), list(first)
     while fresh:

@@ -42,16 +42,25 @@ class PointWriter:
         self._watches = watches
 
     async def write(self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
+        revalued = await self._upsert(connection, given, now)
+        await keep_odd_listings(connection, given, now)
+        await _note_looks(connection, given, now)
+        await self._tell(connection, given, revalued, now)
+
+    async def push(self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
+        """Points that came without a question: no look is noted."""
+        await self._tell(connection, given, await self._upsert(connection, given, now), now)
+
+    async def _upsert(
+        self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime
+    ) -> Mapping[ItemId, Revalued]:
         currencies = await lock_items(connection, (each.item_id for each in given))
         told = tellings(given)
         touched = {item_id: currencies[item_id] for item_id, _, _ in told}
         known = await known_points(connection, touched)
         points = await upsert_points(connection, told, known, now)
         new = [item_id for item_id, before in known.items() if not before]
-        revalued = await value_items(connection, touched, points, now, unvalued=new) if touched else {}
-        await keep_odd_listings(connection, given, now)
-        await _note_looks(connection, given, now)
-        await self._tell(connection, given, revalued, now)
+        return await value_items(connection, touched, points, now, unvalued=new) if touched else {}
 
     async def _tell(
         self,

@@ -29,6 +29,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     facts: PageFacts
     doubt: str | None
     at: datetime
+    cached: bool = False
 
 
 async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[OfferId, bool]:
@@ -70,7 +71,9 @@ async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted
 
 
 async def _seen_again(connection: AsyncConnection, offer: Any, sighting: Sighting) -> OfferId:
-    """Counts may have moved though the price did not: the latest are kept."""
+    """Counts may have moved though the price did not: the latest are kept. A remembered page was not seen again."""
+    if sighting.cached:
+        return OfferId(offer.id)
     await connection.execute(
         update(offers)
         .where(offers.c.id == offer.id)

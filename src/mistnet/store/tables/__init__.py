@@ -15,6 +15,7 @@ from mistnet.store.tables.graph import (
 from mistnet.store.tables.metadata import metadata
 from mistnet.store.tables.prices import (
     currency_rates,
+    item_links,
     item_looks,
     items,
     odd_listings,
@@ -71,6 +72,7 @@ __all__ = [
     "hosts",
     "ingest_events",
     "ingest_ids",
+    "item_links",
     "item_looks",
     "items",
     "job_errors",

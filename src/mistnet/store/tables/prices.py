@@ -71,6 +71,16 @@ item_looks = Table(
     Index("item_looks_looked_at", "looked_at"),
 )
 
+item_links = Table(
+    "item_links",
+    metadata,
+    Column("link_id", BigId, primary_key=True, autoincrement=False),
+    Column("item_id", BigId, primary_key=True, autoincrement=False),
+    ForeignKeyConstraint(["link_id"], ["links.id"], name="item_links_link_fkey"),
+    ForeignKeyConstraint(["item_id"], ["items.id"], name="item_links_item_fkey"),
+    Index("item_links_item", "item_id"),
+)
+
 price_points = Table(
     "price_points",
     metadata,
@@ -103,6 +113,7 @@ price_points = Table(
     CheckConstraint("match_strength BETWEEN 0 AND 1", name="strength_is_a_share"),
     Index("price_points_identity", "item_id", "source", "dedupe_key", unique=True),
     Index("price_points_item", "item_id", "id"),
+    Index("price_points_product", "product_id", "item_id"),
     sqlite_autoincrement=True,
 )
 

@@ -119,7 +119,7 @@ class WebClient:
                     fresh = answer.status != NOT_MODIFIED
                     if not fresh and stored is not None:
                         answer = await self._confirmed(stored)
-                    found = seen.judged(answer, cached=not fresh)
+                    found = seen.judged(answer, cached=False)  # "not modified" is the host's word of today
                 except (SourceDown, RateLimited) as error:
                     if lane == WEB_LANE:
                         raise _HostTrouble(error) from error

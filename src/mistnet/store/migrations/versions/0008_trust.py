@@ -19,5 +19,15 @@ def upgrade() -> None:
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
     op.add_column("suggestions", sa.Column("withdrawn_at", UtcTime, nullable=True))
     op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
+    op.create_table(
+        "item_links",
+        sa.Column("link_id", BigId, autoincrement=False, nullable=False),
+        sa.Column("item_id", BigId, autoincrement=False, nullable=False),
+        sa.ForeignKeyConstraint(["link_id"], ["links.id"], name="item_links_link_fkey"),
+        sa.ForeignKeyConstraint(["item_id"], ["items.id"], name="item_links_item_fkey"),
+        sa.PrimaryKeyConstraint("link_id", "item_id", name=op.f("item_links_pkey")),
+    )
+    op.create_index("item_links_item", "item_links", ["item_id"])
+    op.create_index("price_points_product", "price_points", ["product_id", "item_id"])
     op.create_index("posts_created_at", "posts", ["created_at", "platform", "id"])
     op.create_index("posts_author_time", "posts", ["platform", "author_id", "created_at", "id"])
