@@ -83,12 +83,8 @@ async def test_a_sync_is_asked_for_and_shared(url: str) -> None:
 
 def test_the_commands_ask_and_show(url: str) -> None:
     asked = told(run(commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
-    assert asked == {
-        "user_id": "77",
-        "handle": None,
-        "mode": "full",
-        "syncs": [{"side": "followers", "created": True}],
-    }
+    one = {"user_id": "77", "handle": None, "syncs": [{"side": "followers", "created": True}]}
+    assert asked == {**one, "mode": "full", "users": [one]}
     assert "are being read already" in run(commands, url, "sync", "77", "--side", "followers").stdout
     assert told(run(commands, url, "status", "--json")) == {"syncs": []}
     for command in ("list", "events"):

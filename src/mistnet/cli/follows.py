@@ -1,6 +1,6 @@
 """Commands for follows: sync the followers and followings of a user, list them, and see who came and went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -9,6 +9,7 @@ import typer
 from mistnet.app import open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, at, document, last_line
+from mistnet.cli.rows import FileOption, read_users, unique
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, subject_of
 from mistnet.domain.errors import WorkError
@@ -32,14 +33,19 @@ class Sides(StrEnum):
 
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="@name, name, https://x.com/name, or a user id.")]
+Users = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[USER]...", help="@name, name, https://x.com/name, or a user id; commas may join them."),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
 
 
 @shared_options
 async def sync(
     invocation: Invocation,
-    who: Who,
+    who: Users = None,
     *,
+    source: FileOption = None,
     side: Annotated[Sides, typer.Option("--side", help="Which list.")] = Sides.BOTH,
     full: Annotated[
         bool, typer.Option("--full", help="The whole list, not the newest part alone: only this finds who left.")
@@ -50,18 +56,28 @@ async def sync(
     Without --full, the newest first until nothing is new; the first sync of a list is always whole.
     """
     mode = SyncMode.FULL if full else SyncMode.INCREMENTAL
+    named = read_users(who, source, spoilt="nothing was asked for")
     async with open_app(invocation.settings) as app:
         try:
-            subject = await subject_of(app, who)
+            subjects = unique([await subject_of(app, each) for each in named])
         except WorkError as error:
             complain(f"{error}; nothing was asked for", app.secrets)
             return 1
-        asked = await ask_for_syncs(app, subject.user_id, side.each, mode, asked_by=ASKED_BY)
+        asked = [
+            (subject, await ask_for_syncs(app, subject.user_id, side.each, mode, asked_by=ASKED_BY))
+            for subject in subjects
+        ]
         hint = "" if app.settings.x_api_key else "workers will need a key for X: set MISTNET_X_API_KEY"
-    syncs = [{"side": each.side, "created": each.created} for each in asked]
-    facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, syncs=syncs)
-    invocation.out.show(facts, *_told(subject, asked, full=full), *([hint] if hint else []))
+    users = [_asked(subject, syncs) for subject, syncs in asked]
+    facts = document(mode=mode, users=users, **(users[0] if len(users) == 1 else {}))
+    lines = [line for subject, syncs in asked for line in _told(subject, syncs, full=full)]
+    invocation.out.show(facts, *lines, *([hint] if hint else []))
     return 0
+
+
+def _asked(subject: Subject, asked: Sequence[Asked]) -> Mapping[str, Any]:
+    syncs = [{"side": each.side, "created": each.created} for each in asked]
+    return {"user_id": subject.user_id, "handle": subject.handle, "syncs": syncs}
 
 
 @shared_options

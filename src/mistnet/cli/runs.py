@@ -11,6 +11,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, at, document, last_line
+from mistnet.cli.rows import FileOption, listed_values
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, RunNotFound
 from mistnet.domain.runs import (
@@ -33,8 +34,11 @@ _COLUMNS: Final = ("account", "status", "total", "new", "skipped", "failed", "wh
 @shared_options
 async def start(
     invocation: Invocation,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE,...", help="@name, name or https://x.com/name.")],
+    handles: Annotated[
+        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")
+    ] = None,
     *,
+    source: FileOption = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -47,7 +51,7 @@ async def start(
 
     With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
     """
-    wanted = read_handles(",".join(handles))
+    wanted = read_handles(",".join(listed_values(handles, source, "handle")))
     async with open_app(invocation.settings) as app:
         run = await app.runs.start(wanted, limit, asked_by="command line", now=app.database.clock.now())
         hints = await _hints(app)
