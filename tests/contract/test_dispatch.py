@@ -174,7 +174,7 @@ async def test_a_worker_on_the_database_takes_what_another_process_keeps_dispatc
         running = asyncio.create_task(worker.run())
         for n in range(3):
             await add(app, new(key=str(n)))
-            await until(lambda wanted=n + 1: _has_effects(app, wanted))
+            await until(lambda wanted=n + 1: _has_effects(app, wanted))  # type: ignore[misc]
         worker.drain()
         await running
 

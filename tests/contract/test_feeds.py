@@ -255,7 +255,7 @@ def test_feeds_are_governed_from_the_command_line(url: str) -> None:
     gone = told(run(command_line, url, "feeds", "remove", "ann", "--json"))
     assert gone["feeds"][0]["state"] == "removed"
     assert [each["handle"] for each in told(run(command_line, url, "feeds", "list", "--json"))["feeds"]] == ["bob"]
-    for wrong in (["feeds", "remove", "ann"], ["feeds", "add", "a b"], ["feeds", "token"]):
+    for wrong in (["feeds", "remove", "ann"], ["feeds", "add", "a-b"], ["feeds", "token"]):
         assert run(command_line, url, *wrong).exit_code == 2
     token = run(command_line, url, "feeds", "token", "--json", MISTNET_THREADS_TOKEN="THAA-a-secret-token")
     assert json.loads(token.stdout)["token"]["configured"] is True

@@ -130,15 +130,15 @@ def test_the_command_tells_the_price_and_wants_a_confirmation(url: str) -> None:
 
 def test_the_commands_ask_and_show(url: str) -> None:
     asked = told(run(commands, url, "sync", "77", "--side", "followers", "--full", "--json"))
-    assert asked == {
+    one = {
         "user_id": "77",
         "handle": None,
-        "mode": "full",
         "syncs": [{"side": "followers", "created": True}],
         "quotes": [{"side": "followers", "users": None, "credits": None}],
         "credits": None,
         "confirm_credits": 50_000,
     }
+    assert asked == {**one, "mode": "full", "users": [one]}
     assert "are being read already" in run(commands, url, "sync", "77", "--side", "followers").stdout
     assert told(run(commands, url, "status", "--json")) == {"syncs": []}
     for command in ("list", "events"):

@@ -21,6 +21,7 @@ from tests.command_groups import commands_of
 from tests.databases import make_app
 from tests.harvests import change, rows, run, tell, told, user
 from tests.loops import LOOP
+from tests.simulated import list_handles, world_served
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -304,15 +305,25 @@ def test_the_command_leaves_a_sync_to_the_workers(url: str, world: World) -> Non
     assert (again.exit_code, "they were already" in again.stdout) == (0, True)
 
 
+def test_a_handle_that_is_not_stored_is_looked_up(sqlite_url: str) -> None:
+    with world_served(seed=7) as source:
+        handle = list_handles(source)[0]
+        settings = {"MISTNET_X_API_KEY": KEY, "MISTNET_X_BASE_URL": source}
+        made = told(run(commands, sqlite_url, "posts-of", f"7,@{handle}", "--since-id", "4", "--json", **settings))
+        known = told(run(commands, sqlite_url, "posts-of", f"@{handle}", "--since-id", "4", "--json"))
+    assert len(made["users"]) == 2
+    assert known["users"] == [each for each in made["users"] if each != "7"], "it is stored now"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["7"], "say since when"),
         (["7", "--since", "2026-03-01", "--since-id", "4"], "say since when"),
-        (["@nobody", "--since-id", "4"], "give the user id"),
+        (["@nobody", "--since-id", "4"], "MISTNET_X_API_KEY"),
         (["7", "--since", "yesterday"], "2027-01-31"),
         (["--since-id", "4"], "name at least one id"),
-        (["a handle", "--since-id", "4"], "nothing was asked for"),
+        (["a-handle", "--since-id", "4"], "nothing was asked for"),
         (["7,0", "--since-id", "4"], "is not a user id"),
     ],
 )

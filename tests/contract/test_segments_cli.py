@@ -91,8 +91,9 @@ def test_a_rule_can_be_said_in_options(sqlite_url: str, options: list[str], rule
         (["define", "new", "--union", "some,nobody"], "there is no segment 'nobody'"),
         (["define", "some", "--query", "coin"], "choose another name"),
         (["show", "sone"], "Did you mean 'some'"),
-        (["inputs", "add", "some", "x1"], "is not an id"),
+        (["inputs", "add", "some", "1,x-1"], "nothing was changed"),
         (["inputs", "add", "some", "404"], "MISTNET_X_API_KEY"),
+        (["inputs", "add", "some", "@nobody"], "MISTNET_X_API_KEY"),
         (["export", "some", "--format", "parquet"], "--output"),
         (["members", "some", "--as-of", "yesterday"], "the time must be like"),
     ],
@@ -116,7 +117,9 @@ def test_members_events_and_inputs_are_shown_with_ids_as_strings(url: str) -> No
     assert call(url, "events", "some", "--before-id", events["events"][0]["id"])["events"] == []
     assert call(url, "inputs", "add", "some", "2", "3")["added"] == 1
     assert [each["user_id"] for each in call(url, "inputs", "list", "some")["inputs"]] == ["2", "3"]
-    assert call(url, "inputs", "remove", "some", "3", "9")["removed"] == 1
+    assert call(url, "inputs", "remove", "some", "3,9")["removed"] == 1
+    assert call(url, "inputs", "add", "some", "1,@user2", "@user3")["added"] == 2, "by id or by name"
+    assert call(url, "inputs", "remove", "some", "1 3")["removed"] == 2
     (listed,) = call(url, "list")["segments"]
     assert (listed["name"], listed["members"], listed["in_words"]) == ("some", 1, "users named one by one")
     shown = call(url, "show", "some")

@@ -258,7 +258,7 @@ def test_without_a_cap_the_doctor_and_track_warn(url: str) -> None:
 
     def found(**environment: str) -> Any:
         key = {"MISTNET_X_API_KEY": "one", **environment}
-        return {each["name"]: each for each in told(run(doctor, url, "--json", **key))["findings"]}["spending cap"]
+        return {each["name"]: each for each in told(run(doctor, url, "--json", **key))["findings"]}["budget"]
 
     hint = "mistnet sources set x --day-credits 200000"
     warned = found()

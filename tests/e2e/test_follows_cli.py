@@ -29,6 +29,17 @@ def listed(collector: CommandLine, handle: str, *options: str) -> set[str]:
     return {each["user_id"] for each in found.json["users"]}
 
 
+def test_many_are_named_at_once_and_all_of_them_are_known_first(collector: CommandLine, world: str) -> None:
+    one, other, *_ = list_handles(world)
+    (collector.folder / "more").write_text(f"@{other} 12\n")
+    asked = collector("follows", "sync", f"@{one},{other}", "--file", "more", "--side", "followers", "--json").json
+    assert [each["handle"] for each in asked["users"]] == [one, other, None]
+    assert [sync["created"] for each in asked["users"] for sync in each["syncs"]] == [True] * 3
+    refused = collector("follows", "sync", "13,@x_knows_no_such", "--json")
+    assert refused.code == 2
+    assert collector.sql("SELECT count(*) AS n FROM jobs WHERE kind = 'follow_sync'") == [{"n": 3}]
+
+
 def test_followers_are_synced_through_a_kill_and_those_who_left_are_told_of(collector: CommandLine, world: str) -> None:
     handle = list_handles(world)[0]
     asked = collector("follows", "sync", f"@{handle}", "--json")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mistnet.cli.rows import Row, Sorted, read_id, require_plain, sort_rows
+from mistnet.cli.rows import Row, Sorted, named_links, read_id, require_plain, sort_rows
 
 
 def plain(row: Row) -> Row:
@@ -62,5 +62,22 @@ def test_a_cell_without_end_is_told(tmp_path: Path) -> None:
 def test_ids_are_whole_numbers_that_fit() -> None:
     found = sort_rows(["12", " 7 ", str(2**63 - 1)], None, "id", read_id)
     assert found.good == [12, 7, 2**63 - 1]
-    wrong = ["0", "-1", "1.5", "x", "", str(2**63), "9" * 5_000, "\N{ARABIC-INDIC DIGIT ONE}"]
+    wrong = ["0", "-1", "1.5", "x", str(2**63), "9" * 5_000, "\N{ARABIC-INDIC DIGIT ONE}"]
     assert len(sort_rows(wrong, None, "id", read_id).bad) == len(wrong)
+
+
+def test_commas_blanks_and_lines_may_stand_between_in_arguments_and_files_alike(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("4,5, 6\n7 8\t9\n")
+    found = sort_rows(["1,2", "3", " , "], tmp_path / "rows", "id", read_id)
+    assert found.good == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    spoilt = sort_rows(["1,x"], None, "id", read_id)
+    assert (spoilt.good, [each.value for each in spoilt.bad]) == ([1], ["x"])
+
+
+def test_a_table_without_the_column_is_not_taken_for_a_list(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match=r"rows looks like CSV without a column 'handle'"):
+        read(tmp_path, b"username,wallet\nann,0x1\nbea,0x2\n")
+
+
+def test_a_list_of_addresses_is_left_whole_and_one_of_ids_is_not() -> None:
+    assert named_links(["1,2", "https://shop.example/a,b", "3"]) == ["1", "2", "https://shop.example/a,b", "3"]

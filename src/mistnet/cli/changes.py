@@ -12,8 +12,9 @@ from mistnet.app import App, open_app
 from mistnet.cli.broker import requeue_dead
 from mistnet.cli.faults import complain
 from mistnet.cli.joblines import read_jobs, storable
-from mistnet.cli.jobs import LARGEST_ID, require_kind
+from mistnet.cli.jobs import require_kind
 from mistnet.cli.output import document
+from mistnet.cli.rows import read_ids
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import JobNotAllowed, JobNotFound, UsageError
 from mistnet.domain.jobs import JobId, KindName, Lane
@@ -22,7 +23,7 @@ from mistnet.store.operations import Change
 
 _USAGE = 2
 
-Ids = Annotated[list[int], typer.Argument(min=1, max=LARGEST_ID, metavar="ID...", help="The jobs' ids.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="The jobs' ids; commas may join them.")]
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of job.")]
 
 
@@ -113,8 +114,8 @@ async def cancel(
 async def requeue(
     invocation: Invocation,
     ids: Annotated[
-        list[int] | None,
-        typer.Argument(min=1, max=LARGEST_ID, metavar="[ID]...", help="Dead or failed jobs."),
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Dead or failed jobs; commas may join their ids."),
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="All gaps of this kind.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All gaps there are.")] = False,
@@ -174,8 +175,8 @@ async def resume(invocation: Invocation, kind: Kind) -> None:
     invocation.out.show(document(kind=kind, paused=False, changed=resumed), said)
 
 
-def _unique(ids: Sequence[int]) -> list[JobId]:
-    return [JobId(each) for each in dict.fromkeys(ids)]
+def _unique(ids: Sequence[str]) -> list[JobId]:
+    return [JobId(each) for each in read_ids(ids, spoilt="nothing was changed")]
 
 
 async def _tell(invocation: Invocation, app: App, changes: Sequence[Change], verb: str) -> int:

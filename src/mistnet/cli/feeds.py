@@ -9,6 +9,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
+from mistnet.cli.rows import FileOption, listed_values, unique
 from mistnet.cli.segment_rules import seconds
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import NoThreadsToken, WorkError
@@ -23,7 +24,7 @@ _TOLD: Final = {
     "known": "is read already",
 }
 Handles = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="@name, name or https://www.threads.com/@name.")
+    list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://www.threads.com/@name.")
 ]
 SomeHandles = Annotated[
     list[str] | None, typer.Argument(metavar="[HANDLE]...", help="Only these; without any, all of them.")
@@ -33,8 +34,9 @@ SomeHandles = Annotated[
 @shared_options
 async def add(
     invocation: Invocation,
-    handles: Handles,
+    handles: Handles = None,
     *,
+    source: FileOption = None,
     every: Annotated[
         float | None,
         typer.Option("--every", parser=seconds, metavar="SPAN", help="Look so often: 15m, 6h, 1d. Else as set."),
@@ -43,7 +45,7 @@ async def add(
     """Read accounts of Threads from now on: all their posts, what they quote, and their own words below them."""
     if every is not None and not SHORTEST_SECONDS <= every <= LONGEST_SECONDS:
         raise typer.BadParameter("a feed is looked at every minute at most, and once a year at least")
-    wanted = [read_feed_handle(each) for each in handles]
+    wanted = unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
     async with open_app(invocation.settings) as app:
         done = await app.feeds.add(wanted, every_seconds=every, job_writer=app.job_writer)
         hints = await _hints(app)
@@ -67,21 +69,22 @@ async def list_feeds(invocation: Invocation) -> None:
 
 
 @shared_options
-async def remove(invocation: Invocation, handles: Handles) -> None:
+async def remove(invocation: Invocation, handles: Handles = None, *, source: FileOption = None) -> None:
     """Stop reading accounts. What was collected stays."""
-    wanted = [read_feed_handle(each) for each in handles]
+    wanted = unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
     async with open_app(invocation.settings) as app:
         for each in wanted:
             await app.feeds.store.get(each)  # all of them, or none is removed
-        gone = [await app.feeds.remove(each) for each in dict.fromkeys(wanted)]
+        gone = [await app.feeds.remove(each) for each in wanted]
     lines = [f"@{each.handle} is read no more; what was collected stays" for each in gone]
     invocation.out.show(document(feeds=[fields(each) for each in gone]), *lines)
 
 
 @shared_options
-async def poll(invocation: Invocation, handles: SomeHandles = None) -> None:
+async def poll(invocation: Invocation, handles: SomeHandles = None, *, source: FileOption = None) -> None:
     """Look at feeds now. Workers do it; one that is being looked at goes on."""
-    wanted = [read_feed_handle(each) for each in handles or ()]
+    named = listed_values(handles, source, "handle") if handles or source else []
+    wanted = unique(read_feed_handle(each) for each in named)
     async with open_app(invocation.settings) as app:
         asked = await app.feeds.poll(wanted, job_writer=app.job_writer)
         hints = await _hints(app)

@@ -1,6 +1,6 @@
 """Commands for follows: sync the followers and followings of a user, list them, and see who came and went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -10,10 +10,11 @@ import typer
 from mistnet.app import open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import Grid, at, document, last_line
+from mistnet.cli.rows import FileOption, read_users, unique
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.follow_quotes import FollowBill, quote_follows
 from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of
-from mistnet.domain.errors import WorkError
+from mistnet.domain.errors import NeedsConfirmation, WorkError
 from mistnet.domain.follows import FollowChange, FollowLine, Side, SyncMode
 from mistnet.store.follow_listing import Follows, SyncLine, Tallied
 from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
@@ -39,14 +40,19 @@ MaxCredits = Annotated[
     int | None,
     typer.Option("--max-credits", min=1, max=_LARGEST_ID, metavar="N", help="Stop when so many credits are spent."),
 ]
+Users = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[USER]...", help="@name, name, https://x.com/name, or a user id; commas may join them."),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
 
 
 @shared_options
 async def sync(
     invocation: Invocation,
-    who: Who,
+    who: Users = None,
     *,
+    source: FileOption = None,
     side: Annotated[Sides, typer.Option("--side", help="Which list.")] = Sides.BOTH,
     full: Annotated[
         bool, typer.Option("--full", help="The whole list, not the newest part alone: only this finds who left.")
@@ -64,34 +70,53 @@ async def sync(
     `follows status`.
     """
     mode = SyncMode.FULL if full else SyncMode.INCREMENTAL
+    named = read_users(who, source, spoilt="nothing was asked for")
     async with open_app(invocation.settings) as app:
         try:
-            subject = await subject_of(app, who)
-            await look_up_counts(app, subject.user_id)
+            subjects = unique([await subject_of(app, each) for each in named])
+            for subject in subjects:
+                await look_up_counts(app, subject.user_id)
         except WorkError as error:
             complain(f"{error}; nothing was asked for", app.secrets)
             return 1
-        bill = await quote_follows(app, subject.user_id, side.each, mode)
+        bills = [await quote_follows(app, subject.user_id, side.each, mode) for subject in subjects]
         if quote:
-            facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, **_bill_fields(bill))
-            invocation.out.show(facts, *_bill_lines(subject, bill), "Nothing is read yet: leave out --quote to begin.")
+            users = [_user(subject, bill) for subject, bill in zip(subjects, bills, strict=True)]
+            lines = [line for subject, bill in zip(subjects, bills, strict=True) for line in _bill_lines(subject, bill)]
+            invocation.out.show(_document(mode, users), *lines, "Nothing is read yet: leave out --quote to begin.")
             return 0
-        asked = await ask_for_syncs(
-            app,
-            subject.user_id,
-            side.each,
-            mode,
-            asked_by=ASKED_BY,
-            confirmed=yes,
-            max_credits=max_credits,
-        )
+        _require_confirmed(bills, confirmed=yes or max_credits is not None)
+        share = None if max_credits is None else max(max_credits // len(subjects), 1)
+        syncs = [
+            await ask_for_syncs(
+                app, subject.user_id, side.each, mode, asked_by=ASKED_BY, confirmed=yes, max_credits=share
+            )
+            for subject in subjects
+        ]
         hint = "" if app.settings.x_api_key else "workers will need a key for X: set MISTNET_X_API_KEY"
-    syncs = [{"side": each.side, "created": each.created} for each in asked]
-    priced = _bill_fields(bill)
-    facts = document(user_id=subject.user_id, handle=subject.handle, mode=mode, syncs=syncs, **priced)
-    told = [*_told(subject, asked, full=full), *_bill_lines(subject, bill)]
-    invocation.out.show(facts, *told, *([hint] if hint else []))
+    asked = list(zip(subjects, bills, syncs, strict=True))
+    lines = [
+        line for subject, bill, own in asked for line in (*_told(subject, own, full=full), *_bill_lines(subject, bill))
+    ]
+    invocation.out.show(_document(mode, [_user(*each) for each in asked]), *lines, *([hint] if hint else []))
     return 0
+
+
+def _require_confirmed(bills: Sequence[FollowBill], *, confirmed: bool) -> None:
+    """Many lists that are cheap each may be dear together."""
+    likely, threshold = sum(bill.credits or 0 for bill in bills), bills[0].confirm_credits
+    if likely > threshold and not confirmed:
+        raise NeedsConfirmation(likely, threshold)
+
+
+def _document(mode: SyncMode, users: Sequence[Mapping[str, Any]]) -> Any:
+    """A single user is told at the top too."""
+    return document(mode=mode, users=users, **(users[0] if len(users) == 1 else {}))
+
+
+def _user(subject: Subject, bill: FollowBill, asked: Sequence[Asked] | None = None) -> Mapping[str, Any]:
+    syncs = {} if asked is None else {"syncs": [{"side": each.side, "created": each.created} for each in asked]}
+    return {"user_id": subject.user_id, "handle": subject.handle, **syncs, **_bill_fields(bill)}
 
 
 @shared_options

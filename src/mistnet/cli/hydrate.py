@@ -1,7 +1,6 @@
 """The hydrate commands: users or posts by their ids, all of them or none."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.output import document
 from mistnet.cli.placeholders import hydrate_placeholders
-from mistnet.cli.rows import FileOption, read_id, sort_rows
+from mistnet.cli.rows import FileOption, read_ids
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import MistnetError, NoKey, NotReturned, WorkError
 from mistnet.domain.ingests import IngestId
@@ -20,7 +19,7 @@ from mistnet.hydration import Hydrated, What
 from mistnet.jobs import args
 
 INCOMPLETE = 3
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids; commas may join them.")]
 Force = Annotated[bool, typer.Option("--force", help="Ask for those that are stored already, too.")]
 Background = Annotated[bool, typer.Option("--background", help="Leave it to the workers, who settle each id alone.")]
 OldOnes = Annotated[
@@ -58,7 +57,8 @@ async def users(
         return await hydrate_placeholders(invocation, settle=settle)
     if settle:
         raise typer.BadParameter("--settle goes with --placeholders")
-    return await _hydrate(invocation, "users", _ids(ids, source), force=force, background=background)
+    wanted = read_ids(ids, source, spoilt="nothing was asked for")
+    return await _hydrate(invocation, "users", wanted, force=force, background=background)
 
 
 @shared_options
@@ -74,15 +74,8 @@ async def posts(
 
     Exit code 3 if one is not to be had: nothing is written then, and the missing ids are named.
     """
-    return await _hydrate(invocation, "posts", _ids(ids, source), force=force, background=background)
-
-
-def _ids(given: Sequence[str] | None, source: Path | None) -> list[int]:
-    read = sort_rows(given, source, "id", read_id)
-    if read.bad:
-        more = f" (and {len(read.bad) - 1} more like it)" if len(read.bad) > 1 else ""
-        raise typer.BadParameter(f"{read.bad[0]}{more}; nothing was asked for")
-    return list(dict.fromkeys(read.good))
+    wanted = read_ids(ids, source, spoilt="nothing was asked for")
+    return await _hydrate(invocation, "posts", wanted, force=force, background=background)
 
 
 async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, force: bool, background: bool) -> int:

@@ -6,26 +6,26 @@ from typing import Annotated
 
 import typer
 
-from mistnet.app import App, open_app
+from mistnet.app import open_app
+from mistnet.cli.faults import complain
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document, last_line
-from mistnet.cli.rows import FileOption, Row, sort_rows
+from mistnet.cli.rows import FileOption, read_users
 from mistnet.cli.search import moment
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import IngestNotFound
-from mistnet.domain.handles import read_handle
+from mistnet.desk.following import subject_of
+from mistnet.domain.errors import IngestNotFound, WorkError
 from mistnet.domain.ingests import Ingest, IngestId, IngestKind, IngestStatus
 from mistnet.domain.plural import counted
-from mistnet.domain.social import PostId, UserId
+from mistnet.domain.social import PostId
 from mistnet.jobs.posts_sync import MOST_USERS, posts_sync
 from mistnet.store.paces import first_id_at
-from mistnet.store.people import People
 
 _WIDTH = 60
 
 Who = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[WHO]...", help="Their ids, or handles of users who are stored; commas may join them."),
+    typer.Argument(metavar="[WHO]...", help="Their ids or handles; commas may join them."),
 ]
 Since = Annotated[
     datetime | None,
@@ -58,12 +58,13 @@ async def posts_of(
     if (since is None) == (since_id is None):
         raise typer.BadParameter("say since when: either --since TIME or --since-id ID")
     floor = PostId(since_id or (max(first_id_at(since) - 1, 0) if since else 0))
-    given = [part for each in who or () for part in each.split(",") if part.strip()]
-    read = sort_rows(given, source, "id", _name)
-    if read.bad:
-        raise typer.BadParameter(f"{read.bad[0]}; nothing was asked for")
+    named = read_users(who, source, spoilt="nothing was asked for")
     async with open_app(invocation.settings) as app:
-        ids = sorted({await _id(app, name) for name in read.good})
+        try:
+            ids = sorted({(await subject_of(app, each)).user_id for each in named})
+        except WorkError as error:
+            complain(f"{error}; nothing was asked for", app.secrets)
+            return 1
         if len(ids) > MOST_USERS:
             raise typer.BadParameter(f"{len(ids):,} users are more than the {MOST_USERS:,} one sync takes; split them")
         added = await app.enqueue([posts_sync(ids, floor, asked_by="cli")])
@@ -72,24 +73,6 @@ async def posts_of(
     said += "" if invocation.settings.x_api_key else "; workers will need a key for X: set MISTNET_X_API_KEY"
     invocation.out.show(document(users=[str(each) for each in ids], since_id=str(floor), jobs=added), said)
     return 0
-
-
-def _name(row: Row) -> int | str:
-    given = row.value.strip()
-    if given.isascii() and given.isdecimal():
-        if not 1 <= int(given[:20]) <= LARGEST_ID:
-            raise typer.BadParameter(f"{given[:80]!r} is not a user id")
-        return int(given)
-    return read_handle(given)
-
-
-async def _id(app: App, name: int | str) -> UserId:
-    if isinstance(name, int):
-        return UserId(name)
-    found = await People(app.database).called(name)
-    if found is None:
-        raise typer.BadParameter(f"nobody called @{name} is stored: give the user id, or `mistnet track` the account")
-    return found.id
 
 
 @shared_options

@@ -8,6 +8,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
+from mistnet.cli.rows import unique
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.item_documents import item_fields
@@ -15,6 +16,7 @@ from mistnet.desk.items import ask_now, change_item, items_of, known_item, sourc
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
+from mistnet.domain.lists import split_list
 from mistnet.domain.plural import counted
 from mistnet.store.export import Target
 from mistnet.store.item_export import export_items
@@ -39,7 +41,9 @@ def item_number(given: str) -> int:
 
 
 ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]
-ItemArguments = Annotated[list[int], typer.Argument(metavar="ID...", parser=item_number, help="Ids of items.")]
+ItemArguments = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Ids of items; commas or blanks may stand between.")
+]
 Year = Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")]
 MintMark = Annotated[str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")]
 Denomination = Annotated[str | None, typer.Option("--denomination", metavar="TEXT", help="What it was worth once.")]
@@ -163,9 +167,9 @@ async def remove(invocation: Invocation, items: ItemArguments) -> None:
 @shared_options
 async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources = None) -> None:
     """Have sources asked for these items now, all that serve each or those named. Workers do it."""
-    ids = [ItemId(each) for each in dict.fromkeys(items)]
+    ids = _item_ids(items)
     async with open_app(invocation.settings) as app:
-        made = await ask_now(app, ids, source or ())
+        made = await ask_now(app, ids, split_list(*source or ()))
     said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
     already = f"; {made.duplicates:,} were on the list already" if made.duplicates else ""
     shown = document(items=[str(each) for each in ids], created=made.created, duplicates=made.duplicates)
@@ -191,9 +195,13 @@ async def export(
     await write_out(invocation, place, items, what="items")
 
 
-async def _set_states(invocation: Invocation, items: Sequence[int], state: ItemState) -> None:
+def _item_ids(given: Sequence[str]) -> list[ItemId]:
+    return unique(ItemId(item_number(each)) for each in split_list(*given))
+
+
+async def _set_states(invocation: Invocation, items: Sequence[str], state: ItemState) -> None:
     """All of them, or none where one is not there."""
-    ids = [ItemId(each) for each in dict.fromkeys(items)]
+    ids = _item_ids(items)
     async with open_app(invocation.settings) as app:
         for each in ids:
             await known_item(app, each)

@@ -11,6 +11,7 @@ from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
+from mistnet.cli.rows import named_links
 from mistnet.cli.search import moment
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.waiting_links import hints_of, waiting_links
@@ -147,7 +148,7 @@ async def crawl(
     """Have links visited: those named, or those found while their lane was not crawled. Workers do it."""
     async with open_app(invocation.settings) as app:
         if named:
-            ids = [(await link_called(app, each)).id for each in named]
+            ids = [(await link_called(app, each)).id for each in named_links(named)]
             asked = await call_for_links(app.database, app.job_writer, ids)
         else:
             asked = await _new_ones(app, lane, limit)

@@ -10,6 +10,7 @@ from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
+from mistnet.cli.rows import named_links
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.waiting_links import hints_of, waiting_links
@@ -114,7 +115,7 @@ async def refresh(
         if every:
             ids = await _all_ids(app, shop)
         else:
-            ids = [(await product_called(app, each)).id for each in named or ()]
+            ids = [(await product_called(app, each)).id for each in named_links(named or ())]
         asked = await call_for_products(app.database, app.job_writer, ids)
     said = f"{counted(asked.created, 'visit')} to come for {counted(len(ids), 'product')}"
     already = asked.links - asked.created

@@ -2,10 +2,11 @@
 
 import csv
 import io
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 import typer
@@ -14,13 +15,24 @@ from mistnet.cli.faults import complain
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.domain.errors import UsageError
+from mistnet.domain.handles import read_handle
+from mistnet.domain.lists import split_list
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", metavar="FILE", help="More of them, one per line, or CSV with a header; - is stdin."),
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="More of them, with line ends, commas or blanks between, or CSV with a header; - is stdin.",
+    ),
 ]
+_COLUMN_NAMES: Final = frozenset(
+    {"id", "handle", "username", "user", "user_id", "name", "wallet", "label", "note", "url"}
+)
+_IDS: Final = re.compile(r"[0-9,\s]+")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +82,47 @@ def sort_rows(given: Sequence[str] | None, source: Path | None, column: str, rea
     return Sorted(good, bad)
 
 
+def listed_values(given: Sequence[str] | None, source: Path | None, column: str) -> list[str]:
+    """What was named, in arguments and a file, as it was written. Nothing at all is refused."""
+    return list(sort_rows(given, source, column, lambda row: row.value).good)
+
+
+def read_ids(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[int]:
+    """Each id once. One that is none spoils all, and the message ends in what that means."""
+    return read_all(given, source, read_id, spoilt=spoilt)
+
+
+def read_users(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[str]:
+    """The same for users, by their ids or their handles: a handle has an @ before it."""
+    return read_all(given, source, _user, spoilt=spoilt)
+
+
+def read_all(given: Sequence[str] | None, source: Path | None, read: Callable[[Row], H], *, spoilt: str) -> list[H]:
+    found = sort_rows(given, source, "id", read)
+    if found.bad:
+        more = f" (and {len(found.bad) - 1} more like it)" if len(found.bad) > 1 else ""
+        raise typer.BadParameter(f"{found.bad[0]}{more}; {spoilt}")
+    return unique(found.good)
+
+
+def unique(values: Iterable[H]) -> list[H]:
+    return list(dict.fromkeys(values))
+
+
+def named_links(given: Sequence[str]) -> list[str]:
+    """Ids with commas or blanks between; an address stays whole, commas and all."""
+    return [part for each in given for part in (split_list(each) if _IDS.fullmatch(each) else [each])]
+
+
+def _user(row: Row) -> str:
+    given = row.value.strip()
+    if given.isascii() and given.isdecimal():
+        if not 1 <= int(given[:20]) <= LARGEST_ID:
+            raise typer.BadParameter(f"{given[:80]!r} is not a user id")
+        return str(int(given))
+    return f"@{read_handle(given)}"
+
+
 def read_id(row: Row) -> int:
     """An id of a user or post."""
     given = row.value.strip()
@@ -79,7 +132,7 @@ def read_id(row: Row) -> int:
 
 
 def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Row]:
-    for value in given:
+    for value in split_list(*given):
         yield Row(place="", value=value)
     if source is None:
         return
@@ -91,9 +144,12 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
             return
     except csv.Error as error:
         raise typer.BadParameter(f"{source} cannot be read as CSV: {error}") from None
+    if len(header) > 1 and not _COLUMN_NAMES.isdisjoint(header):
+        # each cell would be taken for a name otherwise, and paid for
+        raise typer.BadParameter(f"{source} looks like CSV without a column {column!r}: name that column so")
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield Row(place=f"{source} line {number}", value=line.strip())
+        for value in split_list(line):
+            yield Row(place=f"{source} line {number}", value=value)
 
 
 def _csv_rows(lines: Sequence[str], source: Path, header: Sequence[str], column: str) -> Iterator[Row]:

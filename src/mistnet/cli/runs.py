@@ -11,6 +11,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.output import Block, Grid, at, document, last_line
+from mistnet.cli.rows import FileOption, listed_values
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseBusy, RunNotFound
 from mistnet.domain.plural import counted
@@ -47,8 +48,11 @@ LISTED: Final = (
 @shared_options
 async def start(
     invocation: Invocation,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE,...", help="@name, name or https://x.com/name.")],
+    handles: Annotated[
+        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")
+    ] = None,
     *,
+    source: FileOption = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +79,7 @@ async def start(
 
     With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
     """
-    wanted = read_handles(",".join(handles))
+    wanted = read_handles(",".join(listed_values(handles, source, "handle")))
     async with open_app(invocation.settings) as app:
         run = await app.runs.start(
             wanted, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits

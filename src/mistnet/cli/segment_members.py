@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,11 +10,12 @@ from mistnet.app import App, open_app
 from mistnet.cli.faults import complain
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.rows import FileOption, read_id, sort_rows
+from mistnet.cli.rows import FileOption, read_users, unique
 from mistnet.cli.search import moment
 from mistnet.cli.segments import Name
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.desk.following import known_subject, subject_of
 from mistnet.domain.errors import NotReturned, WorkError
 from mistnet.domain.plural import are, counted
 from mistnet.domain.segments import Member, MemberEvent
@@ -28,7 +28,9 @@ AsOf = Annotated[
     datetime | None,
     typer.Option("--as-of", parser=moment, metavar="TIME", help="As they were then, in ISO 8601; UTC if no zone."),
 ]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="User ids.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[WHO]...", help="Their ids or handles; commas may join them.")
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
 
 
@@ -103,9 +105,10 @@ async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: Fi
 
     Exit code 3 if one is not to be had; the missing ids are named.
     """
-    wanted = _user_ids(ids, source)
+    named = read_users(ids, source, spoilt="nothing was changed")
     async with open_app(invocation.settings) as app:
         try:
+            wanted = unique([(await subject_of(app, each)).user_id for each in named])
             done = await app.segments.add_inputs(name, wanted, asked_by="cli")
         except NotReturned as error:
             if invocation.out.as_json:
@@ -127,8 +130,9 @@ async def add(invocation: Invocation, name: Name, ids: Ids = None, *, source: Fi
 @shared_options
 async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source: FileOption = None) -> None:
     """Take users out of a segment's inputs. They leave it when it is worked out next."""
-    wanted = _user_ids(ids, source)
+    named = read_users(ids, source, spoilt="nothing was changed")
     async with open_app(invocation.settings) as app:
+        wanted = unique([_number(each) or (await known_subject(app, each)).user_id for each in named])
         removed = await app.segments.store.remove_inputs(name, wanted)
     invocation.out.show(
         document(segment=name, removed=removed),
@@ -158,12 +162,8 @@ async def list_inputs(
     invocation.out.show(shown, grid, *([f"more: --after {more}"] if more else []))
 
 
-def _user_ids(given: Sequence[str] | None, source: Path | None) -> list[UserId]:
-    read = sort_rows(given, source, "id", read_id)
-    if read.bad:
-        more = f" (and {len(read.bad) - 1} more like it)" if len(read.bad) > 1 else ""
-        raise typer.BadParameter(f"{read.bad[0]}{more}; nothing was changed")
-    return [UserId(each) for each in dict.fromkeys(read.good)]
+def _number(named: str) -> UserId | None:
+    return None if named.startswith("@") else UserId(int(named))
 
 
 def _id(each: Member | MemberEvent) -> str:

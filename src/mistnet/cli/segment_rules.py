@@ -1,7 +1,7 @@
 """A segment's rule as options say it: one of the simple kinds, or JSON for any."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -11,6 +11,7 @@ import typer
 from mistnet.cli.joblines import storable
 from mistnet.cli.search import moment
 from mistnet.domain.handles import read_handle
+from mistnet.domain.lists import split_list
 from mistnet.domain.segments import AnyRule
 from mistnet.segments.rules import read_rule
 
@@ -71,9 +72,9 @@ Within = Annotated[
     Span,
     typer.Option("--within", parser=seconds, metavar="SPAN", help="Posts of the last 6h, 7d.", rich_help_panel=_POSTS),
 ]
-UnionOf = Annotated[str | None, _names("--union", "All of them together.")]
-IntersectionOf = Annotated[str | None, _names("--intersection", "What is in each of them.")]
-DifferenceOf = Annotated[str | None, _names("--difference", "The first without the others.")]
+UnionOf = Annotated[list[str] | None, _names("--union", "All of them together.")]
+IntersectionOf = Annotated[list[str] | None, _names("--intersection", "What is in each of them.")]
+DifferenceOf = Annotated[list[str] | None, _names("--difference", "The first without the others.")]
 
 
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     specified: bool
     about: Mapping[str, str | None]
     posts: Mapping[str, Any]
-    sets: Mapping[str, str | None]
+    sets: Mapping[str, Sequence[str] | None]
 
     def rule(self, name: str) -> AnyRule:
         ways = [*self._ways()]
@@ -103,7 +104,7 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
         ways += [{"kind": kind, "subject": subject(who)} for kind, who in self.about.items() if who is not None]
         posts = {field: said for field, said in self.posts.items() if said is not None}
         ways += [{"kind": "posts", **posts}] if posts else []
-        ways += [{"kind": kind, "of": _listed(names)} for kind, names in self.sets.items() if names is not None]
+        ways += [{"kind": kind, "of": split_list(*names)} for kind, names in self.sets.items() if names]
         return ways
 
 
@@ -111,7 +112,3 @@ def subject(who: str) -> str:
     """An id as it is; all else is a handle."""
     given = who.strip()
     return given if given.isascii() and given.isdecimal() else f"@{read_handle(given)}"
-
-
-def _listed(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]

@@ -11,9 +11,11 @@ import typer
 from mistnet.app import App, Via, open_app
 from mistnet.cli.gauges import LOOPBACK, served
 from mistnet.cli.processes import Crew, CrewPlan
+from mistnet.cli.rows import unique
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import ask_when_orphaned, stopping
 from mistnet.domain.errors import NoKey, did_you_mean
+from mistnet.domain.lists import split_list
 from mistnet.domain.sources import X_SOURCE, Halt
 from mistnet.store.gaps import GapFilter
 
@@ -75,7 +77,9 @@ async def work(
         int | None, typer.Option("--concurrency", min=1, help="How many handlers a process runs at once.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
-    lanes: Annotated[str | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes.")] = None,
+    lanes: Annotated[
+        list[str] | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes; may be repeated.")
+    ] = None,
     via: Annotated[
         Via | None,
         typer.Option(
@@ -124,17 +128,17 @@ async def work(
     return code
 
 
-def wanted_lanes(app: App, lanes: str | None, via: Via | None = None) -> Sequence[str] | None:
+def wanted_lanes(app: App, lanes: Sequence[str] | None, via: Via | None = None) -> Sequence[str] | None:
     """The lanes to work on; a name that no kind has is a slip of the pen."""
-    if via is Via.AMQP and lanes is None:
+    if via is Via.AMQP and not lanes:
         return app.dispatching.chosen(None)
+    named = unique(split_list(*lanes)) if lanes else []
     others = app.settings.plugins or app.feeds.keeper.token
-    needs_x = not others if lanes is None else X_SOURCE in lanes.split(",") and not app.settings.plugins
+    needs_x = not others if not lanes else X_SOURCE in named and not app.settings.plugins
     if needs_x and not app.settings.x_api_key:
         raise NoKey
-    if lanes is None:
+    if not lanes:
         return None
-    named = [lane.strip() for lane in lanes.split(",") if lane.strip()]
     unknown = [lane for lane in named if lane not in app.kinds.lanes]
     if unknown or not named:
         known = ", ".join(app.kinds.lanes)

@@ -12,7 +12,7 @@ from mistnet.api.errors import refusals
 from mistnet.api.fields import Document, Flag, Given, Id, Integral, Moment, Who, id_or_handle
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
-from mistnet.desk.following import ask_for_syncs, known_subject
+from mistnet.desk.following import ask_for_syncs, known_subject, subject_of
 from mistnet.domain.follows import Cause, FollowKind, Side, SyncMode
 from mistnet.domain.runs import LARGEST_CREDITS
 from mistnet.domain.social import UserId
@@ -118,11 +118,12 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
 async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it; one sync of a list at a time, shared by all who ask.
 
-    Given an id, nobody need be stored yet. Only a full sync finds who left. What is likely to cost more than
-    `confirm_credits` is refused unless `confirm` or `max_credits` is given.
+    Nobody need be stored yet: a handle is looked up where a key for X is set. Only a full sync finds who left. What is
+    likely to cost more than `confirm_credits` is refused unless `confirm` or `max_credits` is given.
     """
     named = id_or_handle(who)
-    user_id = UserId(named) if isinstance(named, int) else (await known_subject(mistnet, f"@{named}")).user_id
+    find = subject_of if mistnet.settings.x_api_key else known_subject
+    user_id = UserId(named) if isinstance(named, int) else (await find(mistnet, f"@{named}")).user_id
     sides = list(Side) if asked.side == "both" else [Side(asked.side)]
     mode = SyncMode(asked.mode)
     syncs = await ask_for_syncs(
