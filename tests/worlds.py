@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from sqlalchemy import text
 
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.faults import PRESETS, Faults
+from mistnet.sim.faults import PRESETS, Fault, Faults
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Size, Standing
 from mistnet.sim.service import NeverAnswers, NeverConnects, XService
@@ -50,10 +50,17 @@ class WorldTransport:
 
 
 def service_of(
-    world: World, *, faults: str = "none", now: Callable[[], datetime] = lambda: WORLD_START_AT, **about: Any
+    world: World,
+    *,
+    faults: str = "none",
+    rates: Mapping[Fault, float] | None = None,
+    now: Callable[[], datetime] = lambda: WORLD_START_AT,
+    **about: Any,
 ) -> XService:
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**12)
-    return XService(world, now, keys=[key], faults=Faults(world.seed, PRESETS[faults]), **about)
+    return XService(
+        world, now, keys=[key], faults=Faults(world.seed, PRESETS[faults] if rates is None else rates), **about
+    )
 
 
 @dataclass

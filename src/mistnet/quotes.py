@@ -97,15 +97,15 @@ def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
 
 def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
     """Native retweets are among the count; their own pass only adds the looks that prove its end."""
-    looks = 4 if reposts else 2
+    looks = (1 if posts else 2) + (2 if reposts else 0)
     walked, met = ceil(posts * REPLY_SHARE), ceil(posts * NEW_USER_SHARE)
     return msgspec.structs.replace(
         known,
         posts=posts,
-        post_credits=prices.backfill(posts, looks=looks) + 2 * prices.profile(),  # one to begin, one to end
+        post_credits=prices.backfill(posts, looks=looks) + prices.profile(),
         thread_credits=prices.POST * walked,
         user_credits=met,
-        calls=ceil(posts / prices.POSTS_PER_PAGE) + looks + 2 + ceil(walked / WALKS_PER_CALL) + ceil(met / 100),
+        calls=ceil(posts / prices.POSTS_PER_PAGE) + looks + 1 + ceil(walked / WALKS_PER_CALL) + ceil(met / 100),
     )
 
 

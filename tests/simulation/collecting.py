@@ -20,6 +20,7 @@ from mistnet.engine.worker import Worker
 from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
+from mistnet.sim.cost import least_credits
 from mistnet.sim.faults import Fault, Faults
 from mistnet.sim.people import Size
 from mistnet.sim.service import XService
@@ -108,6 +109,36 @@ class Harvested:
     ledger: int
     counted: int
     trace: list[str] = field(default_factory=list)
+
+
+class OnlySwept(Oracle):
+    """The accounts that can be swept, and no others."""
+
+    @property
+    def suggested(self) -> Sequence[str]:
+        return self.handles
+
+
+def paid_and_least(
+    url: str, seed: int, *, size: Size | str, faults: Mapping[Fault, float]
+) -> tuple[int, int, list[str]]:
+    """What a collection cost, the least that it could, and what the oracle finds wrong with it."""
+    world = World(seed, size)
+    oracle = OnlySwept(world)
+    service = service_of(world, rates=faults)
+    problems = run_virtually(_collected(url, seed, oracle, service))
+    least = least_credits(oracle.truth, oracle.handles, oracle.at, retweets=True)
+    return sum(service.stats.credits.values()), least.credits, problems
+
+
+async def _collected(url: str, seed: int, oracle: Oracle, service: XService) -> list[str]:
+    database = open_database(url)
+    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    try:
+        await _collect_all(url, seed, service, app, [args.suggestion(handle) for handle in oracle.suggested])
+        return await oracle.compare(database)
+    finally:
+        await database.close()
 
 
 def harvest(

@@ -1,6 +1,6 @@
 """Whole worlds collected in virtual time: without faults, with all of them, and while machines crash and freeze."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,10 +11,18 @@ from mistnet.domain.jobs import Continue, Done, Job, Outcome
 from mistnet.jobs import sweeps
 from mistnet.jobs.args import BackfillArgs
 from mistnet.jobs.threads import Threads
+from mistnet.sim.faults import LIST_FAULTS, Fault
 from mistnet.sim.people import Size
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
-from tests.simulation.collecting import Harvested, catch_up_later, first_posts_later, harvest, hidden_at_first
+from tests.simulation.collecting import (
+    Harvested,
+    catch_up_later,
+    first_posts_later,
+    harvest,
+    hidden_at_first,
+    paid_and_least,
+)
 from tests.simulation.world import Chaos
 from tests.worlds import SMALLEST
 
@@ -68,6 +76,25 @@ def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str
     results = [collected(url(postgres_dsn), s, size=SMALLEST, faults="all", chaos=storm(s)) for s in seeds]
     if is_fixed(seeds):
         assert sum(result.crashes for result in results) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+def cost_of(memory: Templates, faults: Mapping[Fault, float]) -> float:
+    """What some worlds cost together, beside the least that they could."""
+    spent = least = 0
+    for seed in range(3):
+        paid, due, problems = paid_and_least(memory.sqlite(), seed, size="tiny", faults=faults)
+        assert problems == [], f"world {seed}: {problems[:3]}"
+        spent, least = spent + paid, least + due
+    return spent / least
+
+
+def test_a_collection_without_faults_costs_a_hundredth_more_than_the_least_at_most(memory: Templates) -> None:
+    assert cost_of(memory, {}) <= 1.01
+
+
+def test_a_collection_with_a_fault_in_every_eighth_answer_costs_a_twelfth_more_at_most(memory: Templates) -> None:
+    possible = set(Fault) - LIST_FAULTS
+    assert cost_of(memory, dict.fromkeys(possible, 0.12 / len(possible))) <= 1.08
 
 
 CAP = 7_000

@@ -13,9 +13,9 @@ def user(**about: object) -> User:
 
 def test_a_thousand_posts_cost_their_pages_their_threads_and_their_people() -> None:
     found = quoted("ann", user(), reposts=False)
-    assert (found.post_credits, found.thread_credits, found.user_credits) == (15_000 + 2 * 15 + 2 * 18, 6_000, 100)
-    assert found.credits == 21_166
-    assert found.calls == 50 + 2 + 2 + 20 + 1
+    assert (found.post_credits, found.thread_credits, found.user_credits) == (15_000 + 15 + 18, 6_000, 100)
+    assert found.credits == 21_133
+    assert found.calls == 50 + 1 + 1 + 20 + 1
 
 
 def test_a_second_pass_for_retweets_adds_only_its_looks_at_the_end() -> None:
@@ -24,7 +24,7 @@ def test_a_second_pass_for_retweets_adds_only_its_looks_at_the_end() -> None:
 
 
 def test_an_account_without_posts_costs_its_looks() -> None:
-    assert quoted("ann", user(posts_count=0), reposts=False).credits == 2 * 15 + 2 * 18
+    assert quoted("ann", user(posts_count=0), reposts=False).credits == 2 * 15 + 18
 
 
 def test_what_cannot_be_collected_has_a_reason_and_no_price() -> None:

@@ -132,9 +132,9 @@ async def test_failures_are_free_unless_told_otherwise(bill_failures: bool, pric
     assert spent(service) == 2 * price
 
 
-def test_the_least_cost_counts_full_pages_two_looks_and_full_batches() -> None:
+def test_the_least_cost_counts_full_pages_a_confirming_look_and_full_batches() -> None:
     assert sweep_cost(0) == Cost(calls=2, credits=30)
-    assert sweep_cost(41) == Cost(calls=5, credits=41 * 15 + 30)
+    assert sweep_cost(41) == Cost(calls=4, credits=41 * 15 + 15)
     assert lookup_cost(41) == Cost(calls=3, credits=41 * 15)
     assert lookup_cost(1, gone=40) == Cost(calls=3, credits=3 * 15)
     assert [profiles_cost(users).credits for users in (0, 1, 5, 6, 100, 101, 250)] == [0, 18, 90, 100, 100, 118, 300]
@@ -176,9 +176,10 @@ async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
 async def perfect_sweep(visitor: Visitor, handle: str) -> list[Any]:
     query, looks, swept = f"from:{handle}", 0, []
     while looks < 2:
-        page = (await visitor.search(query))["tweets"]
+        answer = await visitor.search(query)
+        page = answer["tweets"]
         swept += page
-        looks += not page
+        looks += not answer["has_next_page"]
         query = f"from:{handle} max_id:{int(page[-1]['id']) - 1}" if page else query
     return swept
 

@@ -269,6 +269,59 @@ async def test_an_end_is_looked_at_twice_with_a_pause() -> None:
     )
 
 
+async def test_a_page_that_says_there_is_no_more_needs_one_look_to_confirm_it() -> None:
+    outcome = await Desk().backfill(page(post(5), more=False))
+    assert isinstance(outcome, Continue)
+    assert (outcome.args, outcome.run_at) == (
+        BackfillArgs(user_id=ANN, suspected=True),
+        START + timedelta(seconds=30),
+    )
+    found = await Desk().catch_up(page(post(60), more=False), RangeArgs(user_id=ANN, floor=PostId(50)))
+    assert isinstance(found, Continue)
+    assert isinstance(found.args, RangeArgs)
+    assert (found.args.suspected, found.run_at) == (True, START + timedelta(seconds=30))
+
+
+async def test_a_profile_that_was_just_seen_is_not_asked_for_again() -> None:
+    seen, desk = {"profiled_at": START, "oldest_post_id": PostId(5), "newest_post_id": PostId(9)}, Desk()
+    assert isinstance(await desk.backfill(EMPTY, suspected=True, **seen), Done)
+    assert desk.source.by_id == []
+
+
+@pytest.mark.parametrize(
+    ("found", "progress"),
+    [
+        (EMPTY, {"profiled_at": START - timedelta(minutes=6), "oldest_post_id": PostId(5)}),
+        (EMPTY, {"profiled_at": START, "posts_count": 500}),
+        (EMPTY, {"profiled_at": START}),
+        (page(post(3, BOB), more=False), {"profiled_at": START, "oldest_post_id": PostId(5)}),
+    ],
+    ids=["seen long ago", "nothing found of 500", "nothing found", "posts of somebody else"],
+)
+async def test_an_end_that_may_be_a_rename_is_checked(found: Page, progress: dict[str, Any]) -> None:
+    desk = Desk()
+    desk.source.profiles = [gathered(users=[user(ANN, "ann_now")])]
+    outcome = await desk.backfill(found, suspected=True, **progress)
+    assert isinstance(outcome, Continue)
+    assert desk.source.by_id == [[ANN]]
+
+
+async def test_an_account_without_retweets_is_looked_at_once_for_them_at_each_catch_up() -> None:
+    desk = Desk()
+    desk.store.accounts[ANN] = account(newest_post_id=PostId(50), profiled_at=START, reposts_backfilled_at=START)
+    desk.source.pages = [EMPTY, EMPTY]
+    caught_up = await desk.sweeper.catch_up(job(RangeArgs(user_id=ANN, floor=PostId(50))))
+    (given,) = jobs_of(caught_up, "reposts")
+    assert isinstance(await desk.sweeper.reposts(job(given)), Done)
+    assert len(desk.source.asked) == 2
+
+
+async def test_walks_of_one_span_fall_due_together_and_people_after_them() -> None:
+    outcome = await Desk().backfill(page(post(90, answers=1, whom=BOB)))
+    due = {each.kind: each.run_at for each in writes(outcome) if isinstance(each, NewJob)}
+    assert due == {"walk": START + timedelta(seconds=30), "hydrate_user": START + timedelta(seconds=90)}
+
+
 async def test_a_second_look_that_finds_more_forgets_the_suspicion() -> None:
     outcome = await Desk().backfill(page(post(4)), suspected=True, oldest_post_id=PostId(5), newest_post_id=PostId(9))
     assert isinstance(outcome, Continue)
@@ -427,7 +480,7 @@ async def test_whom_a_reply_answers_is_hydrated_if_unknown() -> None:
 async def test_hydrations_of_one_span_fall_due_together() -> None:
     fill = timedelta(seconds=30)
     jobs = [args.hydrate_user(ANN, now=START + timedelta(seconds=second), fill=fill) for second in (0, 7, 29)]
-    assert {each.run_at for each in jobs} == {START + timedelta(seconds=30)}
+    assert {each.run_at for each in jobs} == {START + timedelta(seconds=90)}
     tracked = args.hydrate_user(ANN, now=START, fill=fill, tracked=True)
     assert tracked.run_at is not None
     assert tracked.run_at < START

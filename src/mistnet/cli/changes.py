@@ -80,7 +80,7 @@ async def retry(invocation: Invocation, ids: Ids) -> int:
 async def cancel(
     invocation: Invocation,
     ids: Annotated[
-        list[int] | None, typer.Argument(min=1, max=LARGEST_ID, metavar="[ID]...", help="The jobs' ids.")
+        list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids; commas may join them.")
     ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="Accept all gaps of this kind: dead and failed jobs.")

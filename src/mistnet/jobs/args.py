@@ -23,6 +23,11 @@ HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
 LANE: Final = "x"
 
+WALKS_FIRST: Final = 2
+"""Spans that people by id wait while walks go up."""
+
+FILLS_A_BATCH: Final = "waits for others to fill a batch with"
+
 HEAD_START: Final = timedelta(days=1)
 """A tracked user is hydrated before all others: its job counts as due since then."""
 
@@ -56,7 +61,10 @@ class SuggestionArgs(Args, frozen=True):
 
 
 class BackfillArgs(Args, frozen=True):
-    """The sweep's place is kept with the account; here is only whether its end is suspected."""
+    """The sweep's place is kept with the account; here is only whether its end is suspected.
+
+    It is after an empty page, and after one that says that there is no more: another look has to confirm it.
+    """
 
     user_id: UserId
     suspected: bool = False
@@ -157,8 +165,11 @@ def relook(user_id: UserId) -> NewJob:
     return NewJob(kind=RELOOK, key=str(user_id), args=RelookArgs(user_id=user_id))
 
 
-def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
-    """The way up from a reply, beginning at the first post on it that we lack."""
+def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetime | None = None) -> NewJob:
+    """The way up from a reply, beginning at the first post on it that we lack.
+
+    A post that is gone costs as much as one that is there unless it shares its call, so walks wait for each other.
+    """
     conversation_id = reply.conversation_id or reply.id
     args = WalkArgs(
         conversation_id=conversation_id,
@@ -167,7 +178,13 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId) -> NewJob:
         next_user_id=frontier.user_id,
         account_id=account_id,
     )
-    return NewJob(kind=WALK, key=f"{conversation_id}:{reply.id}", args=args)
+    return NewJob(
+        kind=WALK,
+        key=f"{conversation_id}:{reply.id}",
+        args=args,
+        run_at=run_at,
+        reason=FILLS_A_BATCH if run_at else None,
+    )
 
 
 def awaits_sweep(user_id: UserId) -> str:
@@ -185,14 +202,17 @@ def sweep_is_over(user_id: UserId) -> Wake:
 
 
 def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:
-    """All jobs of one span fall due together, so that they fill a batch. A tracked user waits for nobody."""
-    run_at = now - HEAD_START if tracked else _end_of_span(now, fill)
+    """All jobs of one span fall due together, so that they fill a batch. A tracked user waits for nobody.
+
+    The others wait longer than walks do, which bring many of them along with their posts.
+    """
+    run_at = now - HEAD_START if tracked else end_of_span(now, fill) + WALKS_FIRST * fill
     return NewJob(
         kind=HYDRATE_USER,
         key=str(user_id),
         args=HydrateUserArgs(user_id=user_id, tracked=tracked),
         run_at=run_at,
-        reason=None if tracked else "waits for others to fill a batch with",
+        reason=None if tracked else FILLS_A_BATCH,
     )
 
 
@@ -200,7 +220,7 @@ def hydrate_post(post_id: PostId, account_id: UserId | None = None) -> NewJob:
     return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id, account_id=account_id))
 
 
-def _end_of_span(now: datetime, fill: timedelta) -> datetime:
+def end_of_span(now: datetime, fill: timedelta) -> datetime:
     seconds = fill.total_seconds()
     if seconds <= 0:
         return now

@@ -22,6 +22,7 @@ from mistnet.jobs.pages import Emptiness, Progress, Span, Strangers, Verdict, ho
 from mistnet.jobs.profiles import Profile, check_profile, state_change
 from mistnet.jobs.threads import beyond, first_unknown
 
+PROFILE_FRESH: Final = timedelta(minutes=5)
 PROFILE_DAYS: Final = timedelta(days=1)
 SECOND_LOOK: Final = "looks a second time before it believes the end"
 
@@ -49,7 +50,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                     platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
                 )
                 writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
-                return Continue([*writes, reached], args=BackfillArgs(user_id=account.user_id))
+                on = BackfillArgs(user_id=account.user_id, suspected=not page.has_more)
+                return self._down(page, [*writes, reached], on)
             case Emptiness() | Strangers() if not (job.args.suspected and job.is_first_try):
                 again = BackfillArgs(user_id=account.user_id, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
@@ -58,16 +60,27 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _end_of_backfill(self, job: Job[BackfillArgs], account: Account, page: Page) -> Outcome:
         """Two looks agree. The end is believed if the handle is still this account's."""
-        profile = await check_profile(self.x, account, self._errand(job, account))
-        if profile.state is not AccountState.ACTIVE:
-            change = self._state_change(account, profile)
-            return Done([*page.gathered.writes, *profile.writes, change, args.sweep_is_over(account.user_id)])
-        if profile.renames(account):
-            return Continue([*page.gathered.writes, *profile.writes], args=BackfillArgs(user_id=account.user_id))
+        writes: list[Write] = list(page.gathered.writes)
+        counted = account.posts_count
+        if page.own or not self._is_sure_of_handle(account):
+            profile = await check_profile(self.x, account, self._errand(job, account))
+            writes += profile.writes
+            counted = profile.posts_count
+            if profile.state is not AccountState.ACTIVE:
+                change = self._state_change(account, profile)
+                return Done([*writes, change, args.sweep_is_over(account.user_id)])
+            if profile.renames(account):
+                return Continue(writes, args=BackfillArgs(user_id=account.user_id))
         finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
-        writes = [*page.gathered.writes, *profile.writes, finished, *news.backfilled(account)]
-        writes += await self._judged(account, profile.posts_count, reposts_ended=False)
+        writes += [finished, *news.backfilled(account)]
+        writes += await self._judged(account, counted, reposts_ended=False)
         return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
+
+    def _is_sure_of_handle(self, account: Account) -> bool:
+        """Whether the profile was seen a moment ago, and a search for its handle has shown this account's posts."""
+        if account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_FRESH:
+            return False
+        return account.oldest_post_id is not None or account.posts_count == 0
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
         """From the newest post there is down to the newest one we had. The newest moves when all between is there."""
@@ -93,16 +106,16 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             case Progress():
                 writes = await self._collected(page, found.posts, account)
                 writes += await self.mending(page, account, span, reposts=reposts)
-                down = await self._lowered(at, found, reposts=reposts)
+                down = await self._lowered(at, found, more=page.has_more, reposts=reposts)
                 full = down.round_is_full and page.has_more
-                return self._end_of_round(account, writes, down) if full else Continue(writes, args=down)
+                return self._end_of_round(account, writes, down) if full else self._down(page, writes, down)
             case Emptiness() | Strangers() if not sure and (at.mending or at.top or (reposts and not at.floor)):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | Strangers():
                 return await self._end_of_range(job, account, page, reposts=reposts)
 
-    async def _lowered(self, at: RangeArgs, found: Progress, *, reposts: bool) -> RangeArgs:
+    async def _lowered(self, at: RangeArgs, found: Progress, *, more: bool, reposts: bool) -> RangeArgs:
         ids = [post.id for post in found.posts]
         known = set() if reposts else await self.look.known_posts(Platform.X, ids)
         return msgspec.structs.replace(
@@ -111,8 +124,14 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             top=max(at.top or found.highest, found.highest),
             found=at.found + len(ids),
             known=at.known + len(known),
-            suspected=False,
+            suspected=not more,
         )
+
+    def _down(self, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
+        """On to the next page. A page that says there is none has told of the end: the next look confirms it."""
+        if page.has_more:
+            return Continue(writes, args=on)
+        return Continue(writes, args=on, run_at=self._later(), reason=SECOND_LOOK)
 
     def _end_of_round(self, account: Account, writes: Sequence[Write], at: RangeArgs) -> Continue:
         """Enough for now. The rest comes after a pause, with a limit that has learned from this round."""
@@ -225,8 +244,11 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
         stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values() if start})
         wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
+        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
         return [
-            args.walk(post, frontier, account.user_id) for post in posts if (frontier := wanted[post.id]) is not None
+            args.walk(post, frontier, account.user_id, run_at=together)
+            for post in posts
+            if (frontier := wanted[post.id]) is not None
         ]
 
     async def _strangers(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
@@ -241,8 +263,10 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """`from:` never shows native retweets: they take a pass of their own."""
         if not self.rules.reposts:
             return []
-        known = account.newest_repost_id if account.reposts_backfilled_at else None
-        return [args.reposts(account.user_id, known or PostId(0))]
+        if account.reposts_backfilled_at is None:
+            return [args.reposts(account.user_id, PostId(0))]
+        # Where none was ever found, one look over everything is enough: the next one follows at the next catch-up.
+        return [args.reposts(account.user_id, account.newest_repost_id or PostId(1))]
 
     def _state_change(self, account: Account, profile: Profile) -> AccountStateChange:
         return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)

@@ -176,7 +176,10 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         if wanted.account_id != post.author_id or start is None:
             return []
         frontier = beyond(start, await self.look.frontiers(Platform.X, {start.post_id}))
-        return [args.walk(post, frontier, post.author_id)] if frontier else []
+        if frontier is None:
+            return []
+        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
+        return [args.walk(post, frontier, post.author_id, run_at=together)]
 
 
 def about(post: Post, gathered: Gathered) -> list[Write]:

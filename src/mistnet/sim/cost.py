@@ -9,7 +9,6 @@ from mistnet.sim.endpoints import PAGE
 from mistnet.sim.ledger import MINIMUM, POST, PROFILE
 from mistnet.sim.truth import ROOT, Truth
 
-LOOKS_AT_THE_END = 2
 FULL_BATCH = 100
 SEARCH = "/twitter/tweet/advanced_search"
 LOOKUP = "/twitter/tweets"
@@ -27,9 +26,10 @@ class Cost:
 
 
 def sweep_cost(posts: int) -> Cost:
-    """Full pages, then the end seen twice."""
+    """Full pages, the last of which tells of the end, and a look that confirms it. Of nothing at all: two looks."""
     pages = ceil(posts / PAGE)
-    return Cost(calls=pages + LOOKS_AT_THE_END, credits=POST * posts + LOOKS_AT_THE_END * MINIMUM)
+    looks = 1 if pages else 2
+    return Cost(calls=pages + looks, credits=POST * posts + looks * MINIMUM)
 
 
 def lookup_cost(found: int, gone: int = 0, batch: int = PAGE) -> Cost:

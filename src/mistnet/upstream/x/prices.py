@@ -62,6 +62,6 @@ def filling_up_pays(users: int) -> bool:
     return users < FULL_BATCH and users * PROFILE > FULL_BATCH
 
 
-def backfill(posts_count: int, *, looks: int = 2) -> int:
+def backfill(posts_count: int, *, looks: int = 1) -> int:
     """About what all posts of one account cost: each post, and the looks that prove the end."""
     return POST * posts_count + looks * MINIMUM
