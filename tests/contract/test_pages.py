@@ -315,9 +315,10 @@ async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: 
         await follow(api, "/accounts", handle="nobody")
         closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
         await tell(api.app, closed)
-        shown = (await api.get("/accounts", headers=PAGE)).text
-        assert "@nobody" in shown
-        assert "there is nobody" in shown
+        for path in ("/", "/accounts"):
+            shown = (await api.get(path, headers=PAGE)).text
+            assert "@nobody" in shown, path
+            assert "there is nobody" in shown, path
         (refused,) = (await api.ok("/api/suggestions/refused"))["refused"]
         assert (refused["handle"], refused["reason"]) == ("nobody", "there is nobody")
         assert "there is nobody" in (await api.get("/api/accounts/nobody/coverage")).text

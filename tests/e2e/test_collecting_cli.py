@@ -201,7 +201,7 @@ def test_a_file_of_suggestions_is_taken_as_far_as_it_is_good(small_collector: Co
         "SELECT handle, wallet, CAST(labels AS text) AS labels FROM suggestions ORDER BY handle_key"
     )
     assert [(row["handle"], row["wallet"], json.loads(row["labels"])) for row in kept] == [
-        ("Ann", "0x1", {"team": "red"}),
+        ("Ann", "0x3", {"team": "red"}),  # said twice: what comes later counts
         ("bea", "0x9", {"team": "blue"}),
     ]
 

@@ -21,9 +21,11 @@ from mistnet.desk.standings import standings
 from mistnet.domain.jobs import JobState
 from mistnet.store.account_pages import AccountPages, Wanted
 from mistnet.store.post_pages import PostPages, ShownPost
+from mistnet.store.refusals import Refusals
 
 router = APIRouter(include_in_schema=False)
 _ACCOUNTS: Final = 12
+_REFUSED: Final = 5
 _POSTS: Final = 8
 _LATEST: Final = 80
 _OF_EACH: Final = 2
@@ -52,6 +54,7 @@ async def overview(
         paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed, holdings, dashboard.now),
+        refused=await Refusals(app.database).standing(_REFUSED),
         latest=_mixed(await PostPages(app.database).latest(_LATEST)),
     )
 
