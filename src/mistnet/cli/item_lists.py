@@ -10,7 +10,6 @@ from mistnet.app import open_app
 from mistnet.cli.items import ItemArgument
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, span
-from mistnet.cli.products import money
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.item_documents import (
     Bearings,
@@ -21,6 +20,7 @@ from mistnet.desk.item_documents import (
     version_fields,
     worth_fields,
 )
+from mistnet.domain.amounts import money
 from mistnet.domain.errors import ItemNotFound, PointNotFound
 from mistnet.domain.items import ItemId, ItemState, PointId
 from mistnet.domain.plural import counted
