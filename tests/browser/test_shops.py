@@ -59,7 +59,7 @@ async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_cos
         await page.get_by_label("Part of a URL").fill("https://shopee.tw/any-slug-i.1.9007199254740993?utm_source=x")
         await page.get_by_role("button", name="Filter").click()
         await page.locator("tbody th a").click()
-        await expect(page.get_by_text("The shop keeps us out.")).to_be_visible()
+        await expect(page.get_by_text("The shop blocks us.")).to_be_visible()
         assert HOSTILE in await visit.text()
         posts = page.locator("article.post")
         await expect(posts).to_have_count(18)

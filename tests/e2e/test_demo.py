@@ -238,6 +238,10 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandL
         "export MISTNET_X_API_KEY",
     ]
     assert told["next"][2].endswith(f"track {' '.join(told['handles'][:3])}")
+    assert list(told["also"]) == ["Threads", "shops", "eBay's API", "price sources"]
+    (token,) = re.findall(r"MISTNET_THREADS_TOKEN=(\S+)", told["also"]["Threads"][0])
+    with urlopen(f"{url}/v1.0/me?access_token={token}", timeout=DEADLINE_SECONDS) as answer:
+        assert json.loads(answer.read())["id"]
 
     asked = Request(f"{url}/twitter/user/info?userName={told['handles'][0]}", headers={"X-API-Key": "my-key"})
     with urlopen(asked, timeout=DEADLINE_SECONDS) as answer:

@@ -100,6 +100,19 @@ def test_a_redirect_to_a_wall_is_a_wall(wall: str) -> None:
         judged(seen(wall, status=302), "shopee")
 
 
+def test_a_wall_blocks_us_and_one_host_at_fault_is_named() -> None:
+    with pytest.raises(SourceBlocked, match=r"^shopee blocks us: "):
+        judged(seen("https://shopee.tw/verify/captcha?x=1", status=302), "shopee")
+    with pytest.raises(SourceDown, match=r"^a\.example\.com: status 503$"):
+        judged(seen("https://a.example.com/x", status=503, body=b"<html><p>Sorry</p></html>"), "web")
+
+
+def test_a_source_is_called_down_only_if_it_says_so_itself() -> None:
+    assert str(SourceDown("x", "503 overloaded", status=503)) == "x is down: 503 overloaded"
+    assert str(SourceDown("x", "no answer in time")) == "x gave no whole answer: no answer in time"
+    assert str(SourceDown("x", "it says 304", status=304)) == "x: it says 304"
+
+
 def test_shopees_refusal_in_json_is_a_wall() -> None:
     told = b'{"error":90309999,"is_login":false,"redirect_to_error_page":true}'
     with pytest.raises(SourceBlocked):

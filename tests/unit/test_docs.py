@@ -13,6 +13,7 @@ from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from sqlalchemy import FromClause
 
+from mistnet.app import App
 from mistnet.cli import work
 from mistnet.cli.main import app
 from mistnet.domain import errors
@@ -188,6 +189,19 @@ def line_of(text: str, found: re.Match[str]) -> int:
 def without_code(text: str) -> str:
     """The text with its fenced blocks blanked out, each line in its place."""
     return FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
+
+
+def test_every_kind_of_job_is_documented_with_its_class() -> None:
+    kinds = App(Settings.model_validate({"database_url": "sqlite:///none.db"})).kinds
+    listed = rows(section(page("architecture.md"), "## Collecting"))
+    assert {name: listed.get(name, [""])[0] for name in kinds} == {
+        name: str(int(kinds[name].rules.job_class)) for name in kinds
+    }
+
+
+def test_the_index_of_the_readme_has_every_page() -> None:
+    index = section((ROOT / "README.md").read_text(encoding="utf-8"), "## Read on")
+    assert [each.name for each in sorted(DOCS.glob("*.md")) if f"(docs/{each.name})" not in index] == []
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -18,7 +18,7 @@ from mistnet.store.coverage import Coverage
 from mistnet.store.ledger import By, Ledger
 from mistnet.store.overview import Overview
 from mistnet.store.roster import Roster
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR, shown_dollars
 
 if TYPE_CHECKING:
     from mistnet.cli.demo_world import DemoWorld
@@ -119,7 +119,7 @@ def blocks(report: DemoReport) -> list[Block]:
         ("products", f"{report.products:,} that posts link to, with their prices"),
         ("coverage", coverage),
         ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
-        ("spent", f"{report.credits:,} simulated credits (${report.dollars:,.2f})"),
+        ("spent", f"{report.credits:,} simulated credits ({shown_dollars(report.credits)})"),
         ("time", f"{report.seconds:g} s"),
         ("dashboard", f"{report.dashboard} while it ran; `serve` opens it again"),
     ]

@@ -19,7 +19,7 @@ from mistnet.domain.coverage import Progress, Standing, SweepKind, own_posts, st
 from mistnet.domain.jobs import GAP_STATES, JobState
 from mistnet.store.overview import Arrival, Totals
 from mistnet.store.roster import Suggestion
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.upstream.x.prices import shown_dollars
 
 _WIDE, _TALL = 110, 30
 _QUEUE_WIDTH: Final = 44
@@ -131,7 +131,7 @@ def _head(picture: Picture, width: int) -> Iterator[Text]:
         (f"{picture.threads_walked:,}", "threads"),
         (f"{totals.users:,}", "users"),
         (f"{totals.products:,}", "products"),
-        (f"{picture.credits:,}", f"credits (${picture.credits / CREDITS_PER_DOLLAR:,.2f})"),
+        (f"{picture.credits:,}", f"credits ({shown_dollars(picture.credits)})"),
         *([(f"{picture.failures:,}", "faults")] if picture.failures else []),
     ]
     yield Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)

@@ -10,7 +10,6 @@ from mistnet.app import open_app
 from mistnet.cli.items import ItemArgument
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, span
-from mistnet.cli.products import money
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.item_documents import (
     Bearings,
@@ -21,6 +20,7 @@ from mistnet.desk.item_documents import (
     version_fields,
     worth_fields,
 )
+from mistnet.domain.amounts import money
 from mistnet.domain.errors import ItemNotFound, PointNotFound
 from mistnet.domain.items import ItemId, ItemState, PointId
 from mistnet.domain.plural import counted
@@ -145,7 +145,7 @@ async def history(invocation: Invocation, item: ItemArgument, *, limit: Limit = 
         rows=[
             (
                 *(str(each.id), at(each.valued_at), money(each.estimate, each.currency)),
-                *(f"{each.low:f} to {each.high:f}", percent(each.confidence), f"{each.points:,}"),
+                *(f"{each.low:,f} to {each.high:,f}", percent(each.confidence), f"{each.points:,}"),
                 *(f"{each.points_left_out:,}", f"none since {at(each.ended_at)}" if each.ended_at else ""),
             )
             for each in shown
@@ -225,7 +225,7 @@ def sparkline(course: Sequence[WorthThen]) -> str:
 def _row(line: ItemLine) -> Sequence[str]:
     worth = line.worth
     told = (
-        (money(worth.estimate, worth.currency), f"{worth.low:f} to {worth.high:f}", percent(worth.confidence))
+        (money(worth.estimate, worth.currency), f"{worth.low:,f} to {worth.high:,f}", percent(worth.confidence))
         if worth
         else ("", "", "")
     )
@@ -262,7 +262,7 @@ def _worth_blocks(
 ) -> list[Block]:
     if worth is None:
         return ["not valued yet: no point of it can carry a valuation"]
-    span_ = f"{worth.low:f} to {worth.high:f}"
+    span_ = f"{worth.low:,f} to {worth.high:,f}"
     sure = (
         f"confidence {percent(worth.confidence)}, {counted(worth.points, 'point')}, {worth.points_left_out:,} left out"
     )
@@ -278,7 +278,7 @@ def _carriers(worth: CurrentValuation, points: Mapping[PointId, PointLine]) -> G
     for each in worth.carriers[:_NAMED]:
         point = points[each.point_id]
         by = f" by {each.rate}" if each.rate else ""
-        told = money(point.amount, point.currency) + (f" = {each.amount:f} {worth.currency}{by}" if each.rate else "")
+        told = money(point.amount, point.currency) + (f" = {each.amount:,f} {worth.currency}{by}" if each.rate else "")
         rows.append((*_about(point), told, percent(point.match_strength), percent(each.weight), point.title[:80]))
     title = f"carried by, the heaviest {len(rows)} of {worth.points:,}" if worth.points > len(rows) else "carried by"
     return Grid(

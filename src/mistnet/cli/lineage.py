@@ -13,10 +13,11 @@ from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document, span
 from mistnet.cli.price_plot import FINE, PLAIN, PlottedPost, plot
-from mistnet.cli.products import Named, money, product_called
+from mistnet.cli.products import Named, product_called
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.lineage import item_fields, lined_fields, linked_fields, price_fields, product_fields
 from mistnet.desk.waiting_links import hints_of, waiting_links
+from mistnet.domain.amounts import money
 from mistnet.domain.errors import ItemNotFound, UserNotFound
 from mistnet.domain.items import ItemId
 from mistnet.domain.lineage import Around, Change, SeenPrice, snippet

@@ -9,8 +9,9 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.products import money, product_called
+from mistnet.cli.products import product_called
 from mistnet.cli.shared import Invocation, shared_options
+from mistnet.domain.amounts import money
 from mistnet.domain.items import ItemId
 from mistnet.domain.price_news import subject
 from mistnet.domain.watches import Wanted, WatchId, WatchKind

@@ -1,7 +1,6 @@
 """Commands for things for sale: what they cost now and before, a fresh look at them, all offers written out."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,6 +13,7 @@ from mistnet.cli.rows import named_links
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.waiting_links import hints_of, waiting_links
+from mistnet.domain.amounts import money
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
@@ -175,13 +175,6 @@ async def _all_ids(app: App, shop: Shop | None) -> list[ProductId]:
         if page.next is None:
             return found
         before = page.next
-
-
-def money(amount: Decimal | None, currency: str | None, most: Decimal | None = None) -> str:
-    if amount is None:
-        return ""
-    upto = f" - {most:f}" if most is not None and most != amount else ""
-    return f"{amount:f}{upto} {currency or ''}".strip()
 
 
 def _row(line: ProductLine) -> Sequence[str]:

@@ -14,7 +14,7 @@ from mistnet.domain.plural import counted
 from mistnet.quotes import ASSUMPTION, Bill, Quote, Quoter
 from mistnet.upstream.x import prices
 
-_COLUMNS = ("account", "posts", "for posts", "for threads", "for people", "credits", "US$", "")
+_COLUMNS = ("account", "posts", "for posts", "for threads", "for people", "credits", "dollars", "")
 
 
 async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) -> int:
@@ -55,7 +55,7 @@ def _row(quote: Quote) -> Sequence[str]:
     if quote.problem:
         return (f"@{quote.handle}", *[""] * 6, quote.problem)
     amounts = (quote.posts, quote.post_credits, quote.thread_credits, quote.user_credits, quote.credits)
-    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), f"{_dollars(quote.credits):,.2f}", "")
+    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.shown_dollars(quote.credits), "")
 
 
 def _dollars(amount: int) -> float:
@@ -63,7 +63,8 @@ def _dollars(amount: int) -> float:
 
 
 def _said(bill: Bill) -> list[str]:
-    money = f"about {counted(bill.credits, 'credit')} (US$ {bill.dollars:,.2f}) in {counted(bill.calls, 'call')}"
+    dollars = prices.shown_dollars(bill.credits)
+    money = f"about {counted(bill.credits, 'credit')} ({dollars}) in {counted(bill.calls, 'call')}"
     lines = [f"{money}; at the rate of your keys at least {_lasting(bill.at_rate)}"]
     if bill.days_under_day_cap:
         lines.append(f"the cap on a day's credits stretches it to about {counted(bill.days_under_day_cap, 'day')}")

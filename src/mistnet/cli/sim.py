@@ -4,6 +4,7 @@ import asyncio
 import errno
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
@@ -12,6 +13,7 @@ from mistnet.cli.demo_report import own_name
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
+from mistnet.domain.links import CRAWL_LANES
 
 if TYPE_CHECKING:
     from mistnet.sim.box import Box
@@ -70,7 +72,7 @@ async def serve(
     ] = "paid",
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="The API key that is accepted.")] = "sim-key",
 ) -> None:
-    """Serve a simulated TwitterAPI.io to this machine alone, until Ctrl-C.
+    """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.
 
     Prints the address, the key, the handles worth tracking, and what to type in another terminal.
     """
@@ -100,6 +102,8 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
         f"export MISTNET_X_API_KEY={shlex.quote(key)}",
         f"{own_name()} track {' '.join(handles[:_TRACKED])}",
     ]
+    also = _also(box, url)
+    width = max(map(len, also))
     said = [
         f"A simulated TwitterAPI.io answers at {url}",
         f"key             {key}",
@@ -111,8 +115,29 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
         *(f"  {line}" for line in lines),
         "",
         f"Then `{own_name()} work` collects, and `{own_name()} status` shows how it goes. Ctrl-C here ends the world.",
+        "",
+        "It plays these as well; set them before `work`:",
+        "",
+        *(f"  {name:<{width}}  {line}" for name, told in also.items() for line in told),
     ]
-    invocation.out.show(document(url=url, key=key, handles=handles, next=lines), "\n".join(said))
+    invocation.out.show(document(url=url, key=key, handles=handles, next=lines, also=also), "\n".join(said))
+
+
+def _also(box: "Box", url: str) -> Mapping[str, Sequence[str]]:
+    """What else is served, and what makes mistnet ask it."""
+    from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE  # noqa: PLC0415 (as above)
+
+    elsewhere = f'export MISTNET_CRAWL_VIA=\'{{"*": "{url}"}}\''
+    token = next(iter(box.threads.tokens))
+    return {
+        "Threads": [f"export MISTNET_THREADS_BASE_URL={url} MISTNET_THREADS_TOKEN={token}"],
+        "shops": [f"export MISTNET_CRAWL_LANES={','.join(CRAWL_LANES)}", elsewhere],
+        "eBay's API": [
+            f"export MISTNET_EBAY_BASE_URL={url}",
+            f"export MISTNET_EBAY_CLIENT_ID={CLIENT_ID} MISTNET_EBAY_CLIENT_SECRET={CLIENT_SECRET}",
+        ],
+        "price sources": [f"{url}/_sim/market has the file for MISTNET_PRICE_SOURCES; export {HUB_VARIABLE}={HUB_KEY}"],
+    }
 
 
 def _unusable(port: int, error: OSError) -> typer.BadParameter:

@@ -14,7 +14,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.plural import counted
 from mistnet.domain.sources import SourceName
 from mistnet.store.ledger import By, Ledger, Spent
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR, shown_dollars
 
 SHARED: Final = "shared by several"
 _BAR_CELLS: Final = 40
@@ -150,7 +150,7 @@ def _shown_name(row: Spent, by: By) -> str:
 
 
 def _dollars(spent: int) -> str:
-    return f"${spent / CREDITS_PER_DOLLAR:,.4f}"
+    return shown_dollars(spent)
 
 
 def _bounds(since: datetime | None, until: datetime | None) -> str:

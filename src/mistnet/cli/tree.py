@@ -386,7 +386,10 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
     "sim": Group(
         line="A simulated TwitterAPI.io on this machine, to try everything on without a key.",
         commands={
-            "serve": Command("sim:serve", "Serve a simulated TwitterAPI.io to this machine alone, until Ctrl-C."),
+            "serve": Command(
+                "sim:serve",
+                "Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.",
+            ),
         },
     ),
 }

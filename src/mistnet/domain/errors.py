@@ -642,11 +642,20 @@ class Permanent(WorkError):
     """Something no retry will mend."""
 
 
-class SourceDown(Temporary):
-    """A source does not answer, or says that it is the one at fault."""
+_SERVER_AT_FAULT = 500
 
-    def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
-        super().__init__(f"{source} is down: {problem}")
+
+class SourceDown(Temporary):
+    """A source does not answer, or says that it is the one at fault. `host` is given where it is one of many."""
+
+    def __init__(self, source: str, problem: str, *, status: int | None = None, host: str | None = None) -> None:
+        if host is not None:
+            said = f"{host}: {problem}"
+        elif status is None:
+            said = f"{source} gave no whole answer: {problem}"
+        else:
+            said = f"{source} is down: {problem}" if status >= _SERVER_AT_FAULT else f"{source}: {problem}"
+        super().__init__(said)
         self.source, self.problem, self.status = source, problem, status
 
 
@@ -654,7 +663,8 @@ class SourceBlocked(SourceDown):
     """A shop shows a riddle, a log-in or a decoy in the place of the page: it takes us for a robot."""
 
     def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
-        super().__init__(source, f"it keeps us out: {problem}; `crawl_rates` makes visits rarer", status=status)
+        super().__init__(source, problem, status=status)
+        self.args = (f"{source} blocks us: {problem}; `crawl_rates` makes visits rarer",)
         self.block = problem
 
 

@@ -13,7 +13,9 @@ _SHAPES = (
     (
         re.compile(
             r"(?i)([\"']?\b(?:x-)?(?:api[-_]?key|access[-_]?token|auth[-_]?token|token|secret|password|passwd|pwd"
-            r"|authorization)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?:bearer\s{1,4}|basic\s{1,4})?[^\s\"'&,;}\])]{3,}"
+            # A sentence, such as "access token: Session has expired", is no secret.
+            r"|authorization)[\"']?\s{0,4}(?:=|:(?!(?<=token:)\s(?-i:(?!Bearer|Basic)[A-Z][a-z]{1,20}\s[a-z])))\s{0,4}"
+            r"[\"']?)(?:bearer\s{1,4}|basic\s{1,4})?[^\s\"'&,;}\])]{3,}"
         ),
         r"\1" + MASK,
     ),

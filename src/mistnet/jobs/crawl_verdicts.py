@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 from mistnet import links, pricing
 from mistnet.domain.crawling import Hop, LinkAtHand, ProductName, Visited, bounded, content_hash
@@ -109,6 +110,6 @@ def page_hop(link: LinkAtHand, before: str, after: str) -> Hop:
 
 def _require_success(seen: Visited, lane: str) -> None:
     if seen.status in _SERVER_FAULTS:
-        raise SourceDown(lane, f"status {seen.status}", status=seen.status)
+        raise SourceDown(lane, f"status {seen.status}", status=seen.status, host=urlsplit(seen.final_url).hostname)
     if seen.status in _CLIENT_FAULTS:
         raise BadRequest(lane, PAGE, seen.status, "the page is not to be had this way")

@@ -17,9 +17,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mistnet import __version__
+from mistnet.domain import amounts
 from mistnet.domain.plural import counted
 from mistnet.domain.visitors import Scope, Visitor
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.upstream.x.prices import shown_dollars
 
 STATIC: Final = Path(__file__).parents[1] / "static"
 _TEMPLATES: Final = Path(__file__).parents[1] / "templates"
@@ -145,7 +146,7 @@ def short(value: int | None) -> str:
 
 def money(amount: Decimal | None, currency: str | None = None) -> str:
     """An amount with all its digits."""
-    return _NONE if amount is None else f"{amount:,f} {currency or ''}".rstrip()
+    return amounts.money(amount, currency) or _NONE
 
 
 def percent(share: Decimal) -> str:
@@ -153,7 +154,7 @@ def percent(share: Decimal) -> str:
 
 
 def dollars(credits_spent: int | None) -> str:
-    return "" if credits_spent is None else f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"
+    return "" if credits_spent is None else shown_dollars(credits_spent)
 
 
 def span(since: datetime, until: datetime) -> str:

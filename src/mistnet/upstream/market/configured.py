@@ -160,7 +160,7 @@ class ConfiguredShop:
             names = ", ".join(sorted(self._rules.secret_headers.values()))
             return SourceRefused(self.name, until, f"it refuses what {names} holds (status {status})", status=status)
         if status in _KEY_REFUSED:
-            problem = f"it keeps us out with status {status}: lower its rate_per_minute, or give it secret_headers"
+            problem = f"it blocks us with status {status}: lower its rate_per_minute, or give it secret_headers"
             return SourceDown(self.name, problem, status=status)
         if status >= 500 or status in _TRY_LATER:
             return SourceDown(self.name, f"status {status}", status=status)

@@ -135,11 +135,12 @@ class WebClient:
         try:
             answer = await self._transport.get(door, headers=headers, readable=worth_reading)
         except Unanswered as error:
-            raise SourceDown(lane, f"{door.host}: {error}") from error
+            raise SourceDown(lane, str(error), host=door.host) from error
         if answer.status == TOO_MANY:
             raise RateLimited(lane, self._told_to_wait(answer))
         if answer.status == NOT_MODIFIED and stored is None:
-            raise SourceDown(lane, f"{door.host} says that nothing changed, though nobody asked", status=answer.status)
+            problem = "it says that nothing changed, though nobody asked"
+            raise SourceDown(lane, problem, status=answer.status, host=door.host)
         return answer
 
     async def _stored(self, door: Door) -> CachedAnswer | None:
@@ -184,16 +185,16 @@ class WebClient:
             except Unanswered as error:
                 if lane == WEB_LANE:
                     raise
-                raise SourceDown(lane, f"{door.host}: {error}") from error
+                raise SourceDown(lane, str(error), host=door.host) from error
             if lane != WEB_LANE and _is_at_fault(answer):
-                problem = f"{door.host} does not say what its robots.txt allows: status {answer.status}"
-                raise SourceDown(lane, problem, status=answer.status)
+                problem = f"it does not say what its robots.txt allows: status {answer.status}"
+                raise SourceDown(lane, problem, status=answer.status, host=door.host)
             call.settle(items=1, credits_due=0)
         return answer
 
     async def _silent(self, door: Door, lane: str, problem: str) -> SourceDown:
         await self._turns.leave_alone(door.host, self._clock.now() + _HOST_REST)
-        return SourceDown(lane, f"{door.host} does not say what its robots.txt allows: {problem}")
+        return SourceDown(lane, f"it does not say what its robots.txt allows: {problem}", host=door.host)
 
     def _told_to_wait(self, answer: WebAnswer) -> datetime:
         now = self._clock.now()

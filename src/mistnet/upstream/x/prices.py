@@ -65,3 +65,10 @@ def filling_up_pays(users: int) -> bool:
 def backfill(posts_count: int, *, looks: int = 1) -> int:
     """About what all posts of one account cost: each post, and the looks that prove the end."""
     return POST * posts_count + looks * MINIMUM
+
+
+def shown_dollars(credits_spent: int) -> str:
+    """What credits cost, for people: `$0.80`. A little is not nothing: `<$0.01`."""
+    if 0 < credits_spent < CREDITS_PER_DOLLAR // 100:
+        return "<$0.01"
+    return f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"
