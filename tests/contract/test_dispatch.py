@@ -252,10 +252,10 @@ async def test_a_duplicate_finds_nothing_to_claim(url: str, broker_url: str) -> 
         for job_id in await ready(broker_url):
             await send(broker_url, b'{"job_id": %d}' % job_id)
             await send(broker_url, b'{"job_id": "%d", "priority": 3}' % job_id)
-        async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
-            await worker.run()
+        async with consuming(app):
+            await until(lambda: _has_effects(app, 5))
+            await until(lambda: _drained(broker_url))
         assert len(runs) == 5
-        await until(lambda: _drained(broker_url))
 
 
 async def _drained(broker_url: str) -> bool:
