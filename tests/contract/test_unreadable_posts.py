@@ -16,7 +16,7 @@ pytestmark = pytest.mark.common_sql
 
 
 async def jobs(app: App) -> list[tuple[str, str, int]]:
-    return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")  # type: ignore[return-value]
+    return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")
 
 
 async def die(app: App) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Row, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import JobId, JobState, KindName
@@ -17,7 +17,9 @@ from mistnet.store.tables import jobs, posts
 from mistnet.store.tables.engine import GAP
 
 HYDRATE_POST: Final = KindName("hydrate_post")
-Gap = Row[Any]
+Gap: TypeAlias = Any
+"""A row of `jobs`: id, key, state, created_at, started_at."""
+
 LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
 
 
