@@ -209,7 +209,7 @@ def test_a_file_of_suggestions_is_taken_as_far_as_it_is_good(small_collector: Co
 
 SLIPS = (
     (("track",), ""),
-    (("track", "not a handle"), ""),
+    (("track", "not-a-handle"), ""),
     (("track", "--quote", "--by-id", "7"), ""),
     (("track", "--by-id", "ann"), ""),
     (("track", "--file", "nowhere"), ""),

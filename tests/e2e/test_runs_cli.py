@@ -50,8 +50,8 @@ def test_a_run_outlives_the_worker_that_was_killed(on_postgres: CommandLine, sim
 
 
 SLIPS = (
-    (("runs", "start", "b b, c/d"), "'b b'"),
-    (("runs", "start", ","), "name at least one account"),
+    (("runs", "start", "b-b, c/d"), "'b-b'"),
+    (("runs", "start", ","), "name at least one handle"),
     (("runs", "start", "ann", "--limit", "1001"), "1000"),
     (("runs", "show", "nope"), "there is no run 'nope'"),
     (("runs", "list", "--before", "nope"), "there is no run 'nope'"),
