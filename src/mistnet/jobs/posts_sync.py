@@ -254,9 +254,9 @@ def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:
 def _warn(job: Job[PostsSyncArgs], posts: Sequence[Post]) -> None:
     """They are kept with their authors: what search shows is not thrown away."""
     logger.warning(
-        "posts sync, job {job}: {count} posts are of authors not asked for, such as post {post} of user {user}",
+        "posts sync, job {job}: {count} of authors not asked for, such as post {post} of user {user}",
         job=job.id,
-        count=len(posts),
+        count=counted(len(posts), "post"),
         post=posts[0].id,
         user=posts[0].author_id,
     )
