@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from tests.support import START, TurnedClock
 pytestmark = pytest.mark.common_sql
 
 
-async def jobs(app: App) -> list[tuple[str, str, int]]:
-    return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")  # type: ignore[return-value]
+async def jobs(app: App) -> list[tuple[Any, ...]]:
+    return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")
 
 
 async def die(app: App) -> None:
