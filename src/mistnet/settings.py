@@ -331,7 +331,7 @@ class Settings(BaseSettings):
         30.0, description="The pause before the end of a history is looked at again and believed."
     )
     batch_fill_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        30.0, description="How long users to be fetched by id wait for others to fill a batch with."
+        30.0, description="How long walks wait for others to fill a batch with; users by id wait three times as long."
     )
     relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
         7.0, description="How often accounts that cannot be collected are looked at again."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.support import START, TurnedClock
 pytestmark = pytest.mark.common_sql
 
 
-async def jobs(app: App) -> list[tuple[str, str, int]]:
+async def jobs(app: App) -> list[tuple[Any, ...]]:
     return await rows(app, "SELECT key, state, max_attempts - attempts FROM jobs ORDER BY key")
 
 

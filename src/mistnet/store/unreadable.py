@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final
 
+import msgspec
 from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,10 +18,17 @@ from mistnet.store.tables import jobs, posts
 from mistnet.store.tables.engine import GAP
 
 HYDRATE_POST: Final = KindName("hydrate_post")
-Gap: TypeAlias = Any
-"""A row of `jobs`: id, key, state, created_at, started_at."""
-
 LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """A post that could not be had, and when it was last tried."""
+
+    id: JobId
+    key: str
+    state: str
+    created_at: datetime
+    started_at: datetime | None
 
 
 async def gaps_among(connection: AsyncConnection, ids: Collection[PostId]) -> set[PostId]:
@@ -37,8 +45,8 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     """
     found = await _gaps(connection)
     stored = await _stored(connection, [row for row in found if row.key.isdecimal()])
-    readable = {JobId(row.id) for row in found if _came_since(row, stored)}
-    due = {JobId(row.id) for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
+    readable = {row.id for row in found if _came_since(row, stored)}
+    due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
     if not readable and not due:
         return 0
     revive = statement("revive", connection.dialect.name)
@@ -49,9 +57,8 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
 
 
 async def _gaps(connection: AsyncConnection) -> list[Gap]:
-    asked = select(jobs.c.id, jobs.c.key, jobs.c.state, jobs.c.created_at, jobs.c.started_at)
-    found = await connection.execute(asked.where(jobs.c.kind == HYDRATE_POST, text(GAP)).order_by(jobs.c.id))
-    return list(found.all())
+    asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
+    return [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
 
 
 async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:
