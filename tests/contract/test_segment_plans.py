@@ -106,7 +106,7 @@ async def pages_are_read_in_order_without_a_sort(shop: Workshop, segment: Segmen
         plans = {
             "present": await plan(connection, present(segment, after=15_000, limit=50)),
             "as of": await plan(connection, as_of(segment, then, after=15_000, limit=50)),
-            "changes": await plan(connection, changes(segment, before=15_000, limit=50, kind=None)),
+            "changes": await plan(connection, changes(segment, baseline=1, before=15_000, limit=50, kind=None)),
         }
     indexes = {"present": "segment_members", "as of": "segment_events", "changes": "segment_events"}
     for name, explained in plans.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ScalarSelect, Select, exists, func, select
+from sqlalchemy import Select, exists, select
 from sqlalchemy.sql.expression import Join, Subquery
 
 from mistnet.domain.segments import Member, MemberEvent, Segment, SegmentId, What
@@ -43,11 +43,11 @@ def as_of(segment: Segment, at: datetime, *, after: int, limit: int) -> Select[A
     return _shown(segment, asked.order_by(own.id).limit(limit)).order_by("place")
 
 
-def changes(segment: Segment, *, before: int, limit: int, kind: str | None) -> Select[Any]:
+def changes(segment: Segment, *, baseline: int, before: int, limit: int, kind: str | None) -> Select[Any]:
     """Who came and went since it was worked out first, the latest first."""
     own = segment_events.c
     asked = select(*(own[name] for name in MemberEvent.__struct_fields__ if name != "handle")).where(
-        own.segment_id == segment.id, own.id < before, own.snapshot_id != baseline_of(segment.id)
+        own.segment_id == segment.id, own.id < before, own.snapshot_id != baseline
     )
     if kind is not None:
         asked = asked.where(own.kind == kind)
@@ -56,10 +56,10 @@ def changes(segment: Segment, *, before: int, limit: int, kind: str | None) -> S
     return shown.order_by(chosen.c.id.desc())
 
 
-def baseline_of(segment_id: SegmentId) -> ScalarSelect[int]:
+def baseline_of(segment_id: SegmentId) -> Select[Any]:
     """The snapshot of the first time. Its events say who is in the segment since then, and are no changes."""
     own = segment_snapshots.c
-    return select(func.min(own.id)).where(own.segment_id == segment_id).scalar_subquery()
+    return select(own.id).where(own.segment_id == segment_id).order_by(own.at).limit(1)
 
 
 def _shown(segment: Segment, chosen: Select[Any]) -> Select[Any]:

@@ -142,7 +142,7 @@ class SegmentPages:
         page = (
             select(own.id, own.platform, own.user_id, own.post_id, own.kind, own.at)
             .where(own.segment_id == segment_id, own.id < (before or LARGEST_ID))
-            .where(own.snapshot_id != baseline_of(segment_id))
+            .where(own.snapshot_id != baseline_of(segment_id).scalar_subquery())
             .order_by(own.id.desc())
             .limit(limit)
             .subquery()

@@ -28,7 +28,7 @@ from mistnet.segments.rules import check, check_rhythm, handles_in, read_name
 from mistnet.store.account_jobs import slices
 from mistnet.store.database import Database
 from mistnet.store.inserts import insert_of
-from mistnet.store.segment_members import LARGEST_ID, as_of, changes, event_of, member_of, present
+from mistnet.store.segment_members import LARGEST_ID, as_of, baseline_of, changes, event_of, member_of, present
 from mistnet.store.segment_rows import SEGMENT, SNAPSHOT, all_segments, segment_of, snapshot_of
 from mistnet.store.tables import segment_inputs, segment_snapshots, segments, users
 
@@ -182,7 +182,9 @@ class Segments:
         """Who came and went since it was worked out first, the latest first."""
         segment = await self.get(name)
         async with self._database.read() as connection:
-            rows = await connection.execute(changes(segment, before=before, limit=limit, kind=kind))
+            first: int = (await connection.execute(baseline_of(segment.id))).scalar() or 0
+            asked = changes(segment, baseline=first, before=before, limit=limit, kind=kind)
+            rows = await connection.execute(asked)
             return [event_of(row) for row in rows.mappings()]
 
     async def snapshots(self, name: str, *, before: int = LARGEST_ID, limit: int = 200) -> Sequence[Snapshot]:
