@@ -179,7 +179,7 @@ async def test_a_post_of_somebody_else_is_kept_with_its_author_and_a_warning(
         assert await rows(s.app, f"SELECT handle FROM users WHERE id = {STRANGER}") == [("stranger",)]
         assert len(await rows(s.app, f"SELECT id FROM posts WHERE author_id = {STRANGER}")) == 1
         event = await s.event()
-        assert (event.status, event.problem) == ("success", "1 posts are of authors who were not asked for")
+        assert (event.status, event.problem) == ("success", "1 post is of authors who were not asked for")
         assert [line for line in warnings if f"of user {STRANGER}" in line]
         assert {each for each in target.posts if each > middle(target)} <= await s.ids("posts")
 
