@@ -53,7 +53,7 @@ def test_a_things_posts_are_shown_with_its_prices_and_a_plot(on_sqlite: CommandL
 def test_what_an_account_promotes_is_shown_since_it_was_named_first(on_sqlite: CommandLine) -> None:
     cup = stocked(on_sqlite)
     shown = on_sqlite.ok("products", "of", "@bea").out
-    assert "1 (1 reposts)" in shown
+    assert "1 (1 repost)" in shown
     assert "+20.00 %" in shown
     (told,) = on_sqlite.ok("products", "of", "ann", "--json").json["products"]
     assert (told["product"]["id"], told["posts"], told["at_first"]) == (cup, 2, None)

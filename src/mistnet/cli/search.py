@@ -14,6 +14,7 @@ from mistnet.cli.output import at, document
 from mistnet.cli.printable import printable
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.marks import pattern
+from mistnet.domain.plural import counted
 from mistnet.domain.post_order import PostCursor, read_cursor
 from mistnet.domain.query import Query, parse
 from mistnet.store.post_listing import PostSpan
@@ -22,7 +23,7 @@ from mistnet.store.search import FoundPost, PostSearch, find_authors
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_COUNTS = ("likes", "replies", "reposts", "views")
+_COUNTS = {"likes": "like", "replies": "reply", "reposts": "repost", "views": "view"}
 _NOTHING = (
     "no posts found: try fewer words, the beginning of one (bitco*), or OR between two; "
     "--author, --since and --until narrow it further"
@@ -124,7 +125,8 @@ def _heading(post: FoundPost) -> str:
 
 
 def _below(post: FoundPost) -> list[str]:
-    counts = [f"{getattr(post, name):,} {name}" for name in _COUNTS if getattr(post, name) is not None]
+    told = [(getattr(post, many), one, many) for many, one in _COUNTS.items()]
+    counts = [counted(number, one, many) for number, one, many in told if number is not None]
     return [line for line in (", ".join(counts), printable(post.url or "", one_line=True)) if line]
 
 
