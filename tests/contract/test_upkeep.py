@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mistnet.domain.jobs import Continue, Done, Fail, Retry, Snooze, WorkerName
+from mistnet.domain.jobs import Continue, Done, Fail, KindName, Retry, Snooze, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.store.bells import DatabaseBell
-from tests.support import START, kind, new, open_shop
+from tests.support import LEASE, START, kind, new, open_shop
 
 
 async def test_history_is_kept_for_its_time_and_errors_as_long_as_their_job(url: str) -> None:
@@ -132,3 +132,19 @@ async def test_a_wrong_wall_clock_plays_no_part(postgresql_url: str, monkeypatch
         server = await shop.one("SELECT clock_timestamp()")
         assert abs(clock.now() - server) < timedelta(seconds=1)
         assert abs(await shop.database.correct_clock()) < timedelta(seconds=1)
+
+
+async def test_what_is_awaited_names_who_holds_jobs_and_when_the_next_falls_due(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(new(key="held"), new(key="waits"), new(key="another lane's"))
+        leases = {lease.key: lease for lease in await shop.claim("ann", slots=3)}
+        held, waits = leases["held"], leases["waits"]
+        later = shop.now + timedelta(minutes=2)
+        await shop.settle(waits, Snooze(later, "the source asks us to wait"))
+        await shop.database_write("UPDATE jobs SET lane = 'y' WHERE key = 'another lane''s'")
+        found = await shop.upkeep.awaited([KindName("step")], ["x"], now=shop.now)
+        assert [(each.worker, each.jobs, each.seen_at) for each in found.leases] == [("ann", 1, None)]
+        assert found.leases[0].lease_until == shop.now + LEASE
+        assert (found.jobs, found.next_due_at, found.reason) == (1, later, "the source asks us to wait")
+        await shop.settle(held, Done())
+        assert (await shop.upkeep.awaited([KindName("step")], ["x"], now=later)).leases == []
