@@ -11,6 +11,7 @@ from mistnet.domain.fetching import Fetched, FetchStats
 from mistnet.domain.jobs import Continue, Done, Outcome
 from mistnet.domain.social import Page, Platform, PostId
 from mistnet.jobs.args import RangeArgs, Rules
+from mistnet.jobs.sweeps import SECOND_LOOK
 from tests.support import START
 from tests.unit.test_sweeps import ANN, EMPTY, Desk, Store, account, gathered, job, page, post, the, user, writes
 
@@ -74,7 +75,7 @@ async def test_a_round_that_is_not_full_goes_on_at_once() -> None:
 async def test_a_full_round_with_nothing_more_to_come_goes_on_to_the_end() -> None:
     outcome = await caught_up(page(post(90), post(80), more=False), given(limit=2))
     assert isinstance(outcome, Continue)
-    assert (outcome.run_at, fetches(outcome)) == (None, [])
+    assert (outcome.reason, fetches(outcome)) == (SECOND_LOOK, [])
 
 
 async def test_without_a_limit_there_is_one_round() -> None:

@@ -675,7 +675,7 @@ async def test_each_post_of_a_batch_has_its_own_error() -> None:
     assert isinstance(first, Retry)
     assert isinstance(second, Retry)
     assert (first.error, second.error) == ("cannot be read: no author", "cannot be read: no text")
-    assert isinstance(gone, Fail)
+    assert isinstance(gone, Done)
     assert the(gone, Missing).id == 73
     desk.source.lookups = [gathered(post(70), bad=[unreadable()])]
     (unsure,) = await desk.threads.hydrate([given[3]])
