@@ -426,6 +426,20 @@ def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
     assert told(run(coverage, url, "--json"))["accounts"][0]["suspect_since"] is not None
 
 
+def test_a_handle_that_was_asked_for_is_shown_before_it_is_an_account(url: str) -> None:
+    async def prepare() -> None:
+        async with open_harvest(url) as app:
+            await Roster(app.database, app.job_writer).suggest(
+                [NewSuggestion(handle="ann")], job=args.suggestion, now=START
+            )
+
+    LOOP.run(prepare())
+    shown = run(coverage, url).stdout
+    assert "asked for, and not looked up yet: @ann" in shown
+    assert "no account is tracked" not in shown
+    assert told(run(coverage, url, "--json"))["asked_for"] == ["ann"]
+
+
 def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:

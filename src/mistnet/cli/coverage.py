@@ -22,6 +22,7 @@ from mistnet.store.coverage import Coverage
 from mistnet.store.fetching import fetch_stats
 from mistnet.store.quarantine import Quarantine
 from mistnet.store.refusals import Refusals
+from mistnet.store.roster import Roster
 
 HAS_GAPS: Final = 3
 
@@ -69,12 +70,18 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
     stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
     refused = await Refusals(app.database).standing()
+    asked_for = [each.handle for each in await Roster(app.database, app.job_writer).suggestions()]
     shown = document(
-        accounts=[_fields(each, stats) for each in found], refused=refused, quarantined=unread, repaired=done
+        accounts=[_fields(each, stats) for each in found],
+        asked_for=asked_for,
+        refused=refused,
+        quarantined=unread,
+        repaired=done,
     )
     said = done or (["nothing to repair"] if repair else [])
     view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
-    invocation.out.show(shown, *accounts_blocks(found, view), *refused_blocks(refused), *unread_line(unread), *said)
+    listed = [*accounts_blocks(found, view, asked_for), *refused_blocks(refused)]
+    invocation.out.show(shown, *listed, *unread_line(unread), *said)
 
 
 async def _account(invocation: Invocation, app: App, handle: str, *, repair: bool) -> None:

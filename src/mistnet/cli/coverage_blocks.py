@@ -48,6 +48,7 @@ _MEANING: Final = {
     Standing.SUSPECT: "suspect",
     Standing.NOT_LOOKED_AT: "not looked at yet",
 }
+_SHOWN_HANDLES: Final = 20
 _WHY_COUNTS_DIFFER: Final = (
     "the profile's own number counts native retweets and posts that search hides; it leaves out posts that were "
     "deleted after they were stored here"
@@ -73,7 +74,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(self.marks[each] for each in strip(stretches, cells))
 
 
-def accounts_blocks(found: Sequence[Progress], view: View) -> list[Block]:
+def accounts_blocks(found: Sequence[Progress], view: View, asked_for: Sequence[str]) -> list[Block]:
+    """`asked_for`: handles whose profile nobody has looked up yet, so that they are no accounts yet."""
     grid = Grid(
         columns=("account", "state", "coverage", "stored", "profile", "gaps"),
         rows=[
@@ -89,7 +91,10 @@ def accounts_blocks(found: Sequence[Progress], view: View) -> list[Block]:
         ],
         empty="no account is tracked: `mistnet track @handle` begins with one",
     )
-    return [grid, *([view.legend] if found else [])]
+    named = ", ".join(f"@{handle}" for handle in asked_for[:_SHOWN_HANDLES])
+    more = f" and {len(asked_for) - _SHOWN_HANDLES:,} more" if len(asked_for) > _SHOWN_HANDLES else ""
+    waiting = [f"asked for, and not looked up yet: {named}{more}"] if asked_for else []
+    return [*([grid] if found or not asked_for else []), *([view.legend] if found else []), *waiting]
 
 
 def account_blocks(progress: Progress, view: View, *, own_reposts: int) -> list[Block]:
