@@ -57,7 +57,7 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
             posts=3, native_retweets=1, users=2, gone_posts=2, gone_users=1, products=0
         )
         arrived = await overview.arrivals(2)
-        assert [(each.id, each.handle, each.tracked) for each in arrived] == [(20, "bea", False), (30, "ann", True)]
+        assert [(each.id, each.handle, each.tracked) for each in arrived] == [(20, "bea", False), (10, "ann", True)]
         assert arrived[0] == Arrival(
             id=PostId(20), handle="bea", tracked=False, text="post 20", created_at=START - timedelta(days=20)
         )

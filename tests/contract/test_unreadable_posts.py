@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from mistnet.app import App
 from mistnet.domain.social import PostId, UserId
 from mistnet.jobs import args
+from mistnet.store import tables
 from tests.harvests import change, end_badly, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
 
@@ -22,8 +24,13 @@ async def jobs(app: App) -> list[tuple[Any, ...]]:
 
 async def die(app: App) -> None:
     """Its last attempt fails now."""
-    now = app.database.clock.now()
-    await change(app, "UPDATE jobs SET state = 'dead', attempts = max_attempts, started_at = :now", now=now)
+    await change(app, "UPDATE jobs SET state = 'dead', attempts = max_attempts")
+    await try_now(app)
+
+
+async def try_now(app: App) -> None:
+    async with app.database.write() as connection:
+        await connection.execute(update(tables.jobs).values(started_at=app.database.clock.now()))
 
 
 async def test_a_gap_is_tried_once_more_and_later_each_time(url: str) -> None:
@@ -47,7 +54,7 @@ async def test_a_gap_is_closed_when_its_post_is_stored_by_any_path(url: str) -> 
         wanted = [args.hydrate_post(PostId(each), UserId(11)) for each in (70, 71)]
         await end_badly(app, wanted[0])
         await end_badly(app, wanted[1], state="failed")
-        await change(app, "UPDATE jobs SET started_at = :now", now=clock.now())
+        await try_now(app)
         clock.turn(minutes=1)
         assert await app.look_after_unreadable() == 0
         await tell(app, user(11), post(70), post(71))

@@ -91,7 +91,7 @@ def test_a_price_below_its_target_is_looked_at_again_and_told(on_sqlite: Command
         made = on_sqlite.ok("prices", "watch", *arguments, "--json").json["watch"]
         assert (made["standing"], made["target"], made["currency"]) == ("suspected", "99999.90", "USD")
         shown = on_sqlite.ok("prices", "watches").out
-        assert "below 99999.90 USD" in shown
+        assert "below 99,999.90 USD" in shown
         work(on_sqlite)
         with running(on_sqlite, on_sqlite.folder / "log"):
             until(lambda: readers.taken)

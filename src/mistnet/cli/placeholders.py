@@ -26,6 +26,7 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
         app.hydration.write_as_before_ingests()
         await app.database.correct_clock()
         placeholders = Placeholders(app.database)
+        await placeholders.prepare()
         if await placeholders.count() and not app.settings.x_api_key:
             raise NoKey
         fetched = 0

@@ -89,8 +89,6 @@ async def up(
     """
     async with open_app(invocation.settings, create=True) as app:
         wanted_lanes(app, None)
-        if app.settings.x_api_key and not await app.harvest.is_capped():
-            logger.warning(NO_CAP)
         await _run(invocation, app, host, port, working=True, concurrency=concurrency)
 
 
@@ -119,6 +117,8 @@ async def _run(
             server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
             url = url_of(listener)
             invocation.out.show(document(url=url), f"mistnet is at {url}")
+            if working and app.settings.x_api_key and not await app.harvest.is_capped():
+                logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)
 
 

@@ -18,7 +18,9 @@ def upgrade() -> None:
     op.add_column("accounts", sa.Column("suspect_since", UtcTime, nullable=True))
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
     op.add_column("suggestions", sa.Column("withdrawn_at", UtcTime, nullable=True))
-    op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
+    known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("source_keys")}
+    if "fingerprint" not in known:  # hydrating placeholders needs it before this migration can run
+        op.add_column("source_keys", sa.Column("fingerprint", sa.Text, nullable=True))
     op.create_table(
         "item_links",
         sa.Column("link_id", BigId, autoincrement=False, nullable=False),
