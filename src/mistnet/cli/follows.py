@@ -221,7 +221,7 @@ def _bill_lines(subject: Subject, bill: FollowBill) -> list[str]:
     lines = [
         f"the {each.side} of {subject}: {each.users:,} users, about {each.credits:,} credits"
         if each.users is not None
-        else f"the {each.side} of {subject}: nobody knows how many, so nobody knows the price"
+        else f"the {each.side} of {subject}: their number is not known yet, and so neither is the price"
         for each in bill.quotes
     ]
     if bill.credits is not None:

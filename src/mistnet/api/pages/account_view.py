@@ -32,8 +32,8 @@ def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[st
         sweeps=listed.progress.sweeps or holdings.sweeps.get(own, ()),
     )
     # Sweeps and counts are as old as the holdings: beside them, a younger account would look broken.
-    begun = progress.backfilled_at is not None or progress.oldest_post_id is not None
-    young = progress.tracked_at >= holdings.at and not begun and not listed.progress.sweeps
+    unfinished = progress.backfilled_at is None and not listed.progress.sweeps
+    young = unfinished and progress.tracked_at >= holdings.at
     waits = young or progress.waits
     return {
         "progress": progress,
