@@ -160,7 +160,8 @@ async def test_a_void_token_pauses_threads_and_costs_no_attempt(url: str) -> Non
         ((state, attempts, reason),) = await rows(app, "SELECT state, attempts, wait_reason FROM jobs")
         assert (state, attempts) == ("pending", 0)
         assert "set MISTNET_THREADS_TOKEN" in reason
-        assert await rows(app, "SELECT kind FROM events") == [("source.paused",)]
+        kinds = [kind for (kind,) in await rows(app, "SELECT kind FROM events ORDER BY id")]
+        assert [kind for kind in kinds if kind != "alert.opened"] == ["source.paused"], "its alert may be open already"
         service.tokens[DEFAULT_TOKEN].expires_at = WORLD_START_AT + timedelta(days=60)
         await app.harvest.book.resume(THREADS_SOURCE, now=app.database.clock.now())
     handle = FeedOracle(service).open_handles[1]
