@@ -14,7 +14,7 @@ from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.runs import LISTED, listed_row
 from mistnet.domain.accounts import AccountState, AccountStateChange, TrackedAccount
-from mistnet.domain.errors import BadRun, RunInProgress, RunNotFound
+from mistnet.domain.errors import BadRun, CapTooLow, RunInProgress, RunNotFound
 from mistnet.domain.fetching import Fetched, FetchStats, next_limit
 from mistnet.domain.jobs import Done, Fail, Lease, Outcome, WorkerName
 from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus, RunStep
@@ -102,7 +102,7 @@ async def test_a_run_comes_with_its_accounts_and_their_jobs(url: str) -> None:
 
 async def test_a_runs_cap_is_shared_equally_and_buys_a_page_of_each_at_least(url: str) -> None:
     async with office(url) as o:
-        with pytest.raises(BadRun, match="at least 600 for 2 accounts"):
+        with pytest.raises(CapTooLow, match="at least 600, the price of a page of each of 2 accounts"):
             await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=599)
         await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=1_001)
         found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs ORDER BY key")

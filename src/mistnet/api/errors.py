@@ -48,6 +48,7 @@ _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
     errors.JobNotAllowed: 409,
     errors.RunInProgress: 409,
     errors.NeedsConfirmation: 409,
+    errors.CapTooLow: 409,
     errors.SegmentDisabled: 409,
     errors.UsageError: 400,
     errors.NotReturned: 422,

@@ -14,6 +14,7 @@ MistnetError
 │   ├── BadHandle
 │   ├── BadHandles
 │   ├── BadRun
+│   │   └── CapTooLow
 │   ├── RunInProgress
 │   ├── NeedsConfirmation
 │   ├── RunNotFound
@@ -239,6 +240,15 @@ class BadRun(UsageError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field, self.problem = field, problem
+
+
+class CapTooLow(BadRun):
+    """What a run may cost does not buy a page of each of its accounts."""
+
+    def __init__(self, least: int, accounts: int) -> None:
+        of_each = "the price of a page" if accounts == 1 else f"the price of a page of each of {accounts:,} accounts"
+        super().__init__("max_credits", f"must be at least {least:,}, {of_each}")
+        self.least, self.accounts = least, accounts
 
 
 class RunInProgress(UsageError):

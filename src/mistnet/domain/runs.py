@@ -9,7 +9,7 @@ from typing import Any, Final, NewType
 
 import msgspec
 
-from mistnet.domain.errors import BadHandle, BadHandles, BadRun
+from mistnet.domain.errors import BadHandle, BadHandles, BadRun, CapTooLow
 from mistnet.domain.handles import read_handle
 from mistnet.domain.jobs import Args, KindName, NewJob, Write
 from mistnet.domain.social import Platform, PostId, UserId
@@ -167,14 +167,12 @@ def _problem_of(handle: str) -> BadHandle | None:
 def share_of(max_credits: int | None, accounts: int) -> int | None:
     """What each account of a run may cost, so that all together never cost more than the run may.
 
-    Raises BadRun if that buys not even a page of each.
+    Raises CapTooLow if that buys not even a page of each.
     """
     if max_credits is None:
         return None
-    if max_credits < accounts * PAGE_CREDITS:
-        least = accounts * PAGE_CREDITS
-        problem = f"must be at least {least:,} for {accounts:,} accounts: a page of each costs up to {PAGE_CREDITS}"
-        raise BadRun("max_credits", problem if accounts > 1 else f"must be at least {least:,}, the price of a page")
+    if max_credits < (least := accounts * PAGE_CREDITS):
+        raise CapTooLow(least, accounts)
     return max_credits // accounts
 
 
