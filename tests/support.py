@@ -32,6 +32,7 @@ from mistnet.domain.jobs import (
     Write,
 )
 from mistnet.domain.ports import WorkerCard
+from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus
 from mistnet.domain.sources import Errand
 from mistnet.engine.kinds import Kind, Kinds, single
 from mistnet.engine.metrics import EngineMetrics
@@ -254,3 +255,17 @@ class OpenGate:
         self.calls.append(LetThrough(self._key, endpoint))
         yield self.calls[-1]
         assert self.calls[-1].credits <= most
+
+
+def finished_run(*accounts: RunAccount, seconds: float = 0) -> Run:
+    """A run that ended so many seconds after it began."""
+    return Run(
+        id=RunId("r"),
+        status=RunStatus.COMPLETED,
+        asked_by="ann",
+        post_limit=5,
+        created_at=START,
+        updated_at=START,
+        finished_at=START + timedelta(seconds=seconds),
+        accounts=accounts,
+    )

@@ -202,7 +202,7 @@ class App:
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
-            with suppress(DatabaseError):  # whoever looks next finds it
+            with suppress(DatabaseError):  # the next look finds it
                 await self.watch.look_at_pauses()
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:

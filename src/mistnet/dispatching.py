@@ -132,7 +132,7 @@ class Dispatching:
                         await asyncio.wait([part])
 
     async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
-        """A broker that refuses us now would do so for ever: somebody has to act. One that is away may come back."""
+        """A broker that refuses us now would do so for ever: an operator has to act. One that is away may come back."""
         try:
             await broker.declare(self.lanes)
         except BrokerUnreachable as error:
@@ -234,7 +234,7 @@ class Dispatching:
         return [_depth(lane, queued[lane], depths) for lane in lanes]
 
     async def requeue_dead(self, lane: Lane, operations: Operations, *, failed: bool = False) -> DeadRequeued:
-        """Tries the dead letters of a lane anew, also those that RabbitMQ lost; failed jobs only if that is asked for.
+        """Requeues the dead letters of a lane, also those that RabbitMQ lost; failed jobs only if that is asked for.
 
         On a lane that is not dispatched there are no letters: its gaps are in the database alone.
         """

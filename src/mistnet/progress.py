@@ -25,7 +25,7 @@ EVERY: Final = timedelta(seconds=10)
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """Whom the args of a job name, if they name somebody."""
+    """Whom the args of a job name, if they name a user."""
 
     user_id: int | None = None
     handle: str | None = None

@@ -27,7 +27,7 @@ from mistnet.store.roster import Roster
 from mistnet.store.runs import new_run_id
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
-from tests.support import START, TurnedClock
+from tests.support import START, TurnedClock, finished_run
 
 ANN = UserId(11)
 
@@ -521,16 +521,7 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
         RunAccount(position=0, handle="ann", status=RunStatus.COMPLETED, total=5, new=4, failed=1),
         RunAccount(position=1, handle="nobody", status=RunStatus.FAILED, reason="upstream knows nobody of that name"),
     ]
-    run = Run(
-        id=RunId("r"),
-        status=RunStatus.COMPLETED,
-        asked_by="ann",
-        post_limit=5,
-        created_at=START,
-        updated_at=START,
-        finished_at=START,
-        accounts=accounts,
-    )
+    run = finished_run(*accounts)
     assert dict(zip(LISTED, listed_row(run), strict=True)) | {"begun (UTC)": "", "finished (UTC)": ""} == {
         "run": "r",
         "status": "completed",

@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ from mistnet.cli import logs
 from mistnet.domain.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
 from mistnet.domain.coverage import moment_of
 from mistnet.domain.jobs import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
-from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus
+from mistnet.domain.runs import RunAccount, RunStatus
 from mistnet.domain.social import Platform, Post, PostId, UserId
 from mistnet.engine.journal import Journal
 from mistnet.engine.metrics import EngineMetrics
 from mistnet.progress import ProgressLog, run_report
-from tests.support import START, TurnedClock
+from tests.support import START, TurnedClock, finished_run
 
 ANN = UserId(11)
 OLD = PostId(1_050_118_621_198_921_728)
@@ -138,16 +137,7 @@ def test_a_finished_run_is_reported_in_one_line() -> None:
         RunAccount(position=0, handle="ann", status=RunStatus.COMPLETED, total=5, new=4, skipped=1),
         RunAccount(position=1, handle="cy", status=RunStatus.FAILED, reason="its posts are protected"),
     ]
-    run = Run(
-        id=RunId("r"),
-        status=RunStatus.COMPLETED,
-        asked_by="ann",
-        post_limit=5,
-        created_at=START,
-        updated_at=START,
-        finished_at=START + timedelta(seconds=31),
-        accounts=accounts,
-    )
+    run = finished_run(*accounts, seconds=31)
     assert run_report(run) == (
         "run r is completed after 31 s: 5 posts of 2 accounts, 4 new, 1 skipped, 0 unreadable; "
         "1 account failed: @cy (its posts are protected)"

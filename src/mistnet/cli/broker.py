@@ -42,7 +42,7 @@ async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: b
     said += f", {left} that failed for good left: --failed takes {'it' if left == 1 else 'them'} too" if left else ""
     said += f", {counted(done.stale, 'letter')} of jobs that are dead no more removed" if done.stale else ""
     said += (
-        f", {counted(done.unreadable, 'letter')} that nobody can read left in {dead_queue_of(lane)}"
+        f", {counted(done.unreadable, 'letter')} that cannot be read left in {dead_queue_of(lane)}"
         if done.unreadable
         else ""
     )

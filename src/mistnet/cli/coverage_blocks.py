@@ -75,7 +75,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accounts_blocks(found: Sequence[Progress], view: View, asked_for: Sequence[str]) -> list[Block]:
-    """`asked_for`: handles whose profile nobody has looked up yet, so that they are no accounts yet."""
+    """`asked_for`: handles whose profile was not looked up yet, so that they are no accounts yet."""
     grid = Grid(
         columns=("account", "state", "coverage", "stored", "profile", "gaps"),
         rows=[

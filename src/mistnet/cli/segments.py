@@ -208,7 +208,7 @@ async def _how_it_stands(app: App, asked: Asked) -> str:
 
 
 async def _wait(invocation: Invocation, app: App, asked: Asked, *, within: float | None = None) -> int:
-    """Until there is a newer snapshot, nobody works for one any more, or the time is up."""
+    """Until there is a newer snapshot, no job works for one any more, or the time is up."""
     name = asked.segment.name
     patience = Patience(within)
     while True:
@@ -235,7 +235,7 @@ async def _wait(invocation: Invocation, app: App, asked: Asked, *, within: float
 
 
 class Patience:
-    """How long to wait: as long as somebody said, else until no worker was there for a while."""
+    """How long to wait: as long as was asked for, else until no worker was there for a while."""
 
     def __init__(self, within: float | None) -> None:
         self._within = within

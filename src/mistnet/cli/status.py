@@ -219,7 +219,7 @@ def _workers_grid(status: Status) -> Grid:
 
 
 def _gone(status: Status) -> list[Block]:
-    """Only if there are any: jobs that nobody works on, and from when on another worker may."""
+    """Only if there are any: jobs that no worker works on, and from when on another may."""
     if not status.gone:
         return []
     rows = [

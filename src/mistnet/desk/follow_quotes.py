@@ -54,7 +54,7 @@ class FollowBill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def quote_follows(app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode) -> FollowBill:
-    """Asks nobody. A full sync that misses somebody may read its list a second time; that is not part of it."""
+    """Makes no call. A full sync that misses someone may read its list a second time; that is not part of it."""
     user = await People(app.database).by_id(user_id)
     quotes = [await _quoted(app, user_id, user, side, mode) for side in sides]
     return FollowBill(quotes=quotes, confirm_credits=app.settings.confirm_credits)

@@ -69,8 +69,8 @@ async def ask_for_syncs(
 ) -> Sequence[Asked]:
     """Leaves it to the workers; a sync that is alive already is joined.
 
-    Raises NeedsConfirmation for lists that are likely to cost more than `confirm_credits`. Where nobody knows how long
-    a list is, that amount is its cap.
+    Raises NeedsConfirmation for lists that are likely to cost more than `confirm_credits`. Where the length of a
+    list is not known, that amount is its cap.
     """
     bill = await quote_follows(app, user_id, sides, mode)
     bill.require_confirmed(confirmed or max_credits is not None)

@@ -149,7 +149,7 @@ def _is_open(file: Path) -> bool:
         folders = [folder.stat().st_mode for folder in file.absolute().parents]
         return is_open_to_others(file.stat().st_mode, folders)
     except OSError:
-        return False  # what is not there, nobody reads
+        return False  # what is not there cannot be read
 
 
 def is_open_to_others(mode: int, folders: Iterable[int]) -> bool:

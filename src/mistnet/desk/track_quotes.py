@@ -1,4 +1,4 @@
-"""What accounts that somebody wants to track are likely to cost, before anything is bought."""
+"""What accounts that are to be tracked are likely to cost, before anything is bought."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def reposts(progress: Progress, now: datetime) -> Sequence[Stretch]:
 
 
 def _swept_by(progress: Progress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
-    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it anew.
+    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it again.
 
     A sweep without a floor reaches down to `begin`.
     """

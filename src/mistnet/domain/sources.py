@@ -68,7 +68,7 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
     balance: int | None = None
     balance_at: datetime | None = None
     fingerprint: str | None = None
-    """Of the key that was refused under this label, until somebody resumes the source."""
+    """Of the key that was refused under this label, until the source is resumed."""
 
 
 class Meter(msgspec.Struct):
@@ -78,7 +78,7 @@ class Meter(msgspec.Struct):
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """On whose behalf a call is made, and where its cost is added up if somebody wants to know."""
+    """On whose behalf a call is made, and where its cost is added up if that is wanted."""
 
     job_id: JobId | None = None
     account_id: UserId | None = None

@@ -23,14 +23,14 @@ def fingerprint(secret: str) -> str:
 
 
 def binds(key: KeyState, own: str) -> bool:
-    """Whether the refusal on record is that of this very key. One without a fingerprint binds whoever has the label."""
+    """Whether the refusal on record is of this very key. One without a fingerprint binds every key of the label."""
     return key.paused_at is not None if key.fingerprint is None else key.fingerprint == own
 
 
 def put_down(
     source: SourceState, key: KeyState, own: str, problem: str, now: datetime, *, last: bool
 ) -> tuple[SourceState, KeyState]:
-    """The key is no good any more. With no key left the source itself is paused, until somebody acts."""
+    """The key is no good any more. With no key left the source itself is paused, until an operator acts."""
     key = msgspec.structs.replace(key, paused_at=now, pause_reason=problem, fingerprint=own)
     if last and not source.paused_at:
         source = msgspec.structs.replace(source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=problem)
@@ -38,7 +38,7 @@ def put_down(
 
 
 def left_behind(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState]:
-    """For a key that nobody refused: ends the pauses that belonged to others. What an operator paused stays paused.
+    """For a key that was not refused: ends the pauses that belonged to others. What an operator paused stays paused.
 
     The fingerprint stays: the key it names is still refused, should another process have it.
     """

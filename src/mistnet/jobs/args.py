@@ -202,7 +202,7 @@ def sweep_is_over(user_id: UserId) -> Wake:
 
 
 def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:
-    """All jobs of one span fall due together, so that they fill a batch. A tracked user waits for nobody.
+    """All jobs of one span fall due together, so that they fill a batch. A tracked user does not wait.
 
     The others wait longer than walks do, which bring many of them along with their posts.
     """

@@ -187,7 +187,7 @@ def _resolved(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, target: s
 
 
 def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, why: str) -> Crawled:
-    """What a shop has no more is an answer like any other, not a failure: nobody could act on it."""
+    """What a shop has no more is an answer like any other, not a failure: no one could act on it."""
     seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
     known = named(link) if link.kind in NAMED or link.product_id is not None else None
     return msgspec.structs.replace(seen, problem=why, product=known)

@@ -141,7 +141,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         return gathered.users.get(user_id)
 
     def _unreadable(self, job: Job[FollowSyncArgs], user: User | None) -> Done:
-        """Nobody can act on somebody who is gone or hides: the ingest tells it, the job is no gap."""
+        """No one can act on a user who is gone or protected: the ingest records it, the job is no gap."""
         at = job.args
         why = _hidden(user) if user else NEVER_RETURNED
         said = f"the {at.side} of user {at.user_id} cannot be read: {why}"

@@ -137,7 +137,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
             elif gathered.unreadable:
                 outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
             else:
-                # gone is an answer, not a failure: nobody could act on it
+                # gone is an answer, not a failure: no one could act on it
                 outcomes.append(Done([*along, never_returned(job.args.user_id)]))
             along = []
         return with_event(outcomes, one_call(IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))

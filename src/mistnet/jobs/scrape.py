@@ -118,7 +118,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fetched(at: ScrapeArgs) -> list[Fetched]:
-    """What a run fetched of an account counts like a round of a catch-up. Of one nobody tracks nothing is kept."""
+    """What a run fetched counts like a round of a catch-up. Nothing is kept of accounts that are not tracked."""
     if at.user_id is None:
         return []
     new = at.found - at.known

@@ -66,7 +66,7 @@ async def call_for_new(database: Database, job_writer: JobWriter, *, lanes: Coll
 
 
 async def count_new(database: Database, *, lanes: Collection[str]) -> Mapping[str, int]:
-    """How many links of each lane nobody has visited, counted no further than makes sense to say."""
+    """How many links of each lane were not visited yet, counted no further than makes sense to say."""
     found: dict[str, int] = {}
     async with database.read() as connection:
         for lane in sorted(lanes):

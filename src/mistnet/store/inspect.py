@@ -142,7 +142,7 @@ class Inspector:
             return [SeenWorker(**row) for row in rows.mappings()]
 
     async def latest_at(self) -> datetime | None:
-        """When something was last written, by the clock of whoever wrote it."""
+        """When something was last written, by the writer's clock."""
         jobs, workers = tables.jobs.c, tables.workers.c
         asked = (select(jobs.created_at).order_by(jobs.id.desc()).limit(1), select(func.max(workers.seen_at)))
         async with self._database.read() as connection:

@@ -100,7 +100,7 @@ class Operations:
             return await _ids_of(connection, wanted)
 
     async def accept(self, wanted: GapFilter, *, now: datetime) -> Sequence[JobId]:
-        """Ends gaps for good that nobody will do anything about. Jobs that are still alive are left alone."""
+        """Ends gaps for good that are accepted as they are. Jobs that are still alive are left alone."""
 
         async def change(connection: AsyncConnection) -> Sequence[JobId]:
             return sorted(await self._cancel(connection, await _ids_of(connection, wanted), now))

@@ -102,7 +102,7 @@ class PostListing:
 
 
 def narrow_posts(asked: Select[Any], span: PostSpan) -> Select[Any]:
-    """Only posts of the span, whoever wrote them."""
+    """Only posts of the span, by any author."""
     if span.platform is not None:
         asked = asked.where(posts.c.platform == span.platform)
     if span.since is not None:

@@ -137,7 +137,7 @@ class JobQueue:
     async def _with_waits_that_are_over(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
     ) -> list[Settlement]:
-        """Jobs that would wait for one that ended since they looked are due now: nobody will wake them any more."""
+        """Jobs that would wait for one that ended since they looked are due now: nothing will wake them any more."""
         awaited: dict[KindName, set[str]] = {}
         for each in settlements:
             if each.awaits:

@@ -42,7 +42,7 @@ class StoreReadings:
         return first
 
     async def limited_since(self, source: str, after: datetime | None, *, now: datetime) -> datetime | None:
-        """When the first 429 came after the last success. None if none came lately: then nobody asks any more."""
+        """When the first 429 came after the last success. None if none came lately: then no call is made any more."""
         begun = max(after, now - _LIMITED) if after else now - _LIMITED
         wanted = select(func.min(calls.c.at).label("first"), func.max(calls.c.at).label("last")).where(
             calls.c.source == source, calls.c.status == _TOO_MANY, calls.c.at > begun

@@ -1,4 +1,4 @@
-"""Handles that somebody wants tracked and that could not be: the refusals that still stand."""
+"""Handles that were to be tracked and could not be: the refusals that still stand."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Refusals:
 
 
 def still_refused(platform: Platform) -> Select[Any]:
-    """Of each handle the latest suggestion, if it was refused and nobody of that name is tracked."""
+    """Of each handle the latest suggestion, if it was refused and no account of that name is tracked."""
     latest = select(func.max(suggestions.c.id)).where(suggestions.c.platform == platform)
     return (
         select(suggestions.c.handle, suggestions.c.reason, suggestions.c.deleted_at)

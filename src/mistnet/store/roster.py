@@ -149,7 +149,7 @@ class Roster:
     async def suggest_first(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
     ) -> Sequence[str]:
-        """Suggests handles that nobody suggested before and that no account goes by. Returns those.
+        """Suggests handles that were not suggested before and that no account goes by. Returns those.
 
         For what names accounts over and over, such as a configuration: what was refused or let go stays so.
         """
@@ -298,7 +298,7 @@ class Roster:
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
 
     async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
-        """Closes the open suggestion of a handle, and takes back refusals of it: nobody wants it tracked any more."""
+        """Closes the open suggestion of a handle, and takes back refusals of it: it is not to be tracked any more."""
         own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
         closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
         closed = await connection.execute(

@@ -207,7 +207,7 @@ class RunDesk:
         await account_jobs.cancel(connection, ids, now)
 
     async def _hangs(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> bool:
-        """Whether no page came for too long, and nobody works on one."""
+        """Whether no page came for too long, and no worker works on one."""
         begun = select(runs.c.updated_at).where(runs.c.id == run_id)
         updated_at: datetime | None = (await connection.execute(begun)).scalar_one_or_none()
         late = updated_at is not None and now - updated_at > self._longest_wait

@@ -196,7 +196,7 @@ class StoreBook:
 
 
 async def _retire_refused(connection: AsyncConnection, source: SourceName) -> None:
-    """Another key took over: those that were refused need nobody any more. Their fingerprints stay, and bind them."""
+    """Another key took over: those that were refused need no attention. Their fingerprints stay, and bind them."""
     own = source_keys.c
     refused = update(source_keys).where(own.source == source, own.paused_at.is_not(None), own.fingerprint.is_not(None))
     await connection.execute(refused.values(paused_at=None, pause_reason=None))

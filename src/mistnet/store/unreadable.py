@@ -41,7 +41,7 @@ async def gaps_among(connection: AsyncConnection, ids: Collection[PostId]) -> se
 async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     """Gives gaps another try: those whose post was stored since, which this ends, and those that are due.
 
-    One that is due has a single attempt, so that a post nobody can read is paid for once each time.
+    One that is due has a single attempt, so that an unreadable post is paid for once each time.
     """
     found = await _gaps(connection)
     stored = await _stored(connection, [row for row in found if row.key.isdecimal()])

@@ -158,7 +158,7 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
 
 @router.post("/accounts/{user_id}/repair")
 async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
-    """Reads a suspect history again, and tries sweeps anew that ended without their result."""
+    """Reads a suspect history again, and retries sweeps that ended without their result."""
     progress = await Coverage(app.database).account_by_id(UserId(user_id))
     if progress is None:
         raise NotFound(f"account {user_id}")

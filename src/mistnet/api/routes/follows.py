@@ -118,8 +118,8 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
 async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it; one sync of a list at a time, shared by all who ask.
 
-    Nobody need be stored yet: a handle is looked up where a key for X is set. Only a full sync finds who left. What is
-    likely to cost more than `confirm_credits` is refused unless `confirm` or `max_credits` is given.
+    The user need not be stored yet: a handle is looked up where a key for X is set. Only a full sync finds who left.
+    What is likely to cost more than `confirm_credits` is refused unless `confirm` or `max_credits` is given.
     """
     named = id_or_handle(who)
     find = subject_of if mistnet.settings.x_api_key else known_subject

@@ -150,7 +150,7 @@ async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
 
 @router.post("/jobs/cancel", response_model=AcceptedDocument, dependencies=OPERATES)
 async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
-    """End dead and failed jobs for good that nobody will do anything about. Live ones are left alone."""
+    """Accept dead and failed jobs as they are, which ends them for good. Live ones are left alone."""
     wanted = GapFilter(kind=asked.kind, error=asked.error)
     return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
 

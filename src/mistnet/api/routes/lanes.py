@@ -84,7 +84,7 @@ class LaneRequeueRequest(Given):
 
 
 class LaneRequeuedDocument(RequeuedDocument):
-    """`problem`: why letters are still in RabbitMQ, if they are. The jobs are tried anew all the same."""
+    """`problem`: why letters are still in RabbitMQ, if they are. The jobs are retried all the same."""
 
     problem: str | None
 
@@ -115,7 +115,7 @@ async def list_dead_letters(
 
 @router.post("/{lane}/requeue", response_model=LaneRequeuedDocument, dependencies=OPERATES, responses=refusals(404))
 async def requeue(lane: LanePath, mistnet: Mistnet, asked: LaneRequeueRequest | None = None) -> object:
-    """Try the dead letters of a lane anew, with all their attempts. Where RabbitMQ keeps letters, they are taken."""
+    """Requeue the dead letters of a lane, with all their attempts. Where RabbitMQ keeps letters, they are taken."""
     own = await known_lane(mistnet, lane)
     return await mistnet.dispatching.requeue_dead(own, mistnet.operations, failed=bool(asked and asked.failed))
 

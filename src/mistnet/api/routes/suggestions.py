@@ -68,7 +68,7 @@ class SuggestionDocument(Document):
 
 
 class RefusedDocument(Document):
-    """A handle that somebody wants tracked and that could not be."""
+    """A handle that was to be tracked and could not be."""
 
     handle: str
     reason: str
@@ -81,7 +81,7 @@ class RefusedDocuments(Document):
 
 @router.get("/refused", response_model=RefusedDocuments, dependencies=READS)
 async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
-    """Handles that are not tracked although somebody wants them, with the reason, the latest first."""
+    """Handles that were to be tracked and could not be, with the reason, the latest first."""
     return {"refused": await Refusals(mistnet.database).standing(limit)}
 
 

@@ -139,7 +139,7 @@ class WebClient:
         if answer.status == TOO_MANY:
             raise RateLimited(lane, self._told_to_wait(answer))
         if answer.status == NOT_MODIFIED and stored is None:
-            problem = "it says that nothing changed, though nobody asked"
+            problem = "it says that nothing changed, though that was not asked"
             raise SourceDown(lane, problem, status=answer.status, host=door.host)
         return answer
 
