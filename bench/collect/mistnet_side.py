@@ -10,9 +10,10 @@ from bench.collect.floors import floors
 from bench.collect.growth import growth
 from bench.collect.side import Side, database_url, main
 from bench.collect.source import KEY, Source
-from mistnet.app import App, ready
+from mistnet.app import App
 from mistnet.jobs import args
 from mistnet.settings import load_settings
+from mistnet.store.schema import ready
 
 GAPS = 3
 """Users whom the source never returns are gaps, and every world has some."""

@@ -16,11 +16,12 @@ from bench.collect.source import Source as Collected
 from bench.graph.mutuals import mutuals
 from bench.graph.side import main
 from bench.graph.source import SUBJECT, Source
-from mistnet.app import App, ready
+from mistnet.app import App
 from mistnet.domain.follows import Side, SyncMode
 from mistnet.domain.social import UserId
 from mistnet.jobs.follow_args import follow_sync
 from mistnet.settings import load_settings
+from mistnet.store.schema import ready
 
 
 def prepare(options: Options) -> None:

@@ -48,7 +48,7 @@ from mistnet.store.inspect import Inspector
 from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
 from mistnet.store.runs import RunDesk
-from mistnet.store.schema import migrate, require_current, schema_state
+from mistnet.store.schema import ready
 from mistnet.store.unreadable import take_up_unreadable
 from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.watch_book import WatchBook
@@ -361,23 +361,6 @@ async def open_app(
         await app.database.close()
 
 
-async def ready(database: Database, *, create: bool = False) -> None:
-    """Makes sure the tables are there. With `create`, a file that is not there or is empty gets them.
-
-    Few commands create: in the wrong folder, an empty new database would look like lost data.
-    """
-    if create and await _is_blank_file(database):
-        await migrate(database)
-    await require_current(database)
-    await database.correct_clock()
-
-
-async def _is_blank_file(database: Database) -> bool:
-    if database.product != "sqlite":
-        return False
-    return bool(database.file and not database.file.exists()) or (await schema_state(database)).verdict == "empty"
-
-
 def policy_of(settings: Settings) -> Policy:
     return Policy(
         lease=timedelta(seconds=settings.lease_seconds),
@@ -430,4 +413,4 @@ def worker_name(settings: Settings) -> WorkerName:
     return WorkerName(f"{socket.gethostname()}.{os.getpid()}.{random_names.token_hex(2)}")
 
 
-__all__ = ["App", "Plugin", "Write", "load_plugin", "open_app", "policy_of", "ready"]
+__all__ = ["App", "Plugin", "Write", "load_plugin", "open_app", "policy_of"]

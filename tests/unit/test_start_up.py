@@ -43,13 +43,12 @@ LINES_AND_ALLOWED: Mapping[str, tuple[Sequence[str], set[str]]] = {
     "names of links": (["links extract /dev/null", "links canonical /dev/null"], {*FOUNDATION, "w3lib"}),
     "price texts": (["prices parse /dev/null"], {*FOUNDATION, "price_parser"}),
     "the schema": (["db check"], {*FOUNDATION, *SQLITE}),
+    "the database alone": (["status", "search moon", "rates list"], {*FOUNDATION, *SQLITE}),
     "all that reads": (
         [
-            "status",
             "jobs list",
             "jobs dead",
             "sources",
-            "search moon",
             "coverage",
             "spend",
             "export posts",

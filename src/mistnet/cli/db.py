@@ -1,30 +1,16 @@
 """Commands for the database itself: migrate, check."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.settings import Settings
-from mistnet.store.database import Database
 from mistnet.store.schema import migrate as bring_forward
 from mistnet.store.schema import require_current, schema_state
-
-
-@asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Database]:
-    """The database alone, whatever state it is in."""
-    database = Database(settings.database_url.get_secret_value())
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 @shared_options
 async def migrate(invocation: Invocation) -> None:
     """Create the tables, or bring them up to this version. Safe to run again."""
-    async with opened(invocation.settings) as database:
+    async with open_database(invocation.settings, checked=False) as database:
         before = await bring_forward(database)
         url = database.shown_url
     changed = before.found != before.wanted
@@ -35,7 +21,7 @@ async def migrate(invocation: Invocation) -> None:
 @shared_options
 async def check(invocation: Invocation) -> int:
     """Say whether the tables are those of this version; exit code 1 if they are not."""
-    async with opened(invocation.settings) as database:
+    async with open_database(invocation.settings, checked=False) as database:
         state = await schema_state(database)
         if invocation.out.as_json:
             invocation.out.show(state)

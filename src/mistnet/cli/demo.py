@@ -17,7 +17,7 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from mistnet.app import App, ready
+from mistnet.app import App
 from mistnet.cli import logs
 from mistnet.cli.demo_report import FILE, Choice, blocks, commands, report_of
 from mistnet.cli.demo_watch import Watch
@@ -29,6 +29,7 @@ from mistnet.jobs import args
 from mistnet.settings import Settings
 from mistnet.store.overview import Overview
 from mistnet.store.roster import NewSuggestion, Roster
+from mistnet.store.schema import ready
 
 if TYPE_CHECKING:
     from mistnet.cli.demo_world import DemoWorld

@@ -66,7 +66,7 @@ class Watch:
 
     async def _look(self) -> Picture:
         database = self._app.database
-        status = await status_of(self._app, recent=_EVER)
+        status = await status_of(database, self._app.settings.heartbeat, recent=_EVER)
         progress = await Coverage(database).accounts()
         told = await Roster(database, self._app.job_writer).suggestions(live_only=False)
         totals = await Overview(database).totals()

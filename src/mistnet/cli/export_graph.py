@@ -10,12 +10,13 @@ from typing import Final
 import msgspec
 import typer
 
-from mistnet.app import App, open_app
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
 from mistnet.cli.write_out import choose_format
 from mistnet.domain.plural import counted
 from mistnet.store.circles import GRAPH, Circle, circle_of_segment, neighbourhood_of
+from mistnet.store.database import Database
 from mistnet.store.export import whole_file
 from mistnet.store.graph_export import Edges, GraphExporter, GraphFormat, GraphSelection, GraphSize, Told
 
@@ -44,16 +45,16 @@ async def export_graph(
     if output is None:
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
-    async with open_app(invocation.settings) as app:
+    async with open_database(invocation.settings) as database:
         selection = GraphSelection(
-            circle=await _circle(app, asked),
+            circle=await _circle(database, asked),
             edges=edges,
             ended=asked.ended,
             since=asked.since,
             until=asked.until,
         )
         with _files(output, nodes, force=force) as (part, nodes_part), _watched() as told:
-            size = await GraphExporter(app.database).export(selection, format_, part, nodes_part, told)
+            size = await GraphExporter(database).export(selection, format_, part, nodes_part, told)
     _say(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
 
 
@@ -81,10 +82,10 @@ def _edges(asked: GraphAsked) -> Edges:
     return asked.edges
 
 
-async def _circle(app: App, asked: GraphAsked) -> Circle:
+async def _circle(database: Database, asked: GraphAsked) -> Circle:
     if asked.segment is not None:
-        return await circle_of_segment(app.database, asked.segment)
-    return await neighbourhood_of(app.database, str(asked.around), ended=asked.ended)
+        return await circle_of_segment(database, asked.segment)
+    return await neighbourhood_of(database, str(asked.around), ended=asked.ended)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mistnet.cli.db import opened
 from mistnet.cli.demo_report import own_name
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import SettingsError
@@ -55,7 +55,7 @@ async def init(invocation: Invocation) -> None:
     Safe to run again: a file that is there is left as it is, and tables are brought up to this version.
     """
     settings, file = invocation.settings, settings_file()
-    async with opened(settings) as database:
+    async with open_database(settings, checked=False) as database:
         written = write_once(file, sample(_to_write_down(settings, database.shown_url)))
         before = await migrate(database)
         url = database.shown_url

@@ -8,14 +8,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet.app import App, open_app
 from mistnet.cli.input_files import lines_of
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.printable import printable
 from mistnet.cli.rate_files import COLUMNS, RateRows, rate_of, read_rates
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import BadRates
 from mistnet.pricing.exchange import DatedRate
+from mistnet.store.database import Database
 from mistnet.store.rates import RateBook, RateFilter, RateLine
 from mistnet.store.revaluing import revalue, touched_by
 
@@ -46,8 +47,8 @@ async def import_rates(
     if found.bad and not skip_bad:
         raise BadRates(file, found.rows, [str(each) for each in found.bad])
     _tell_of_bad(found)
-    async with open_app(invocation.settings) as app:
-        told = await _tell(app, found.good, origin or file)
+    async with open_database(invocation.settings) as database:
+        told = await _tell(database, found.good, origin or file)
     skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
     left = f"; bad rows left out: {len(found.bad):,}" if found.bad else ""
     invocation.out.show(document(**told, skipped=skipped), _said(told) + left)
@@ -69,8 +70,8 @@ async def set_rate(
     read = rate_of(cells, today=today)
     if isinstance(read, str):
         raise typer.BadParameter(read)
-    async with open_app(invocation.settings) as app:
-        told = await _tell(app, [read], origin or "rates set")
+    async with open_database(invocation.settings) as database:
+        told = await _tell(database, [read], origin or "rates set")
     line = f"on {read.day} one {read.base} was worth {read.rate:f} {read.quote}"
     invocation.out.show(document(**told), f"{line}; {_said(told)}")
 
@@ -89,8 +90,8 @@ async def list_rates(
 ) -> None:
     """Show the rates that were told, by currency and day."""
     wanted = RateFilter(base=_code(base), quote=_code(quote), after=_place(after), limit=limit + 1)
-    async with open_app(invocation.settings) as app:
-        found = await RateBook(app.database).page(wanted)
+    async with open_database(invocation.settings) as database:
+        found = await RateBook(database).page(wanted)
     shown, more = found[:limit], len(found) > limit
     last = f"{shown[-1].base}/{shown[-1].quote}/{shown[-1].day}" if more else None
     grid = Grid(
@@ -102,12 +103,12 @@ async def list_rates(
     invocation.out.show(document(rates=[_fields(each) for each in shown], next_after=last), grid, *lines)
 
 
-async def _tell(app: App, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
+async def _tell(database: Database, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
     """The rates first, then all they touch: whoever is stopped in between tells them again."""
-    await RateBook(app.database).tell(rates, origin=origin, now=app.database.clock.now())
-    touched = await touched_by(app.database, rates)
+    await RateBook(database).tell(rates, origin=origin, now=database.clock.now())
+    touched = await touched_by(database, rates)
     with _progress(len(touched)) as on_done:
-        changed = await revalue(app.database, touched, on_done=on_done)
+        changed = await revalue(database, touched, on_done=on_done)
     return {"told": len(rates), "items_valued": len(touched), "items_changed": changed}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from mistnet.app import open_app
 from mistnet.cli.joblines import storable
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import at, document
 from mistnet.cli.printable import printable
 from mistnet.cli.shared import Invocation, shared_options
@@ -79,10 +79,10 @@ async def search(
 ) -> None:
     """Find posts by their words, newest first."""
     storable("--author", author)
-    async with open_app(invocation.settings) as app:
-        authors = await find_authors(app.database, author) if author is not None else None
+    async with open_database(invocation.settings) as database:
+        authors = await find_authors(database, author) if author is not None else None
         span = PostSpan(authors=authors, since=since, until=until)
-        found = await PostSearch(app.database).find(query, span, before=before, limit=limit)
+        found = await PostSearch(database).find(query, span, before=before, limit=limit)
     more = found[-1].cursor if len(found) == limit else None
     hint = [f"more: --before {more}"] if more else []
     if found and invocation.out.on_terminal:

@@ -8,15 +8,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from mistnet.app import App, open_app
+from mistnet.cli.opening import open_database
 from mistnet.cli.output import Block, Grid, span
 from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
 from mistnet.domain.ports import HeldLeases
-from mistnet.store.alerts import AlertRow
-from mistnet.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.store.alerts import AlertBook, AlertRow
+from mistnet.store.database import Database
+from mistnet.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.store.refusals import Refusals, Refused
 
 _RECENT = timedelta(minutes=1)
@@ -31,7 +32,7 @@ _SHOWN_STATES = (
 
 
 class KindStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind stands."""
+    """How one kind stands that has jobs or is paused."""
 
     kind: KindName
     states: Mapping[JobState, int]
@@ -66,34 +67,32 @@ async def status(
     """Show what needs attention, and the queue: what is there, who works on it, what waits and why, what is missing."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
-    async with open_app(invocation.settings) as app:
+    heartbeat = invocation.settings.heartbeat
+    async with open_database(invocation.settings) as database:
         if watch:
-            await _watch(app)
+            await _watch(database, heartbeat)
         else:
-            now = await status_of(app)
+            now = await status_of(database, heartbeat)
             invocation.out.show(now, *blocks(now))
 
 
-async def status_of(app: App, *, recent: timedelta = _RECENT) -> Status:
-    now = app.database.clock.now()
-    counts = await app.inspector.counts(now=now)
-    paused = await app.inspector.paused()
-    done = await app.inspector.finished(since=now - recent)
-    names = {*app.kinds, *(count.kind for count in counts), *(each.kind for each in paused)}
+async def status_of(database: Database, heartbeat: timedelta, *, recent: timedelta = _RECENT) -> Status:
+    now, inspector = database.clock.now(), Inspector(database)
+    counts, paused = await inspector.counts(now=now), await inspector.paused()
+    done = await inspector.finished(since=now - recent)
+    names = {*(count.kind for count in counts), *(each.kind for each in paused), *done}
     kinds = [_kind_status(name, counts, paused, done) for name in sorted(names)]
     gaps = {each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states} for each in kinds}
     return Status(
         at=now,
-        database=app.database.shown_url,
+        database=database.shown_url,
         kinds=kinds,
-        waits=await app.inspector.waits(now=now),
-        workers=await app.inspector.workers(),
+        waits=await inspector.waits(now=now),
+        workers=await inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
-        alerts=await app.watch.alerts.open_ones(),
-        refused=await Refusals(app.database).standing(),
-        gone=[
-            each for each in await app.inspector.leases() if each.is_gone(seen_before=now - 3 * app.settings.heartbeat)
-        ],
+        alerts=await AlertBook(database).open_ones(),
+        refused=await Refusals(database).standing(),
+        gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
     )
 
 
@@ -113,7 +112,7 @@ def _kind_status(
     )
 
 
-async def _watch(app: App) -> None:
+async def _watch(database: Database, heartbeat: timedelta) -> None:
     from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
     from rich.live import Live  # noqa: PLC0415
 
@@ -122,7 +121,7 @@ async def _watch(app: App) -> None:
     with Live(console=Console(), auto_refresh=False, screen=False) as live:
         while True:
             try:
-                shown = await status_of(app)
+                shown = await status_of(database, heartbeat)
                 live.update(rendered(blocks(shown)), refresh=True)
             except DatabaseError as error:
                 live.update(rendered([str(error)]), refresh=True)

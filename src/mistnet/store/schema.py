@@ -65,6 +65,23 @@ async def migrate(database: Database) -> SchemaState:
     return before
 
 
+async def ready(database: Database, *, create: bool = False) -> None:
+    """Makes sure the tables are there. With `create`, a file that is not there or is empty gets them.
+
+    Few commands create: in the wrong folder, an empty new database would look like lost data.
+    """
+    if create and await _is_blank_file(database):
+        await migrate(database)
+    await require_current(database)
+    await database.correct_clock()
+
+
+async def _is_blank_file(database: Database) -> bool:
+    if database.product != "sqlite":
+        return False
+    return bool(database.file and not database.file.exists()) or (await schema_state(database)).verdict == "empty"
+
+
 def _make_private(database: Database) -> None:
     """A new file is its owner's alone; SQLite would let everybody on the machine read what was collected."""
     if database.file is not None and not database.file.exists():
