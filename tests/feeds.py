@@ -33,6 +33,7 @@ from tests.support import TurnedClock
 
 NOBODY = "nobody.at.all"
 PAGE = 20
+SIZE = Size(users=24, stars=9, posts=170)
 
 
 class ThreadsTransport:
@@ -62,7 +63,7 @@ class ThreadsTransport:
 def threads_of(
     seed: int = 7,
     *,
-    size: Size | str = "tiny",
+    size: Size | str = SIZE,
     faults: str = "none",
     now: Callable[[], datetime] = lambda: WORLD_START_AT,
     **about: Any,

@@ -72,7 +72,7 @@ async def test_an_item_is_drawn_with_its_range_and_its_points_by_kind_and_left_o
             await expect(drawing).to_have_attribute(
                 "aria-label", re.compile(r"from .* to .* USD, now within .* points")
             )
-            await expect(page.get_by_text("1 more in currencies nobody told a rate for")).to_be_visible()
+            await expect(page.get_by_text("1 more in currencies without a known rate")).to_be_visible()
             for said in ("outlier", "a tenth of the last", "rate from EUR to USD"):
                 await expect(page.locator("#points-title").locator("xpath=../..")).to_contain_text(said)
             await expect(page.get_by_text("it answers with a riddle")).to_be_visible()

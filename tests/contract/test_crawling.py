@@ -17,6 +17,8 @@ from mistnet.sim.shelf import BY_CANONICAL, BY_ITEM, POSTED, SHORT_LINKS
 from mistnet.store.hosts import StoreHosts
 from tests.shops import LANES, open_town, post
 
+pytestmark = pytest.mark.common_sql
+
 COIN = "https://shopee.tw/product/178926468/21448123549"
 JOBS = "SELECT count(*) FROM jobs WHERE kind = 'crawl'"
 

@@ -31,6 +31,8 @@ from tests.brokered import (
 )
 from tests.support import Effect, Number, new
 
+pytestmark = pytest.mark.common_sql
+
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:

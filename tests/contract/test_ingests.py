@@ -32,6 +32,8 @@ from tests.harvests import change, end_badly, open_harvest, post, rows, run, tel
 from tests.loops import LOOP
 from tests.support import TurnedClock
 
+pytestmark = pytest.mark.common_sql
+
 commands = commands_of("hydrate")
 
 X = Platform.X

@@ -27,6 +27,8 @@ from tests.loops import LOOP
 from tests.support import START
 from tests.worlds import SMALLEST, WorldTransport
 
+pytestmark = pytest.mark.common_sql
+
 commands = commands_of("sources")
 
 

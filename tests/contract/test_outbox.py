@@ -25,6 +25,8 @@ from tests.harvests import change, open_harvest, rows, tell
 from tests.receivers import SECRET, receiver
 from tests.support import Number, TurnedClock, new
 
+pytestmark = pytest.mark.common_sql
+
 
 def data(number: int, kind: EventKind = EventKind.POSTS_COLLECTED) -> NewEvent:
     return NewEvent(kind=kind, subject=str(number), payload={"number": number})

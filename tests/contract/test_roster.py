@@ -26,6 +26,8 @@ from mistnet.store.writes import Writers
 from tests.databases import analyze, make_app
 from tests.support import START, TurnedClock, new
 
+pytestmark = pytest.mark.common_sql
+
 ANN, BEA = UserId(12), UserId(123)
 
 

@@ -29,6 +29,8 @@ from tests.harvests import change, open_harvest, post, rows, run, tell, told, us
 from tests.loops import LOOP
 from tests.support import START, TurnedClock, finished_run
 
+pytestmark = pytest.mark.common_sql
+
 ANN = UserId(11)
 
 

@@ -36,6 +36,8 @@ from tests.loops import LOOP
 from tests.support import START, TurnedClock
 from tests.unit.test_x_decode import POST, anything, raw
 
+pytestmark = pytest.mark.common_sql
+
 ANN = UserId(11)
 X = Platform.X
 

@@ -49,7 +49,7 @@ def test_a_frozen_machine_that_comes_back_writes_nothing(memory: Templates, seed
         checked(visit_shops(memory.sqlite(), seed, faults=True, chaos=chaos, world=False), seed)
 
 
-@pytest.mark.parametrize("seeds", chunks(0, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(0, 1, 1, turn=2), ids=named)
 def test_the_same_holds_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:
         chaos = Chaos(seed, crash=0.01, freeze=0.01)

@@ -34,7 +34,7 @@ def test_every_subscriber_is_told_of_everything_in_one_order_on_sqlite(memory: T
     )
 
 
-@pytest.mark.parametrize("seeds", chunks(0, 1, 1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(0, 1, 1, turn=0), ids=named)
 def test_every_subscriber_is_told_of_everything_in_one_order_on_postgresql(
     memory: Templates, postgres_dsn: str, seeds: range
 ) -> None:

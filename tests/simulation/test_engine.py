@@ -24,7 +24,7 @@ def survive(url: str, seed: int) -> Result:
     return result
 
 
-@pytest.mark.parametrize("seeds", chunks(10, 5, 5, turn=1), ids=named)
+@pytest.mark.parametrize("seeds", chunks(6, 3, 3, turn=1), ids=named)
 def test_nothing_is_lost_or_done_twice_on_sqlite(memory: Templates, seeds: range) -> None:
     crashes = sum(survive(memory.sqlite(), seed).crashes for seed in seeds)
     if is_fixed(seeds):

@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemChart(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a page needs to draw it. `elsewhere` counts points of currencies nobody told a rate for."""
+    """All that a page needs to draw it. `elsewhere` counts points of currencies without a known rate."""
 
     line: str
     band: str
