@@ -32,10 +32,39 @@ def test_ids_of_jobs(sqlite_url: str, command: str) -> None:
     assert "'x' is not an id" in run(commands, sqlite_url, "jobs", command, "7,x").stderr
 
 
-def test_ids_of_items(sqlite_url: str) -> None:
+@pytest.mark.parametrize("command", ["retry", "cancel", "requeue"])
+def test_ids_of_jobs_in_a_file(sqlite_url: str, tmp_path: Path, command: str) -> None:
+    (tmp_path / "ids").write_text("id,note\n8,x\n9,y\n")
+    refused = run(commands, sqlite_url, "jobs", command, "7", "--file", str(tmp_path / "ids"))
+    assert [f"there is no job {each}" in refused.stderr for each in (7, 8, 9)] == [True, True, True]
+
+
+@pytest.mark.parametrize("command", [("links", "crawl"), ("products", "refresh")], ids=" ".join)
+def test_addresses_in_a_file(sqlite_url: str, tmp_path: Path, command: tuple[str, str]) -> None:
+    """An address may have a comma. Ids stand beside addresses, as in arguments."""
+    (tmp_path / "shops").write_text("https://a.example/x,y https://b.example/z\n41, 42\n")
+    seen = []
+    for known in ("https://a.example/x,y", "https://b.example/z", "41", "42"):
+        (tmp_path / "one").write_text(known)
+        seen.append(run(commands, sqlite_url, *command, "--file", str(tmp_path / "one")).stderr)
+    first = run(commands, sqlite_url, *command, "--file", str(tmp_path / "shops")).stderr
+    assert first == seen[0]
+    assert ["https://a.example/x,y" in seen[0], "https://b.example/z" in seen[1]] == [True, True]
+    assert ["41" in seen[2], "42" in seen[3]] == [True, True]
+    missing = run(commands, sqlite_url, *command, "--file", str(tmp_path / "nowhere"))
+    assert (missing.exit_code, "cannot read" in missing.stderr) == (2, True)
+
+
+def test_ids_of_items(sqlite_url: str, tmp_path: Path) -> None:
     ids = [told(run(commands, sqlite_url, "items", "add", title, "--json"))["item"]["id"] for title in ("a", "b")]
     paused = told(run(commands, sqlite_url, "items", "pause", ",".join(map(str, ids)), "--json"))
     assert [each["id"] for each in paused["items"]] == ids
+    (tmp_path / "ids").write_text(f"{ids[1]}\n")
+    for command in ("resume", "ask", "pause", "remove"):
+        done = told(run(commands, sqlite_url, "items", command, ids[0], "--file", str(tmp_path / "ids"), "--json"))
+        assert [each if command == "ask" else each["id"] for each in done["items"]] == ids
+    refused = run(commands, sqlite_url, "items", "pause", "nine")
+    assert (refused.exit_code, "'nine' is no item's id" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("given", [["nowhere,x"], ["x nowhere"], ["x", "nowhere"]], ids=" | ".join)

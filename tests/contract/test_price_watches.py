@@ -572,7 +572,7 @@ async def test_a_missing_rate_is_never_a_change(url: str) -> None:
         assert Decimal(worth) == 30, "all that is left of it"
         now = await held(town, watch)
         assert (now.standing, await town.told()) == ("suspended", [])
-        assert "no rate is known from EUR to USD" in str(now.problem)
+        assert "no rate from EUR to USD is known" in str(now.problem)
         await told_rate(town, DatedRate(base="EUR", quote="USD", day=town.clock.now().date(), rate=Decimal("1.10")))
         for _ in range(2):
             town.clock.turn(minutes=60)

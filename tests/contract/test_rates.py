@@ -78,7 +78,7 @@ async def test_a_look_uses_the_rates_that_are_known(url: str) -> None:
             2: (Decimal("110.00"), "EUR/USD 1.1 of 2026-03-01"),
             3: (Decimal("132.00"), "GBP/EUR 1.2 of 2026-03-01, EUR/USD 1.1 of 2026-03-01"),
         }
-        assert [each.why for each in found.left_out] == ["no rate is known from JPY to USD for 2026-03-01"]
+        assert [each.why for each in found.left_out] == ["no rate from JPY to USD is known for 2026-03-01"]
 
 
 async def test_new_rates_value_the_items_they_touch_and_no_others(url: str) -> None:

@@ -220,12 +220,12 @@ def test_a_database_with_foreign_tables_is_not_mixed_with_ours(on_no_file: Comma
 def test_a_slip_in_the_file_of_settings_is_told(on_sqlite: CommandLine) -> None:
     for content, said in BAD_FILES:
         (on_sqlite.folder / "mistnet.toml").write_text(content)
-        one_line(on_sqlite("status"), said)
+        one_line(on_sqlite("jobs", "list"), said)
 
 
 def test_a_slip_in_the_environment_is_told(on_sqlite: CommandLine) -> None:
     for name, value, said in BAD_VARIABLES:
-        one_line(on_sqlite("status", **{name: value}), said)
+        one_line(on_sqlite("jobs", "list", **{name: value}), said)
 
 
 def test_a_metrics_port_that_is_taken_is_told(on_sqlite: CommandLine) -> None:
@@ -253,9 +253,9 @@ def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "broken", importlib.import_module("broken"))
     settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"])}
-    done = on_sqlite("status", **settings)
+    done = on_sqlite("jobs", "list", **settings)
     one_line(done, "this is a bug", "MISTNET_LOG_LEVEL=DEBUG", code=70)
-    loud = on_sqlite("status", MISTNET_LOG_LEVEL="DEBUG", **settings)
+    loud = on_sqlite("jobs", "list", MISTNET_LOG_LEVEL="DEBUG", **settings)
     assert (loud.code, "Traceback" in loud.err) == (70, True)
     assert "abcdef123456" not in done.err + loud.err
 

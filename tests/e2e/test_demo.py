@@ -228,7 +228,8 @@ def test_ctrl_c_ends_the_demo_even_while_it_begins(on_no_file: CommandLine) -> N
 
 
 def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandLine) -> None:
-    serving = on_no_file.start("sim", "serve", "--size", "tiny", "--port", "0", "--key", "my-key", "--json")
+    wishes = ("--size", "tiny", "--port", "0", "--key", "my-key", "--quiet-accounts", "--restless-people")
+    serving = on_no_file.start("sim", "serve", *wishes, "--json")
     assert serving.stdout is not None
     told = json.loads("".join(iter(serving.stdout.readline, "}\n")) + "}")
     url = told["url"]
@@ -246,6 +247,9 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandL
     asked = Request(f"{url}/twitter/user/info?userName={told['handles'][0]}", headers={"X-API-Key": "my-key"})
     with urlopen(asked, timeout=DEADLINE_SECONDS) as answer:
         assert json.loads(answer.read())["data"]["userName"] == told["handles"][0]
+
+    with urlopen(f"{url}/_sim/account?handle={told['handles'][-1]}", timeout=DEADLINE_SECONDS) as answer:
+        assert json.loads(answer.read())["account"]["search"] == []
 
     taken = on_no_file("sim", "serve", "--size", "tiny", "--port", url.rpartition(":")[2])
     assert taken.code == 2

@@ -77,6 +77,19 @@ def test_about_as_many_posts_exist_as_asked_for() -> None:
     assert 4_500 < posts < 6_000
 
 
+def test_in_a_quiet_world_one_star_has_yet_to_write_and_another_never_retweets() -> None:
+    truths = [Truth(World(7, "tiny", quiet=quiet)) for quiet in (False, True)]
+    handles = [truth.accounts(WORLD_START_AT) for truth in truths]
+    assert handles[0] == handles[1]
+    found = [[truth.account(handle, WORLD_START_AT) for handle in handles[0][-2:]] for truth in truths]
+    counts = [[(bool(each.search), bool(each.retweets)) for each in pair if each] for pair in found]
+    assert [pair[0] for pair in counts] == [(True, True), (True, False)]
+    assert [pair[1][0] for pair in counts] == [True, False]
+    later = truths[1].account(handles[1][-1], WORLD_START_AT + timedelta(days=1))
+    assert later
+    assert later.search
+
+
 def test_a_world_too_small_for_its_stories_is_refused() -> None:
     with pytest.raises(SizeTooSmall, match="needs 8 stars"):
         Size(users=10, stars=2, posts=100)

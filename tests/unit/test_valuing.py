@@ -186,7 +186,7 @@ def test_points_in_other_currencies_are_converted_and_say_by_which_rate() -> Non
 def test_a_point_without_a_rate_is_left_out_by_name() -> None:
     found = worth([point(1, "110"), point(2, "9000", currency="JPY")], "USD")
     assert [(each.point_id, each.why) for each in found.left_out] == [
-        (2, "no rate is known from JPY to USD for 2026-03-01")
+        (2, "no rate from JPY to USD is known for 2026-03-01")
     ]
 
 

@@ -254,11 +254,11 @@ def test_points_that_lost_their_rate_are_named() -> None:
         confidence=0.5,
         newest_at=START,
         left_out=[
-            LeftOut(point_id=PointId(1), why="no rate is known from USD to TWD for 2026-03-01"),
+            LeftOut(point_id=PointId(1), why="no rate from USD to TWD is known for 2026-03-01"),
             LeftOut(point_id=PointId(2), why="outlier: 9 times what most ask", amount=Decimal(900)),
         ],
     )
-    assert "no rate is known" in str(lost({PointId(1), PointId(2)}, worth))
+    assert "no rate from" in str(lost({PointId(1), PointId(2)}, worth))
     assert lost({PointId(2), PointId(3)}, worth) is None
 
 

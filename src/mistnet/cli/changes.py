@@ -14,7 +14,7 @@ from mistnet.cli.faults import complain
 from mistnet.cli.joblines import read_jobs, storable
 from mistnet.cli.jobs import require_kind
 from mistnet.cli.output import document
-from mistnet.cli.rows import read_ids
+from mistnet.cli.rows import FileOption, read_ids
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import JobNotAllowed, JobNotFound, UsageError
 from mistnet.domain.jobs import JobId, KindName, Lane
@@ -23,7 +23,7 @@ from mistnet.store.operations import Change
 
 _USAGE = 2
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="The jobs' ids; commas may join them.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids; commas may join them.")]
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of job.")]
 
 
@@ -69,19 +69,20 @@ async def add(
 
 
 @shared_options
-async def retry(invocation: Invocation, ids: Ids) -> int:
-    """Make jobs due now. Dead and failed ones start anew with all their attempts."""
+async def retry(invocation: Invocation, ids: Ids = None, *, source: FileOption = None) -> int:
+    """Make jobs due now. Dead and failed ones start again with all their attempts."""
+    wanted = _unique(ids, source)
     async with open_app(invocation.settings) as app:
-        changes = await app.operations.retry(_unique(ids), now=app.database.clock.now())
+        changes = await app.operations.retry(wanted, now=app.database.clock.now())
         return await _tell(invocation, app, changes, "retried")
 
 
 @shared_options
 async def cancel(
     invocation: Invocation,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids; commas may join them.")
-    ] = None,
+    ids: Ids = None,
+    *,
+    source: FileOption = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="Accept all gaps of this kind: dead and failed jobs.")
     ] = None,
@@ -93,14 +94,15 @@ async def cancel(
 
     With --kind or --error, gaps are accepted in bulk; jobs that are still alive are left alone.
     """
-    if bool(ids) == (kind is not None or error is not None):
+    if bool(ids or source) == (kind is not None or error is not None):
         raise typer.BadParameter("say which: some ids, or --kind KIND, or --error TEXT, or both of these")
     if error is not None and not error.strip():
         raise typer.BadParameter("give a part of the error", param_hint="--error")
+    wanted = _unique(ids, source) if ids or source else []
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
-        if ids:
-            return await _tell(invocation, app, await app.operations.cancel(_unique(ids), now=now), "cancelled")
+        if wanted:
+            return await _tell(invocation, app, await app.operations.cancel(wanted, now=now), "cancelled")
         await require_kind(app, kind)
         accepted = await app.operations.accept(GapFilter(kind=kind, error=error), now=now)
     said = "1 gap accepted" if len(accepted) == 1 else f"{len(accepted):,} gaps accepted"
@@ -117,6 +119,8 @@ async def requeue(
         list[str] | None,
         typer.Argument(metavar="[ID]...", help="Dead or failed jobs; commas may join their ids."),
     ] = None,
+    *,
+    source: FileOption = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="All gaps of this kind.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All gaps there are.")] = False,
     dlq: Annotated[
@@ -126,20 +130,21 @@ async def requeue(
         bool, typer.Option("--failed", help="With --dlq: those too that failed for good, which a retry seldom mends.")
     ] = False,
 ) -> int:
-    """Try dead and failed jobs anew, with all their attempts."""
+    """Try dead and failed jobs again, with all their attempts."""
     if failed and dlq is None:
         raise typer.BadParameter(
             "it goes with --dlq; without that, failed jobs are taken anyway", param_hint="--failed"
         )
-    if sum((bool(ids), kind is not None, everything, dlq is not None)) != 1:
+    if sum((bool(ids or source), kind is not None, everything, dlq is not None)) != 1:
         raise typer.BadParameter("say which: some ids, or --kind KIND, or --dlq LANE, or --all")
+    wanted = _unique(ids, source) if ids or source else []
     async with open_app(invocation.settings) as app:
         if dlq is not None:
             return await requeue_dead(invocation, app, dlq, failed=failed)
         await require_kind(app, kind)
         now = app.database.clock.now()
-        if ids:
-            changes = await app.operations.retry(_unique(ids), now=now, gaps_only=True)
+        if wanted:
+            changes = await app.operations.retry(wanted, now=now, gaps_only=True)
             return await _tell(invocation, app, changes, "requeued")
         done = await app.operations.requeue(now=now, kind=KindName(kind) if kind else None)
     said = f"{len(done.requeued)} requeued"
@@ -175,8 +180,8 @@ async def resume(invocation: Invocation, kind: Kind) -> None:
     invocation.out.show(document(kind=kind, paused=False, changed=resumed), said)
 
 
-def _unique(ids: Sequence[str]) -> list[JobId]:
-    return [JobId(each) for each in read_ids(ids, spoilt="nothing was changed")]
+def _unique(ids: Sequence[str] | None, source: Path | None) -> list[JobId]:
+    return [JobId(each) for each in read_ids(ids, source, spoilt="nothing was changed")]
 
 
 async def _tell(invocation: Invocation, app: App, changes: Sequence[Change], verb: str) -> int:

@@ -1,6 +1,7 @@
 """Commands for things whose worth is followed: add them, change them, have their prices asked for, write them out."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
-from mistnet.cli.rows import unique
+from mistnet.cli.rows import FileOption, read_all
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.item_documents import item_fields
@@ -42,7 +43,7 @@ def item_number(given: str) -> int:
 
 ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]
 ItemArguments = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Ids of items; commas or blanks may stand between.")
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of items; commas or blanks may stand between.")
 ]
 Year = Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")]
 MintMark = Annotated[str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")]
@@ -147,27 +148,29 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
 
 
 @shared_options
-async def pause(invocation: Invocation, items: ItemArguments) -> None:
+async def pause(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
     """Ask no source for these any more, until they are resumed."""
-    await _set_states(invocation, items, ItemState.PAUSED)
+    await _set_states(invocation, _item_ids(items, file), ItemState.PAUSED)
 
 
 @shared_options
-async def resume(invocation: Invocation, items: ItemArguments) -> None:
+async def resume(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
     """Follow paused items again, from now on."""
-    await _set_states(invocation, items, ItemState.ACTIVE)
+    await _set_states(invocation, _item_ids(items, file), ItemState.ACTIVE)
 
 
 @shared_options
-async def remove(invocation: Invocation, items: ItemArguments) -> None:
+async def remove(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
     """Follow these no more. Their points and valuations stay."""
-    await _set_states(invocation, items, ItemState.REMOVED)
+    await _set_states(invocation, _item_ids(items, file), ItemState.REMOVED)
 
 
 @shared_options
-async def ask(invocation: Invocation, items: ItemArguments, *, source: Sources = None) -> None:
+async def ask(
+    invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None, source: Sources = None
+) -> None:
     """Have sources asked for these items now, all that serve each or those named. Workers do it."""
-    ids = _item_ids(items)
+    ids = _item_ids(items, file)
     async with open_app(invocation.settings) as app:
         made = await ask_now(app, ids, split_list(*source or ()))
     said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
@@ -195,13 +198,12 @@ async def export(
     await write_out(invocation, place, items, what="items")
 
 
-def _item_ids(given: Sequence[str]) -> list[ItemId]:
-    return unique(ItemId(item_number(each)) for each in split_list(*given))
+def _item_ids(given: Sequence[str] | None, file: Path | None) -> list[ItemId]:
+    return read_all(given, file, lambda row: ItemId(item_number(row.value)), spoilt="nothing was changed")
 
 
-async def _set_states(invocation: Invocation, items: Sequence[str], state: ItemState) -> None:
+async def _set_states(invocation: Invocation, ids: Sequence[ItemId], state: ItemState) -> None:
     """All of them, or none where one is not there."""
-    ids = _item_ids(items)
     async with open_app(invocation.settings) as app:
         for each in ids:
             await known_item(app, each)

@@ -11,7 +11,7 @@ from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.rows import named_links
+from mistnet.cli.rows import FileOption, named_links
 from mistnet.cli.search import moment
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.desk.waiting_links import hints_of, waiting_links
@@ -142,13 +142,14 @@ async def crawl(
     invocation: Invocation,
     named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of links.")] = None,
     *,
+    source: FileOption = None,
     lane: LaneOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
 ) -> None:
     """Have links visited: those named, or those found while their lane was not crawled. Workers do it."""
     async with open_app(invocation.settings) as app:
-        if named:
-            ids = [(await link_called(app, each)).id for each in named_links(named)]
+        if named or source:
+            ids = [(await link_called(app, each)).id for each in named_links(named, source)]
             asked = await call_for_links(app.database, app.job_writer, ids)
         else:
             asked = await _new_ones(app, lane, limit)

@@ -9,7 +9,7 @@ from mistnet import links as link_rules
 from mistnet.app import App, open_app
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.rows import named_links
+from mistnet.cli.rows import FileOption, named_links
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
 from mistnet.desk.waiting_links import hints_of, waiting_links
@@ -103,19 +103,20 @@ async def refresh(
     invocation: Invocation,
     named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of products.")] = None,
     *,
+    source: FileOption = None,
     every: Annotated[bool, typer.Option("--all", help="All products that are not gone.")] = False,
     shop: Annotated[
         Shop | None, typer.Option("--shop", metavar="|".join(Shop), help="With --all: only those of this shop.")
     ] = None,
 ) -> None:
     """Have things looked at again now. Workers do it, at each shop's pace."""
-    if bool(named) == every:
+    if bool(named or source) == every:
         raise typer.BadParameter("name products, or say --all")
     async with open_app(invocation.settings) as app:
         if every:
             ids = await _all_ids(app, shop)
         else:
-            ids = [(await product_called(app, each)).id for each in named_links(named or ())]
+            ids = [(await product_called(app, each)).id for each in named_links(named, source)]
         asked = await call_for_products(app.database, app.job_writer, ids)
     said = f"{counted(asked.created, 'visit')} to come for {counted(len(ids), 'product')}"
     already = asked.links - asked.created

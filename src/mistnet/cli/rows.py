@@ -16,7 +16,7 @@ from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.domain.errors import UsageError
 from mistnet.domain.handles import read_handle
-from mistnet.domain.lists import split_list
+from mistnet.domain.lists import split_addresses, split_list
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -109,9 +109,16 @@ def unique(values: Iterable[H]) -> list[H]:
     return list(dict.fromkeys(values))
 
 
-def named_links(given: Sequence[str]) -> list[str]:
-    """Ids with commas or blanks between; an address stays whole, commas and all."""
-    return [part for each in given for part in (split_list(each) if _IDS.fullmatch(each) else [each])]
+def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
+    """Ids with commas or blanks between; an address stays whole, commas and all. A file may have both."""
+    lines = [each.strip() for each in _content(source).splitlines()] if source else []
+    if source and not any(lines):
+        raise typer.BadParameter(f"{source} names nothing; --file FILE takes one id or URL per line")
+    return unique(part for each in (*(given or ()), *lines) for part in _named(each) if part)
+
+
+def _named(given: str) -> list[str]:
+    return split_list(given) if _IDS.fullmatch(given) else split_addresses(given)
 
 
 def _user(row: Row) -> str:

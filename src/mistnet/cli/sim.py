@@ -47,7 +47,7 @@ def read_key(given: str) -> str:
 
 
 @shared_options
-async def serve(
+async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     invocation: Invocation,
     *,
     seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7,
@@ -71,6 +71,15 @@ async def serve(
         typer.Option("--tier", metavar="free|paid|unlimited", help="How often the key may ask."),
     ] = "paid",
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="The API key that is accepted.")] = "sim-key",
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet-accounts", help="The last account begins to write within a day; the one before it never retweets."
+        ),
+    ] = False,
+    restless: Annotated[
+        bool, typer.Option("--restless-people", help="Many are suspended, leave or change their name in time.")
+    ] = False,
 ) -> None:
     """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.
 
@@ -81,7 +90,16 @@ async def serve(
     from mistnet.sim.server import serving  # noqa: PLC0415
 
     purse = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
-    box = pack(seed=seed, size=size, faults=faults, latency_seconds=read_latency(latency), speed=speed, key=purse)
+    box = pack(
+        seed=seed,
+        size=size,
+        faults=faults,
+        latency_seconds=read_latency(latency),
+        speed=speed,
+        key=purse,
+        quiet=quiet,
+        restless=restless,
+    )
     stopped = asyncio.Event()
     try:
         async with serving(box.asgi(), port=port) as url:

@@ -161,17 +161,17 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
     lanes = app.lanes_of(plan.lanes, plan.via)
     grace = app.settings.grace_seconds
     meaning = f"no new jobs; what runs may finish within {grace:g} s, then its lease is handed back"
-    async with (
-        served(app, plan.metrics_port, plan.metrics_host),
-        app.worker(concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle, via=plan.via) as worker,
-    ):
+    async with app.worker(
+        concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle, via=plan.via
+    ) as worker:
         with stopping(worker.drain, meaning=meaning) as stop:
-            watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
-            try:
-                await worker.run()
-            finally:
-                if watch:
-                    watch.cancel()
+            async with served(app, plan.metrics_port, plan.metrics_host):
+                watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
+                try:
+                    await worker.run()
+                finally:
+                    if watch:
+                        watch.cancel()
     source, halt = (await app.stopped_by(lanes) if plan.until_idle else None) or (None, None)
     return Report(
         settled=worker.ended_count,

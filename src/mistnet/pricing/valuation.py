@@ -107,7 +107,7 @@ def _weigh(
         day = point.observed_at.astimezone(UTC).date()
         converted = rates.convert(point.amount, point.currency, to, day)
         if converted is None:
-            why = f"no rate is known from {point.currency} to {to} for {day}"
+            why = f"no rate from {point.currency} to {to} is known for {day}"
             unconverted.append(_Unfit(_NO_RATE, weight, point, why))
         elif not converted.amount:
             why = f"{point.amount:f} {point.currency} is less than the smallest unit of {to}"

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--credits", type=int, default=100_000_000)
     parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
     parser.add_argument("--restless", action="store_true", help="many are suspended, go or change their name in time")
-    parser.add_argument("--quiet", action="store_true", help="the last star has written nothing yet and soon begins to")
+    parser.add_argument("--quiet", action="store_true", help="the last star has yet to write, another never retweets")
     return parser
 
 

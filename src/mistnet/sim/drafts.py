@@ -79,6 +79,7 @@ class Drafts:
             bits = luck.getrandbits(30)
             draw = bits & 1023
             kind = 0 if draw < originals else 1 if draw < replies else 2 if draw < quotes else 3
+            kind = kind if kind < Kind.RETWEET or person.retweets else Kind.ORIGINAL
             doomed = DOOMED if (bits >> 10) & 1023 < 20 else 0
             hidden = HIDDEN if (bits >> 20) < 8 else 0
             draft.marks.append(kind | doomed | hidden)

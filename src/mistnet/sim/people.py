@@ -70,6 +70,7 @@ class Person:
     searchable: bool = True
     language: str = "en"
     posts: int = 0
+    retweets: bool = True
 
     def handle_at(self, at_ms: int) -> str:
         current = self.handles[0][1]
@@ -90,7 +91,7 @@ class Person:
 
 
 def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False, quiet: bool = False) -> list[Person]:
-    """In a quiet world the last star has written nothing when it starts, and begins to on the first day."""
+    """In a quiet world the last star writes nothing before the first day, and the one before it never retweets."""
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
     if restless:
         people = [_restless(seed, person, start_ms) for person in people]
@@ -99,6 +100,7 @@ def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False, qu
         people[index] = role
     if quiet:
         people[size.stars - 1] = replace(people[size.stars - 1], posts=0)
+        people[size.stars - 2] = replace(people[size.stars - 2], retweets=False)
     taker = size.stars  # takes, in five days, the handle that star 3 gave up long ago
     plain = replace(people[taker], standing=Standing.ACTIVE, handles=people[taker].handles[:1])
     taken = people[3].handles[0][1]

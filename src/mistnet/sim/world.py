@@ -59,7 +59,7 @@ class Post:
 class World:
     """Everybody and everything. In a restless one many are suspended, go or take another name as time goes on.
 
-    In a quiet one the last star has written nothing yet.
+    In a quiet one the last star has written nothing yet, and the one before it never retweets.
     """
 
     def __init__(
