@@ -1,10 +1,12 @@
 """What the log tells of the work: accounts and runs by name, each job only at DEBUG, faults with all that is known."""
 
+import asyncio
 import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from loguru import logger
 
@@ -12,7 +14,7 @@ from mistnet.cli import logs
 from mistnet.domain.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
 from mistnet.domain.coverage import moment_of
 from mistnet.domain.jobs import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
-from mistnet.domain.runs import RunAccount, RunStatus
+from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus, RunStep
 from mistnet.domain.social import Platform, Post, PostId, UserId
 from mistnet.engine.journal import Journal
 from mistnet.engine.metrics import EngineMetrics
@@ -130,6 +132,25 @@ def test_who_is_tracked_refused_or_gone_is_told_by_name(stream: io.StringIO) -> 
         "@cy is refused: nobody of that name",
         "@bea is suspended: spam",
     ]
+
+
+def test_the_report_of_a_run_is_told_once_when_its_last_account_is_done(stream: io.StringIO) -> None:
+    logs.set_up(style="json", level="INFO", stream=stream)
+    runs = [msgspec.structs.replace(finished_run(), finished_at=None, status=RunStatus.RUNNING), *[finished_run()] * 2]
+
+    async def read(_: str) -> Run:
+        return runs.pop(0)
+
+    async def told() -> Sequence[str]:
+        progress = ProgressLog(TurnedClock(), read_run=read)
+        for status in (RunStatus.RUNNING, RunStatus.COMPLETED, RunStatus.COMPLETED, RunStatus.FAILED):
+            step = RunStep(run_id=RunId("r"), position=0, status=status)
+            progress.settled(settled(JobState.SUCCEEDED, step, kind="scrape", args="{}"))
+            await progress.close()
+        return [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
+
+    assert asyncio.run(told()) == [run_report(finished_run())]
+    assert runs == []
 
 
 def test_a_finished_run_is_reported_in_one_line() -> None:
