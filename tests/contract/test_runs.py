@@ -520,7 +520,7 @@ def test_an_account_that_no_catch_up_fetched_has_no_time_of_a_fetch() -> None:
 
 def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot_be_read() -> None:
     accounts = [
-        RunAccount(position=0, handle="ann", status=RunStatus.COMPLETED, total=5, new=4, failed=1),
+        RunAccount(position=0, handle="ann", status=RunStatus.COMPLETED, total=5, new=4, failed=3),
         RunAccount(position=1, handle="nobody", status=RunStatus.FAILED, reason="upstream knows nobody of that name"),
     ]
     run = finished_run(*accounts)
@@ -534,7 +534,7 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
         "failed": "1",
         "posts": "5",
         "new": "4",
-        "unreadable": "1",
+        "unreadable": "3",
     }
 
 

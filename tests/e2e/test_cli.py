@@ -165,6 +165,14 @@ def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_u
     assert "leases of workers that are gone" in shown.out
     assert [each["worker"] for each in on_sqlite.ok("status", "--json").json["gone"]] == ["host.77.ab"]
     assert "1 job is leased to workers that are gone: host.77.ab" in " ".join(on_sqlite("doctor").out.split())
+    on_sqlite.sql(
+        "INSERT INTO workers (name, host, pid, version, lanes, concurrency, running, draining, started_at, seen_at)"
+        " VALUES ('host.77.ab', 'host', 77, '1', '[]', 1, 1, 0, :now, :now)",
+        now=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}",
+    )
+    assert on_sqlite.ok("status", "--json").json["gone"] == [], "it was seen a moment ago"
+    assert "workers that are gone" not in on_sqlite("doctor").out
+    on_sqlite.sql("DELETE FROM workers")
     told = on_sqlite.ok("work", "--until-idle")
     (line,) = [line for line in told.err.splitlines() if "waiting for" in line]
     assert "waiting for 1 job of worker host.77.ab" in line
