@@ -426,6 +426,16 @@ def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
     assert told(run(coverage, url, "--json"))["accounts"][0]["suspect_since"] is not None
 
 
+def test_of_an_account_that_never_showed_its_posts_no_strip_claims_that_any_are_missing(url: str) -> None:
+    async def prepare() -> None:
+        async with with_ann(url, swept=False) as app:
+            await tell(app, AccountStateChange(platform=Platform.X, user_id=ANN, state=AccountState.PROTECTED))
+
+    LOOP.run(prepare())
+    (line,) = [line for line in run(coverage, url).stdout.splitlines() if "@ann" in line]
+    assert line.split() == ["@ann", "protected", "0"]
+
+
 def test_a_handle_that_was_asked_for_is_shown_before_it_is_an_account(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.desk.item_documents import Bearings, line_fields, point_fields
 from mistnet.desk.items import items_of
-from mistnet.domain.items import ItemId, ItemState
+from mistnet.domain.items import ItemId, ItemState, Wish
 from mistnet.domain.sources import SourceName
 from mistnet.store.item_pages import ItemFilter, ItemPages
 from mistnet.store.items import items_due
@@ -192,6 +192,20 @@ async def explained_steadily(app: App, statement: str, parameters: Any) -> str:
     explain = "EXPLAIN QUERY PLAN " if app.database.dialect == "sqlite" else "EXPLAIN "
     async with app.database.glance() as connection:
         return "\n".join(str(row[-1]) for row in await connection.exec_driver_sql(explain + statement, parameters))
+
+
+async def test_an_item_whose_sources_are_to_be_asked_says_so_beside_its_next_look(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        (kept,) = await items_of(api.app).add([Wish(title="cent")], START)
+        before = (await api.get(f"/items/{kept.item_id}", headers=PAGE)).text
+        assert ["To be asked now" in before, "asked at its next look" in before] == [False, True]
+        assert (await api.post(f"/items/{kept.item_id}/ask", headers=PAGE)).status == 303
+        after = (await api.get(f"/items/{kept.item_id}", headers=PAGE)).text
+        assert ["To be asked now" in after, "4 sources" in after, "asked at its next look" in after] == [
+            True,
+            True,
+            False,
+        ]
 
 
 async def test_no_list_or_page_of_items_and_no_round_of_looks_reads_a_whole_table(url: str) -> None:

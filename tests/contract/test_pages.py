@@ -255,6 +255,14 @@ async def test_a_post_by_its_id_leads_to_its_conversation(sqlite_url: str) -> No
         )
 
 
+async def test_a_conversation_says_what_of_it_is_stored(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        there = await furnish(api.app)
+        shown = (await api.get(f"/conversations/{there.thread}", headers=PAGE)).text
+        assert "answered posts are missing" in shown
+        assert "what tracked accounts wrote and every post above it, not all that others answered" in shown
+
+
 async def follow(api: Api, path: str, **form: Any) -> str:
     return (await api.post(path, headers=PAGE, data=form)).headers["Location"]
 

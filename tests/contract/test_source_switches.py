@@ -12,6 +12,8 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.doctor import doctor
+from mistnet.cli.output import Grid
+from mistnet.cli.standings import blocks
 from mistnet.cli.track import track
 from mistnet.desk.standings import known_sources, standings
 from mistnet.domain.crawling import CachedAnswer
@@ -86,6 +88,18 @@ async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path
         (key,) = found[SourceName("ebay_api")].keys
         assert (key.configured_here, key.rate_per_minute, key.bucket, key.burst) == (True, 60, 2, 2)
         assert "threads" in await known_sources(app)
+
+
+async def test_credits_are_told_of_sources_alone_that_cost_some(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, x_api_key="one", crawl_lanes=["ebay"]) as api:
+        shown = {each.name: blocks(each, START)[0] for each in await standings(api.app)}
+        told = {name: [row[0] for row in grid.rows] for name, grid in shown.items() if isinstance(grid, Grid)}
+        assert ["credits today" in told[name] for name in (X_SOURCE, EBAY)] == [True, False]
+        page = (await api.get("/sources", headers=PAGE)).text
+        assert [f'id="day-{name}"' in page for name in (X_SOURCE, EBAY)] == [True, False]
+        assert page.count("Credits a month") == page.count("This month") == 1
+        await set_state(api.app, EBAY, day_credits=5, day=START.date().isoformat())
+        assert 'id="day-ebay"' in (await api.get("/sources", headers=PAGE)).text
 
 
 async def test_a_source_that_only_another_machine_knows_stands_in_the_list_once_it_was_asked(url: str) -> None:

@@ -21,6 +21,7 @@ from mistnet.domain.coverage import (
     own_posts,
     reposts,
     strip,
+    was_collected,
 )
 from mistnet.domain.plural import are, counted
 
@@ -82,7 +83,7 @@ def accounts_blocks(found: Sequence[Progress], view: View, asked_for: Sequence[s
             (
                 f"@{each.handle or each.user_id}",
                 f"{each.state}, suspect" if is_suspect(each) else str(each.state),
-                view.strip(own_posts(each, view.now), _FEW_CELLS),
+                view.strip(own_posts(each, view.now), _FEW_CELLS) if was_collected(each) else "",
                 "waits to begin" if each.waits else f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
                 str(len(each.gaps) or ""),

@@ -20,6 +20,7 @@ from mistnet.desk.item_documents import (
     version_fields,
     worth_fields,
 )
+from mistnet.desk.items import sources_of
 from mistnet.domain.amounts import money
 from mistnet.domain.errors import ItemNotFound, PointNotFound
 from mistnet.domain.items import ItemId, ItemState, PointId
@@ -82,13 +83,14 @@ async def show(invocation: Invocation, item: ItemArgument) -> None:
         points = await facts.named(_named_by(worth))
         looks = await facts.looks(item_id)
         course = await pages.course(item_id, limit=_DRAWN)
-        now = app.database.clock.now()
+        questions, now = await pages.questions(item_id, sources_of(app)), app.database.clock.now()
     blocks: list[Block] = [_head(line), _wish_grid(line)]
     blocks += _worth_blocks(line, worth, points, course)
-    blocks += [_looks_grid(looks), _next_look(line, now)]
+    blocks += [_looks_grid(looks), _next_look(line, questions, now)]
     bearings = Bearings(worth)
     shown = document(
         item=line_fields(line),
+        questions=questions,
         valuation=valuation_fields(worth),
         points=[point_fields(each, bearings.of(each)) for _, each in sorted(points.items())],
         looks=look_fields(looks),
@@ -325,11 +327,12 @@ def _looks_grid(looks: Sequence[LookLine]) -> Block:
     )
 
 
-def _next_look(line: ItemLine, now: datetime) -> str:
+def _next_look(line: ItemLine, questions: int, now: datetime) -> str:
     if line.next_look_at is None:
         return f"no source is asked for it: it is {line.item.state}"
     left = line.next_look_at - now
-    return f"next look: {at(line.next_look_at)} UTC ({f'in {span(left)}' if left > timedelta() else 'due'})"
+    asked = f"{counted(questions, 'source')} to be asked now, " if questions else ""
+    return f"{asked}next look: {at(line.next_look_at)} UTC ({f'in {span(left)}' if left > timedelta() else 'due'})"
 
 
 def _point_row(point: PointLine, bearings: Bearings) -> Sequence[str]:

@@ -78,6 +78,7 @@ async def today_of(app: App) -> Sequence[Today]:
     return [
         Today(source=name, committed=committed.get(name, 0), in_ledger=costs.get(name, 0))
         for name in sorted({*costs, *committed})
+        if costs.get(name) or committed.get(name)
     ]
 
 

@@ -16,10 +16,11 @@ def blocks(source: SourceStanding, now: datetime) -> list[Block]:
         "failures in a row": str(source.failure_streak),
         "last success": _ago(source.last_success_at, now) or "never",
         "last failure": _failure(source, now) or "never",
-        "credits today": _of(source.day_credits, source.day_cap),
-        "credits this month": _of(source.month_credits, source.month_cap),
         "kept answers": _cache(source.cache),
     }
+    if source.costs_credits:
+        facts["credits today"] = _of(source.day_credits, source.day_cap)
+        facts["credits this month"] = _of(source.month_credits, source.month_cap)
     return [Grid(title=f"source {source.name}", columns=("", ""), rows=list(facts.items())), keys_grid(source, now)]
 
 
@@ -32,7 +33,7 @@ def keys_grid(source: SourceStanding, now: datetime) -> Grid:
                 key.label,
                 f"{key.rate_per_minute:,g} ({key.rate_is})",
                 _bucket(key),
-                f"{key.balance:,}" if key.balance is not None else "not asked yet",
+                f"{key.balance:,}" if key.balance is not None else "not asked yet" if source.costs_credits else "",
                 _ago(key.balance_at, now),
                 _key_note(key),
             )

@@ -203,12 +203,12 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             "dead": Command("jobs:dead", "List gaps: jobs that ended without their result, with what went wrong."),
             "add": Command("changes:add", "Add a job, or many from a file. All of them are stored, or none."),
             "retry": Command(
-                "changes:retry", "Make jobs due now. Dead and failed ones start anew with all their attempts."
+                "changes:retry", "Make jobs due now. Dead and failed ones start again with all their attempts."
             ),
             "cancel": Command(
                 "changes:cancel", "End jobs for good. A running one too: what its worker would write is void."
             ),
-            "requeue": Command("changes:requeue", "Try dead and failed jobs anew, with all their attempts."),
+            "requeue": Command("changes:requeue", "Try dead and failed jobs again, with all their attempts."),
             "pause": Command(
                 "changes:pause", "Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."
             ),

@@ -71,6 +71,12 @@ class SourceStanding(msgspec.Struct, frozen=True, kw_only=True):
     cache: KeptAnswers | None
     keys: Sequence[KeyStanding]
 
+    @property
+    def costs_credits(self) -> bool:
+        """Shops and Threads cost nothing."""
+        capped = self.day_cap is not None or self.month_cap is not None
+        return self.name == X_SOURCE or capped or bool(self.day_credits or self.month_credits)
+
 
 def known_here(app: App) -> Sequence[SourceName]:
     """Every source this machine knows how to ask, were it configured."""

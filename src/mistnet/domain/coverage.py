@@ -238,6 +238,11 @@ def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) 
     return seen
 
 
+def was_collected(progress: Progress) -> bool:
+    """Of an account that shows its posts to no one, nothing is missing that could be had."""
+    return progress.state is AccountState.ACTIVE or progress.oldest_post_id is not None
+
+
 def strip(stretches: Sequence[Stretch], cells: int) -> Sequence[Standing]:
     """The same in so many cells of equal length. The least that is missing shows, then suspect, then being swept."""
     if not stretches:

@@ -10,11 +10,13 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Interval, Select, Subquery, func, literal, or_, select, text, union_all
 
-from mistnet.domain.items import Item, ItemId, ItemState
+from mistnet.domain.items import PRICE, Item, ItemId, ItemState, price_key
+from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
 from mistnet.store.items import read_item
 from mistnet.store.link_pages import WINDOW
-from mistnet.store.tables import item_looks, items, valuation_history, valuations
+from mistnet.store.tables import item_looks, items, jobs, valuation_history, valuations
+from mistnet.store.tables.engine import LIVE_KEY
 from mistnet.store.tables.prices import HAS_REF
 
 LARGEST_ID: Final = 2**63 - 1
@@ -104,6 +106,13 @@ class ItemPages:
         found = await self._lines(_candidates(wanted, floor))
         shown = found[: wanted.limit]
         return ItemPage(items=shown, next=shown[-1].item.id if len(found) > wanted.limit else floor)
+
+    async def questions(self, item_id: ItemId, sources: Sequence[SourceName]) -> int:
+        """How many of these sources are being asked for an item, or will be once a worker is free."""
+        own = jobs.c.key.in_([price_key(item_id, each) for each in sources])
+        asked = select(func.count()).select_from(jobs).where(jobs.c.kind == PRICE, own, text(LIVE_KEY))
+        async with self._database.read() as connection:
+            return (await connection.execute(asked)).scalar_one()
 
     async def one(self, item_id: ItemId) -> ItemLine | None:
         """Also one that was removed."""

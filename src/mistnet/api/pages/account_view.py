@@ -10,7 +10,16 @@ import msgspec
 
 from mistnet.api.pages.dashboard import Holdings
 from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import Progress, Standing, Stretch, SweepKind, few_stored, is_suspect, own_posts
+from mistnet.domain.coverage import (
+    Progress,
+    Standing,
+    Stretch,
+    SweepKind,
+    few_stored,
+    is_suspect,
+    own_posts,
+    was_collected,
+)
 from mistnet.store.account_pages import Listed
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -38,17 +47,12 @@ def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[st
     return {
         "progress": progress,
         "name": listed.name,
-        "strip": strip_of(own_posts(progress, now)) if _was_collected(progress) and not waits else (),
+        "strip": strip_of(own_posts(progress, now)) if was_collected(progress) and not waits else (),
         "stored": None if waits else progress.stored,
         "spent": holdings.spent.get(own),
         "doing": "waits to begin" if waits and progress.state is AccountState.ACTIVE else doing(progress),
         "suspect": is_suspect(progress),
     }
-
-
-def _was_collected(progress: Progress) -> bool:
-    """Of an account that shows its posts to nobody, nothing is missing that could be had."""
-    return progress.state is AccountState.ACTIVE or progress.oldest_post_id is not None
 
 
 def strip_of(stretches: Sequence[Stretch]) -> Sequence[Mapping[str, Any]]:

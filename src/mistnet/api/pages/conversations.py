@@ -14,7 +14,7 @@ from mistnet.api.errors import NotFound
 from mistnet.api.pages.accounts import LargestId, PostPlace
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
-from mistnet.domain.coverage import Parent
+from mistnet.domain.coverage import Completeness, Parent
 from mistnet.domain.post_order import read_cursor
 from mistnet.domain.social import Platform, PostId
 from mistnet.store.coverage import Coverage
@@ -24,6 +24,12 @@ router = APIRouter(include_in_schema=False)
 _PAGE: Final = 200
 _DEEPEST: Final = 6
 """Deeper answers are not moved further to the right: a phone has no room for it."""
+_SAID: Final = {
+    Completeness.COMPLETE: "every answered post is stored",
+    Completeness.IN_PROGRESS: "answered posts are on their way",
+    Completeness.AS_FAR_AS_UPSTREAM: "every answered post is stored that upstream has",
+    Completeness.HAS_GAPS: "answered posts are missing",
+}
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +71,7 @@ async def conversation(
             "conversation.html",
             visitor,
             conversation=known,
+            said=_SAID[known.verdict],
             lines=list(tree(posts, {each.post_id: each for each in known.parents})),
             first=posts[0],
             after=after,

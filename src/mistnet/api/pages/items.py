@@ -132,6 +132,7 @@ async def item(
         watches=await app.price_watches.list(item_id=number, limit=_WATCHES),
         past=course[::-1][:_PAST],
         past_all=len(course) <= _PAST,
+        questions=await pages.questions(number, sources_of(app)),
         is_active=line.item.state is ItemState.ACTIVE,
         is_removed=line.item.state is ItemState.REMOVED,
     )
