@@ -294,6 +294,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
         assert shopee.wait_p50 == 9 * DAY / 100
         assert shopee.wait_p95 == 18 * DAY / 100
         assert (lanes[Lane("ebay")].source, shopee.source) == ("paused", "serving")
+        assert (lanes[Lane("threads")].source, lanes[Lane("segments")].source) == ("no key", None)
         assert "too dear" in (lanes[Lane("ebay")].why or "")
         assert lanes[Lane("elsewhere")].states == {JobState.PENDING: 1}
         letters = await LanePages(database).dead_letters(lane="shopee", limit=2)

@@ -3,9 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from mistnet.api.pages.account_view import account_row
 from mistnet.api.pages.attention import Need, attention, remedy
 from mistnet.api.pages.dashboard import Holdings, Queue
+from mistnet.api.pages.render import with_code
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress, Standing
 from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
@@ -79,6 +82,16 @@ def test_an_open_alert_is_not_told_a_second_time_in_other_words() -> None:
     assert [each.title for each in told(waiting)] == ["no workers: x"]
     dead = queue(gaps=[gap(JobState.DEAD, "it broke")], alerts=[alert("dead_jobs", "warning")])
     assert [each.title for each in told(dead)] == ["1 step job is dead"]
+
+
+def test_the_title_of_an_alert_says_nothing_twice() -> None:
+    (need,) = told(queue(alerts=[msgspec.structs.replace(alert("no_workers", "critical"), subject="workers")]))
+    assert need.title == "no workers"
+
+
+def test_commands_in_a_text_stand_out_and_nothing_in_it_is_markup() -> None:
+    assert with_code("start `mistnet <up>` & wait") == "start <code>mistnet &lt;up&gt;</code> &amp; wait"
+    assert with_code("a ` b <i>") == "a ` b &lt;i&gt;"
 
 
 def test_the_worst_comes_first() -> None:

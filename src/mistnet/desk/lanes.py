@@ -11,13 +11,15 @@ import msgspec
 
 from mistnet.app import App
 from mistnet.desk.standings import SourceStanding, configured, known_here, standing
+from mistnet.domain.items import EBAY_API
 from mistnet.domain.jobs import JobState, Lane
 from mistnet.domain.links import CRAWL_LANES
-from mistnet.domain.sources import SourceName, SourceState
+from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, SourceName, SourceState
 from mistnet.store.lane_pages import LaneCount, LanePages
 
 LATELY: Final = timedelta(hours=1)
 JUST_NOW: Final = timedelta(minutes=1)
+_KEYED: Final = (X_SOURCE, THREADS_SOURCE, EBAY_API)
 
 
 class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +120,11 @@ def _source(app: App, lane: Lane, sources: Mapping[SourceName, SourceState], now
     name = SourceName(lane)
     if name not in known_here(app) and name not in sources:
         return None
-    _, limits = configured(app, name)
-    return standing(sources.get(name) or SourceState(name=name), (), limits, now)
+    keys, limits = configured(app, name)
+    found = standing(sources.get(name) or SourceState(name=name), (), limits, now)
+    if name not in sources and not keys and name in _KEYED:
+        return msgspec.structs.replace(found, state="no key", why="it was never asked, and no key is configured here")
+    return found
 
 
 def percentile(ordered: Sequence[timedelta], share: float) -> timedelta | None:

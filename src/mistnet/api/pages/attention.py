@@ -61,7 +61,8 @@ def _alerts(queue: Queue) -> Iterator[Need]:
     """Those on dead jobs are told with the jobs themselves, where something can be done about them."""
     for alert in queue.alerts:
         if alert.rule != Rule.DEAD_JOBS:
-            title = f"{alert.rule.replace('_', ' ')}: {alert.subject}"
+            rule = alert.rule.replace("_", " ")
+            title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
             href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
             yield Need(level=alert.severity, title=title, told=alert.message, href=href)
 

@@ -108,6 +108,7 @@ def environment() -> Environment:
         "span": span,
         "at": at,
         "linked": linked,
+        "with_code": with_code,
         "safe_url": safe_url,
         "shade": shade,
         "initial": initial,
@@ -181,6 +182,15 @@ def at(moment: datetime | None, now: datetime | None = None) -> Markup:
     else:
         shown = f"{span(moment, now)} ago" if moment <= now else f"in {span(now, moment)}"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), whole, shown)
+
+
+def with_code(text: str) -> Markup:
+    """Text in which commands between backticks stand out; all else is text, whatever it looks like."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backtick without another
+        return escape(text)
+    shown = [Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
+    return Markup("").join(shown)
 
 
 def linked(text: str) -> Markup:
