@@ -192,6 +192,7 @@ class App:
             self.dispatching.opened(card.name) if via is not Via.DB else nullcontext(),
         ):
             await self.look_at_keys()
+            await self.watch.see_a_worker()
             await self.harvest.look_at_the_budget(self.database.clock.now())
             self.progress.know(await tracked_handles(self.database))
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
@@ -266,6 +267,7 @@ class App:
             left_to_others=lambda: {lane for lane, each in self._governors.items() if each.stands_aside},
             chores=[
                 self.look_at_keys,
+                self.watch.see_a_worker,
                 self.look_again,
                 self.look_after_unreadable,
                 self.look_after_runs,

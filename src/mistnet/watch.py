@@ -98,6 +98,10 @@ class Watch:
         ]
         return _noted(await self.alerts.settle(paused_alerts(sources), [Rule.SOURCE_PAUSED], now=now))
 
+    async def see_a_worker(self) -> int:
+        """For workers: that none is there is not true any more. Returns how many alerts that closed."""
+        return len(_noted(await self.alerts.settle([], [Rule.NO_WORKERS], now=self._database.clock.now())).closed)
+
     async def look_at_accounts(self) -> Changes:
         now = self._database.clock.now()
         found = silent_alerts(await self._readings.quiet_accounts(now=now))

@@ -122,6 +122,16 @@ async def test_dead_jobs_and_waiting_work_are_seen(url: str) -> None:
         assert await opened(app) == []
 
 
+async def test_a_worker_ends_the_alert_that_none_is_there_without_a_scheduler(url: str) -> None:
+    async with open_harvest(url) as app:
+        nobody = Alert(rule=Rule.NO_WORKERS, subject="workers", severity=Severity.CRITICAL, message="none is there")
+        late = Alert(rule=Rule.DUE_WORK, subject="x", severity=Severity.WARNING, message="it is late")
+        await app.watch.alerts.settle([nobody, late], STANDING_RULES, now=START)
+        async with app.worker(until_idle=True) as worker:
+            assert await opened(app) == [("due_work", "x")]
+            await worker.run()
+
+
 async def test_a_paused_kind_and_parked_work_are_not_late(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:

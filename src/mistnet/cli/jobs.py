@@ -42,7 +42,8 @@ async def list_jobs(
     async with open_app(invocation.settings) as app:
         await require_kind(app, kind)
         found = await app.inspector.list_jobs(wanted)
-    _show_page(invocation, found, wanted, empty="no such jobs")
+    narrowed = kind or lane or state or key or before_id
+    _show_page(invocation, found, wanted, empty="no such jobs" if narrowed else "the queue is empty")
 
 
 @shared_options
