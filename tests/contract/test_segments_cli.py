@@ -131,6 +131,8 @@ def test_members_events_and_inputs_are_shown_with_ids_as_strings(url: str) -> No
     plain = run(commands, url, "segments", "show", "some").stdout
     assert "known since 2026-03-01" in plain
     assert "users named one by one" in plain
+    call(url, "define", "fans", "--followers-of", "@user2")
+    assert "followers of @user2" in run(commands, url, "segments", "list").stdout
 
 
 def test_members_are_written_out_as_lines_and_as_a_table(url: str, tmp_path: Path) -> None:

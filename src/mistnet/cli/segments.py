@@ -115,7 +115,7 @@ async def list_segments(invocation: Invocation) -> None:
         while page := await app.segments.store.list(after=found[-1].id if found else 0):
             found += page
         latest = await app.segments.store.latest([each.id for each in found])
-    rows = [_line(each, latest.get(each.id)) for each in found]
+        rows = [_line(each, await _subject(app, each), latest.get(each.id)) for each in found]
     grid = Grid(
         columns=("name", "members", "what", "rule", "worked out (UTC)", ""),
         rows=rows,
@@ -282,10 +282,10 @@ def _job(job: MaterializationJob | None) -> Mapping[str, Any] | None:
     return {name: getattr(job, name) for name in job.__struct_fields__} if job else None
 
 
-def _line(segment: Segment, latest: Snapshot | None) -> Sequence[str]:
+def _line(segment: Segment, subject: str | None, latest: Snapshot | None) -> Sequence[str]:
     members = f"{latest.members:,}" if latest else ""
     state = "" if segment.enabled else "disabled"
-    return segment.name, members, segment.what, in_words(segment.rule), at(segment.materialized_at), state
+    return segment.name, members, segment.what, in_words(segment.rule, subject), at(segment.materialized_at), state
 
 
 def _told(
