@@ -24,7 +24,9 @@ LIBSQL_SHARE = 8
 
 
 def is_left_to_another_run(item: pytest.Item) -> bool:
-    """Whether SQLite stands for libSQL in this run. Which files run on libSQL changes with the commit."""
+    """Whether SQLite stands for libSQL in this run, or no seeds are due. Both change with the commit."""
+    if any("empty parameter set" in mark.kwargs.get("reason", "") for mark in item.iter_markers("skip")):
+        return True
     if item.get_closest_marker("common_sql") is None or database_of(item) != "libsql":
         return False
     place = int.from_bytes(hashlib.sha256(item.path.name.encode()).digest()[:4])

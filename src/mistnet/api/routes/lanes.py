@@ -35,7 +35,7 @@ class LaneDocument(Document):
     """One lane. Counts of what went through are of the last hour, jobs per second of the last minute.
 
     `wait_p50` and `wait_p95` are how many seconds links waited for their first crawl. `source` is how what the lane
-    reads from stands: serving, paused, breaker open or half-open; null where it reads from nobody.
+    reads from stands: serving, paused, breaker open, half-open, or no key; null where it reads from nothing.
     """
 
     lane: str
