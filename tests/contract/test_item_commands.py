@@ -99,6 +99,7 @@ def test_an_item_is_added_changed_paused_asked_for_and_removed(items: Here) -> N
     made = items.ok("items", "ask", item, "--source", "ebay", "--source", "web", "--json").json
     assert (made["created"], made["duplicates"]) == (2, 0)
     assert "2 were on the list already" in items.ok("items", "ask", item, "--source", "ebay", "--source", "web").out
+    assert "; 1 was on the list already" in items.ok("items", "ask", item, "--source", "web").out
     assert "2 sources to be asked now, next look: " in items.ok("items", "show", item).out
     assert items.ok("items", "show", item, "--json").json["questions"] == 2
     assert "paused" in items.ok("items", "pause", item).out

@@ -174,7 +174,11 @@ async def ask(
     async with open_app(invocation.settings) as app:
         made = await ask_now(app, ids, split_list(*source or ()))
     said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
-    already = f"; {made.duplicates:,} were on the list already" if made.duplicates else ""
+    already = (
+        f"; {made.duplicates:,} {'was' if made.duplicates == 1 else 'were'} on the list already"
+        if made.duplicates
+        else ""
+    )
     shown = document(items=[str(each) for each in ids], created=made.created, duplicates=made.duplicates)
     invocation.out.show(shown, said + already)
 

@@ -120,7 +120,7 @@ async def refresh(
         asked = await call_for_products(app.database, app.job_writer, ids)
     said = f"{counted(asked.created, 'visit')} to come for {counted(len(ids), 'product')}"
     already = asked.links - asked.created
-    more = f"; {already:,} were on the list already" if already else ""
+    more = f"; {already:,} {'was' if already == 1 else 'were'} on the list already" if already else ""
     shown = document(products=len(ids), links=asked.links, created=asked.created)
     invocation.out.show(shown, said + more)
 
