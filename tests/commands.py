@@ -19,9 +19,9 @@ from typing import IO, Any, Final
 from loguru import logger
 
 from mistnet.cli.entry import run
+from tests.warm import WarmProcess
 
 ROOT: Final = Path(__file__).parents[1]
-SOURCES: Final = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 DEADLINE_SECONDS: Final = 180.0
 """How long to wait for something that must happen. It only matters when it does not."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -56,17 +56,14 @@ def run_here(arguments: Sequence[str], *, folder: Path, environment: Mapping[str
 
 def run_process(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], stdin: str | None) -> Ran:
     """Run a command in a process of its own."""
-    done = subprocess.run(
-        command_line(*arguments),
-        cwd=folder,
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+    pipe = subprocess.PIPE
+    command = command_line(*arguments)
+    with WarmProcess(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=DEADLINE_SECONDS)
+        finally:
+            process.kill()
+    return Ran(code=process.returncode, out=out, err=err)
 
 
 def command_line(*arguments: str) -> list[str]:

@@ -42,10 +42,12 @@ from mistnet.store.accounts import write_tracked
 from mistnet.store.database import Database
 from mistnet.store.export import Exported, Exporter, Format, Selection, fields_of, whole_file
 from mistnet.store.social import write_missing, write_posts, write_users
+from tests.commands import command_line
 from tests.databases import analyze, open_database
 from tests.loops import LOOP
 from tests.memory import most_memory
 from tests.support import START
+from tests.warm import WarmProcess
 
 pytestmark = pytest.mark.common_sql
 
@@ -645,11 +647,10 @@ def test_a_slip_in_an_export_is_told(sqlite_url: str, arguments: tuple[str, ...]
     assert (refused.exit_code, said in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
 
 
-def started(url: str, *arguments: str) -> subprocess.Popen[bytes]:
+def started(url: str, *arguments: str) -> WarmProcess[bytes]:
     """The command in a process of its own."""
-    program = "from mistnet.cli import export, main; main.app.command('export')(export.export); main.main()"
-    command = (sys.executable, "-c", program, "export", "posts", *arguments, "--database-url", url)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = command_line("export", "posts", *arguments, "--database-url", url)
+    return WarmProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def test_an_export_that_is_interrupted_or_read_no_further_ends_quietly_and_leaves_nothing(

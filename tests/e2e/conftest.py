@@ -22,12 +22,13 @@ from mistnet.app import open_app
 from mistnet.settings import load_settings
 from mistnet.store.database import Database
 from mistnet.store.schema import migrate
-from tests.commands import DEADLINE_SECONDS, SOURCES, Ran, command_line, run_here, run_process
+from tests.commands import DEADLINE_SECONDS, Ran, command_line, run_here, run_process
 from tests.databases import Templates
 from tests.loops import LOOP
 from tests.plugins import toy
 from tests.services.sqld import SqldServer
 from tests.simulated import world_served
+from tests.warm import SOURCES, WarmProcess
 
 QUICK = {
     "MISTNET_X_API_KEY": "sim-key",
@@ -74,7 +75,7 @@ class CommandLine:
         return run_process(arguments, folder=self.folder, environment=self.environment(**settings), stdin=stdin)
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = WarmProcess(
             command_line(*arguments),
             cwd=self.folder,
             env=self.environment(**settings),

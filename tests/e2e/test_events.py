@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,20 +12,22 @@ from tests.e2e.conftest import CommandLine, until
 from tests.e2e.test_kill_collecting import IMPATIENT
 from tests.receivers import SECRET, receiver_apart
 from tests.simulated import list_handles, world_served
+from tests.warm import WarmProcess
 
 DATA_KINDS = {"posts.collected", "account.backfilled", "account.state_changed", "run.finished", "summarize.requested"}
 
 
 @contextmanager
-def running(mistnet: CommandLine, log: Path, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
+def running(mistnet: CommandLine, log: Path, **settings: str) -> Iterator[WarmProcess[str]]:
     """`mistnet up`, with everything it says in a file."""
-    with log.open("ab") as said:
-        process = subprocess.Popen(
+    with log.open("a", encoding="utf-8") as said:
+        process = WarmProcess(
             command_line("up", "--port", "0"),
             cwd=mistnet.folder,
             env=mistnet.environment(**settings),
             stdout=said,
             stderr=said,
+            text=True,
         )
         try:
             yield process

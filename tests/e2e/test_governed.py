@@ -15,8 +15,9 @@ import pytest
 
 from mistnet.engine.bucket import crowd
 from tests import governed
-from tests.commands import DEADLINE_SECONDS, ROOT, SOURCES
+from tests.commands import DEADLINE_SECONDS, ROOT
 from tests.e2e.conftest import until
+from tests.warm import SOURCES, WarmProcess
 
 PROCESSES = 4
 SKEW_SECONDS = 0.5
@@ -39,7 +40,7 @@ def processes(url: str, folder: Path, per_second: float) -> Iterator[list[Path]]
         for path in written:
             with path.open("w", encoding="utf-8") as out:
                 started.append(
-                    subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=out, text=True)
+                    WarmProcess(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=out, text=True)
                 )
         until(lambda: all(path.read_text(encoding="utf-8").startswith("ready") for path in written))
         for process in started:
