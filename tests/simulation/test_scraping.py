@@ -177,7 +177,7 @@ def check_faulty(held: Held, seed: int) -> None:
     assert held.events == ["run.finished", "run.finished"]
 
 
-@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=2), ids=named)
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=1), ids=named)
 def test_faults_of_the_source_cost_no_account(memory: Templates, seeds: range) -> None:
     for seed in seeds:
         print(replay(seed))
