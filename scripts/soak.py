@@ -109,12 +109,12 @@ SEARCHES = (
         arguments=("tests/contract/test_broker_faults.py", "-k", "network"),
     ),
     Search(
-        name="contract tests on every database",
+        name="tests that take turns, and contract tests on every database",
         unit="runs",
         total=1,
         per_chunk=1,
-        variable="MISTNET_TEST_ALL_DATABASES",
-        arguments=("tests/contract",),
+        variable="MISTNET_TEST_ALL",
+        arguments=("tests/contract", "tests/unit/test_services.py", "tests/e2e/test_lineage_cli.py"),
         is_range=False,
     ),
     Search(

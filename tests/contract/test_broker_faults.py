@@ -218,6 +218,7 @@ async def _acknowledged(broker_url: str) -> bool:
     return await ready(broker_url) == []
 
 
+@pytest.mark.in_turn(0)
 async def test_a_broker_that_stops_and_comes_back_is_found_again_by_the_same_workers(
     rabbit: SharedNode, postgresql_url: str
 ) -> None:

@@ -452,6 +452,7 @@ async def fill_many(database: Database, count: int) -> None:
         await analyze(connection)
 
 
+@pytest.mark.in_turn(2)
 async def test_memory_does_not_grow_with_the_table(url: str, tmp_path: Path) -> None:
     database = open_database(url)
     await fill_many(database, LARGE)

@@ -294,6 +294,7 @@ async def fill_many(database: Database, many: int) -> Circle:
     return SegmentCircle(segment_id=own, name="many")
 
 
+@pytest.mark.in_turn(1)
 async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> None:
     database = open_database(url)
     circle = await fill_many(database, LARGE)

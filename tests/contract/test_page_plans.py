@@ -82,6 +82,7 @@ def reads_all_posts(plan: str) -> bool:
     return bool(whole) or re.search(r"Seq Scan on posts\b", plan) is not None
 
 
+@pytest.mark.in_turn(2)
 async def test_no_page_looks_at_every_post_while_somebody_waits(url: str) -> None:
     async with open_api(url) as api:
         await fill(api.app)

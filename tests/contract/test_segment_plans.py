@@ -72,6 +72,7 @@ def reads_whole(explained: str) -> list[str]:
     return [line for line in explained.splitlines() if any(each in line for each in bad)]
 
 
+@pytest.mark.in_turn(1)
 async def test_segments_are_materialized_and_read_through_their_indexes(url: str) -> None:
     async with workshop(url) as shop:
         await fill(shop)

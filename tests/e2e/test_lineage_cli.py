@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mistnet.store.lineage_export import NAMES
 from tests.commands import DEADLINE_SECONDS
 from tests.contract.test_lineage import promoted
@@ -128,6 +130,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.in_turn(2)
 def test_an_export_of_many_posts_needs_little_memory(on_sqlite: CommandLine) -> None:
     async def put() -> None:
         async with open_harvest(on_sqlite.url) as app:

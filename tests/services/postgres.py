@@ -267,7 +267,10 @@ def _becomes_ready(server: subprocess.Popen[bytes], status: Path) -> bool:
     """Read what pg_ctl reads: the eighth line of postmaster.pid says when connections are welcome."""
     deadline = monotonic() + START_SECONDS
     while monotonic() < deadline:
-        lines = status.read_text().splitlines() if status.exists() else []
+        try:
+            lines = status.read_text().splitlines()
+        except FileNotFoundError:  # not yet, or a server that could not start has just removed it
+            lines = []
         if len(lines) >= 8 and lines[0] == str(server.pid) and lines[7].strip() == "ready":
             return True
         try:

@@ -185,6 +185,7 @@ def test_crashes_leave_no_hole_in_a_feed(memory: Templates, seeds: range) -> Non
     assert crashes or not is_fixed(seeds), "a storm that breaks nothing proves nothing"
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("seeds", chunks(1, 0, 1), ids=named)
 def test_crashes_leave_no_hole_in_a_feed_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:

@@ -46,6 +46,7 @@ def test_faulty_markets_and_dying_machines_lose_nothing_and_double_nothing(
         assert faults
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("seeds", [range(4, 5), *chunks(0, 0, 1)], ids=named)
 def test_the_same_holds_on_a_server(memory: Templates, postgres_dsn: str, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:

@@ -197,6 +197,7 @@ def test_crashes_cost_no_account_and_count_nothing_twice(memory: Templates, seed
     assert crashes or not is_fixed(seeds), "a storm that breaks nothing proves nothing"
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("seeds", chunks(1, 0, 1), ids=named)
 def test_crashes_count_nothing_twice_on_postgresql(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:

@@ -116,11 +116,13 @@ def test_a_fast_cluster_trades_durability_for_speed(fast_cluster: PostgresCluste
     assert asyncio.run(_durability(fast_cluster.dsn())) == {"off"}
 
 
+@pytest.mark.in_turn(1)
 def test_the_binaries_of_the_wheel_serve_too() -> None:
     with PostgresCluster(binaries=wheel_binaries(), fast=True) as cluster:
         assert str(_answer(cluster, "SHOW server_version")).startswith("16.")
 
 
+@pytest.mark.in_turn(1)
 def test_binaries_out_of_reach_are_copied_to_where_the_server_may_read_them(tmp_path: Path) -> None:
     shipped = wheel_binaries()
     assert shipped is not None
@@ -148,6 +150,7 @@ def test_a_killed_owner_takes_its_server_along() -> None:
     assert ended
 
 
+@pytest.mark.in_turn(1)
 def test_a_taken_port_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken, free = holder.getsockname()[1], _free_port()
@@ -158,6 +161,7 @@ def test_a_taken_port_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> No
             assert _answer(cluster, "SELECT 1") == 1
 
 
+@pytest.mark.in_turn(1)
 def test_a_server_that_cannot_start_says_why_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.services.postgres.FAST", ("shared_buffers=nonsense",))
     cluster = PostgresCluster(fast=True)
@@ -200,6 +204,7 @@ def _pytest(folder: Path, *options: str, ci: str = "", **files: str) -> subproce
     )
 
 
+@pytest.mark.in_turn(2)
 def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path) -> None:
     done = _pytest(tmp_path, "-n", "1", needy=NEEDY, lazy=LAZY)
     assert done.returncode == pytest.ExitCode.OK
@@ -207,6 +212,7 @@ def test_a_missing_service_is_skipped_at_home_and_named_loudly(tmp_path: Path) -
     assert "1 passed, 3 skipped" in done.stdout
 
 
+@pytest.mark.in_turn(2)
 def test_a_missing_service_fails_its_tests_in_ci(tmp_path: Path) -> None:
     done = _pytest(tmp_path, ci="true", needy=NEEDY)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
@@ -221,6 +227,7 @@ def test_what_is_unavailable_fails_a_test_in_ci_alone(monkeypatch: pytest.Monkey
     assert type(raised.value).__name__ == outcome
 
 
+@pytest.mark.in_turn(2)
 def test_unexplained_skips_of_tests_and_modules_fail_the_run_in_ci(tmp_path: Path) -> None:
     done = _pytest(tmp_path, "-n", "1", ci="1", lazy=LAZY, module=LAZY_MODULE)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
@@ -229,6 +236,7 @@ def test_unexplained_skips_of_tests_and_modules_fail_the_run_in_ci(tmp_path: Pat
     assert "1 passed, 2 skipped" in done.stdout
 
 
+@pytest.mark.in_turn(2)
 def test_skips_that_say_why_pass_the_run_in_ci(tmp_path: Path) -> None:
     done = _pytest(tmp_path, ci="1", allowed=ALLOWED)
     assert done.returncode == pytest.ExitCode.OK

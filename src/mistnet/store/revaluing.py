@@ -78,6 +78,7 @@ async def _heard(
         )
         .where(own.item_id.between(first, last))
         .group_by(own.item_id, own.currency)
+        .order_by(own.item_id)
     )
     spoken: dict[ItemId, list[_Spoken]] = {}
     async with database.read() as connection:

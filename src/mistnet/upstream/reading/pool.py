@@ -1,0 +1,127 @@
+"""A few child processes that read pages for a worker. Each is started when it is needed and used again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mistnet.domain.crawling import Visited
+from mistnet.domain.errors import PageUnreadable
+from mistnet.domain.products import PageFacts
+from mistnet.upstream.reading.child import HEAD, Limits, framed
+from mistnet.upstream.reading.tasks import Answered, GaveUp, ReadSearch, Reply, SearchRead, Task, page_task
+
+T = TypeVar("T")
+
+_PAGES_EACH: Final = 1_000
+"""After so many a child is replaced: memory that its parsers hold on to goes with it."""
+_PATIENCE: Final = 12
+"""A machine with much else to do may take so many times the CPU time. Then the child is taken to hang."""
+_TRIES: Final = 2
+"""A child may die of something that is not the page's doing, so a page gets a second one."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_reply: Final = msgspec.msgpack.Decoder(Reply).decode
+_facts: Final = msgspec.msgpack.Decoder(PageFacts)
+_search: Final = msgspec.msgpack.Decoder(SearchRead)
+
+
+class ReadsApart:
+    """Reads pages in child processes, at most `most` at a time. They end with `close`, or with this process."""
+
+    def __init__(self, *, most: int, limits: Limits) -> None:
+        self._limits = limits
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[_Child] = []
+
+    async def page(self, seen: Visited) -> PageFacts:
+        return await self._read(page_task(seen), _facts)
+
+    async def search(self, asked: ReadSearch) -> SearchRead:
+        return await self._read(asked, _search)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _read(self, task: Task, decoder: msgspec.msgpack.Decoder[T]) -> T:
+        message = framed(_encode(task))
+        async with self._free:
+            match await self._answer(message):
+                case Answered(result):
+                    return decoder.decode(result)
+                case GaveUp(reason):
+                    raise PageUnreadable(reason)
+
+    async def _answer(self, message: bytes) -> Reply:
+        died = ""
+        for _ in range(_TRIES):
+            child = self._idle.pop() if self._idle else await _Child.start(self._limits)
+            try:
+                async with asyncio.timeout(self._limits.seconds * _PATIENCE):
+                    reply = await child.ask(message)
+            except TimeoutError:
+                await child.end()
+                return GaveUp(f"the process that read it hung for {self._limits.seconds * _PATIENCE:g} s")
+            except (EOFError, ConnectionError):
+                if (died := await child.cause_of_death()) == _OUT_OF_TIME:
+                    return GaveUp(f"reading it takes longer than {self._limits.seconds:g} s (`crawl_read_seconds`)")
+                continue
+            except BaseException:
+                await child.end()  # its answer would be taken for the next page's
+                raise
+            if child.answers >= _PAGES_EACH or (isinstance(reply, GaveUp) and reply.spent):
+                await child.end()
+            else:
+                self._idle.append(child)
+            return reply
+        return GaveUp(f"the process that read it died of it: {died}")
+
+
+_OUT_OF_TIME: Final = signal.SIGPROF.name
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.answers = 0
+
+    @classmethod
+    async def start(cls, limits: Limits) -> _Child:
+        command = (sys.executable, "-m", "mistnet.upstream.reading.child", msgspec.json.encode(limits).decode())
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=_without_secrets()))
+
+    async def ask(self, message: bytes) -> Reply:
+        asking, answering = self._process.stdin, self._process.stdout
+        assert asking is not None  # noqa: S101 (both were asked for)
+        assert answering is not None  # noqa: S101
+        asking.write(message)
+        await asking.drain()
+        length = int.from_bytes(await answering.readexactly(HEAD))
+        reply = _reply(await answering.readexactly(length))
+        self.answers += 1
+        return reply
+
+    async def cause_of_death(self) -> str:
+        code = await self._process.wait()
+        await self.end()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        transport: Any = getattr(self._process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+
+def _without_secrets() -> dict[str, str]:
+    """Whoever takes a reader over by a page finds no key and no password in its environment."""
+    kept = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "TMPDIR", "SYSTEMROOT")
+    return {name: value for name, value in os.environ.items() if name.startswith(kept)}

@@ -1,0 +1,137 @@
+"""What child processes are asked to read, and what they answer. Everything here is sent as bytes, never as code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import msgspec
+
+from mistnet import pricing
+from mistnet.domain.crawling import Visited
+from mistnet.domain.errors import PageUnreadable
+from mistnet.domain.items import Listing, Unreadable
+from mistnet.domain.products import PageFacts
+
+if TYPE_CHECKING:
+    from mistnet.upstream.market.shop_file import ShopRules
+
+DEEPEST: Final = 1_000
+"""Browsers stop at 512 elements inside each other; no honest page comes near."""
+
+_FEW_TAGS: Final = 10_000
+"""So few cannot nest deeply enough to take long, and are not counted one by one."""
+_TAG: Final = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
+_ENDED_BY_THE_NEXT: Final = frozenset(
+    b"area base br col embed hr img input link meta param source track wbr "
+    b"p li dt dd tr td th thead tbody tfoot colgroup option optgroup rp rt".split()
+)
+"""Elements without an end tag, or that the next of their kind ends."""
+
+
+class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page of any shop, or the JSON that a shop's own page is made from."""
+
+    url: str
+    content_type: str | None
+    body: bytes
+
+    def run(self) -> PageFacts:
+        require_shallow(self.body)
+        return pricing.read_page(self.body, url=self.url, content_type=self.content_type)
+
+
+class SearchRead(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a shop's search. `problem` says why it is not the page that the shop's file describes."""
+
+    listings: Sequence[Listing] = ()
+    unreadable: Sequence[Unreadable] = ()
+    next_url: str | None = None
+    problem: str | None = None
+
+
+class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page of listings, to be read as a file describes it. `rules` is that part of the file, as JSON."""
+
+    rules: str
+    url: str
+    content_type: str | None
+    body: bytes
+    now: datetime
+
+    def run(self) -> SearchRead:
+        from mistnet.upstream.market.search_pages import read_search  # noqa: PLC0415 (most children read no search)
+
+        rules = _rules_of(self.rules)
+        if rules.format == "html":
+            require_shallow(self.body)
+        return read_search(self.body, rules, url=self.url, content_type=self.content_type, now=self.now)
+
+
+Task: TypeAlias = ReadPage | ReadSearch
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """What a task came to, still encoded."""
+
+    result: msgspec.Raw
+
+
+class GaveUp(msgspec.Struct, frozen=True, tag=True):
+    """Why a page cannot be read. `spent` says that the child should not be used again."""
+
+    reason: str
+    spent: bool = False
+
+
+Reply: TypeAlias = Answered | GaveUp
+
+
+class PageReader(Protocol):
+    """Reads what strangers wrote. Raises PageUnreadable for what is beyond the limits."""
+
+    async def page(self, seen: Visited) -> PageFacts: ...
+
+    async def search(self, asked: ReadSearch) -> SearchRead: ...
+
+    async def close(self) -> None: ...
+
+
+class ReadsHere:
+    """Reads in this process, without limits: for pages that are known, as in simulations."""
+
+    async def page(self, seen: Visited) -> PageFacts:
+        return page_task(seen).run()
+
+    async def search(self, asked: ReadSearch) -> SearchRead:
+        return asked.run()
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def page_task(seen: Visited) -> ReadPage:
+    return ReadPage(url=seen.final_url, content_type=seen.content_type, body=seen.body)
+
+
+def require_shallow(body: bytes) -> None:
+    """The parser's time grows with the square of the depth, so depth has a limit of its own."""
+    if body.count(b"<") < _FEW_TAGS:
+        return
+    depth = 0
+    for tag in _TAG.finditer(body):
+        if tag[2].lower() in _ENDED_BY_THE_NEXT:
+            continue
+        depth = max(depth - 1, 0) if tag[1] else depth + 1
+        if depth > DEEPEST:
+            raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
+
+
+@lru_cache(maxsize=64)
+def _rules_of(written: str) -> ShopRules:
+    from mistnet.upstream.market.shop_file import ShopRules  # noqa: PLC0415 (most children read no search)
+
+    return ShopRules.model_validate_json(written)
