@@ -135,6 +135,10 @@ def redirect(location: str) -> WebAnswer:
     return WebAnswer(status=302, headers={"location": location}, body=b"")
 
 
+async def unread(_seen: Visited) -> None:
+    """For tests of the way to a page."""
+
+
 @dataclass
 class Visitor:
     """A web client on a web of canned pages."""
@@ -161,7 +165,7 @@ class Visitor:
         *,
         lane: str = "web",
         hop: Callable[[str, str], Hop] = lambda _before, _after: Hop.FOLLOW,
-        read: Callable[[Visited], None] = lambda _seen: None,
+        read: Callable[[Visited], Awaitable[None]] = unread,
     ) -> Visited:
         visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, errand=Errand())
         return visited

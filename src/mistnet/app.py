@@ -54,6 +54,8 @@ from mistnet.store.upkeep import StoreUpkeep
 from mistnet.store.watch_book import WatchBook
 from mistnet.store.writes import Writer, Writers
 from mistnet.tracing import Tracing, tracing_to
+from mistnet.upstream.reading.pool import ReadsApart
+from mistnet.upstream.reading.tasks import Limits, PageReader, ReadsHere
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.port import WebTransport
 from mistnet.valuing import Valuing
@@ -101,9 +103,20 @@ class App:
         self._tracing: Tracing | None = None
         calls = SourceMetrics(self.metrics.registry)
         self.harvest = Harvest(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
-        self.crawling = Crawling(settings, self.database, transport=web, metrics=calls, on_call=self._called)
+        self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere()
+        self.crawling = Crawling(
+            settings, self.database, reader=self.reader, transport=web, metrics=calls, on_call=self._called
+        )
         self.feeds = Feeding(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
-        self.valuing = Valuing(settings, self.database, transport=market, web=web, metrics=calls, on_call=self._called)
+        self.valuing = Valuing(
+            settings,
+            self.database,
+            reader=self.reader,
+            transport=market,
+            web=web,
+            metrics=calls,
+            on_call=self._called,
+        )
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
         self.outgoing = Outgoing(settings, self.database)
@@ -360,7 +373,13 @@ async def open_app(
             await ready(app.database, create=create)
         yield app
     finally:
+        await app.reader.close()
         await app.database.close()
+
+
+def _page_reader(settings: Settings) -> ReadsApart:
+    limits = Limits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
+    return ReadsApart(most=settings.crawl_readers, limits=limits)
 
 
 def policy_of(settings: Settings) -> Policy:

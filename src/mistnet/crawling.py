@@ -33,6 +33,7 @@ from mistnet.store.points import PointWriter
 from mistnet.store.products import StoreCrawlLook
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
+from mistnet.upstream.reading.tasks import PageReader
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.later import LateNetwork, NetworkRules
 from mistnet.upstream.web.port import WebTransport
@@ -59,6 +60,7 @@ class Crawling:
         settings: Settings,
         database: Database,
         *,
+        reader: PageReader,
         transport: WebTransport | None = None,
         metrics: SourceMetrics | None = None,
         on_call: Callable[[CallRecord], None] | None = None,
@@ -90,7 +92,11 @@ class Crawling:
             rules=web_rules(settings),
         )
         crawler = Crawler(
-            look=StoreCrawlLook(database), web=self.web, clock=database.clock, rules=crawl_rules(settings)
+            look=StoreCrawlLook(database),
+            web=self.web,
+            clock=database.clock,
+            read_page=reader.page,
+            rules=crawl_rules(settings),
         )
         self.kinds: Sequence[Kind] = [
             single(CRAWL, crawler.crawl, CrawlArgs, job_class=JobClass.WALK, lanes=CRAWL_LANES, timeout=_LONGEST)

@@ -255,6 +255,15 @@ class Settings(BaseSettings):
     crawl_largest_megabytes: Annotated[float, Field(gt=0, le=100)] = Field(
         5.0, description="Larger pages are not read, packed or unpacked."
     )
+    crawl_read_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
+        5.0, description="How much CPU time reading one page may take. A page that takes more is unreadable."
+    )
+    crawl_read_megabytes: Annotated[int, Field(ge=50, le=100_000)] = Field(
+        512, description="How much memory reading one page may take. A page that takes more is unreadable."
+    )
+    crawl_readers: Annotated[int, Field(ge=1, le=64)] = Field(
+        2, description="How many pages a process reads at the same time, each in a child process of its own."
+    )
     crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
     crawl_ports: str = Field("80,443", description="Ports that pages may be fetched from, with commas between.")
     crawl_allow_hosts: Names = Field(

@@ -38,6 +38,7 @@ from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
 from mistnet.upstream import market
 from mistnet.upstream.later import LateTransport
+from mistnet.upstream.reading.tasks import PageReader
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.later import LateNetwork
@@ -59,6 +60,7 @@ class Valuing:
         settings: Settings,
         database: Database,
         *,
+        reader: PageReader,
         transport: Transport | None = None,
         web: WebTransport | None = None,
         metrics: SourceMetrics | None = None,
@@ -66,6 +68,7 @@ class Valuing:
     ) -> None:
         self._settings = settings
         self._database = database
+        self._reader = reader
         self._book = StoreBook(database)
         self._answers = StoreAnswers(database)
         self.shops = market.read_shops(settings.price_sources) if settings.price_sources else {}
@@ -124,7 +127,7 @@ class Valuing:
             clock=clock,
             rules=web_rules(self._settings, name, rules),
         )
-        return market.ConfiguredShop(name, rules, web=web, clock=clock, pages=self._answers)
+        return market.ConfiguredShop(name, rules, web=web, reader=self._reader, clock=clock, pages=self._answers)
 
     def _remembering(self, source: PriceSource) -> PriceSource:
         if not self._settings.price_cache:

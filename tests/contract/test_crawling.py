@@ -267,6 +267,22 @@ async def test_a_page_without_a_price_is_crawled_and_names_no_product(sqlite_url
         assert await town.one("SELECT count(*) FROM products") == 0
 
 
+async def test_a_page_beyond_the_limits_is_unreadable_with_the_reason_and_not_tried_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.upstream.reading.tasks._FEW_TAGS", 0)
+    monkeypatch.setattr("mistnet.upstream.reading.tasks.DEEPEST", 1)
+    async with open_town(url) as town:
+        await town.write(post(1, "https://www.ebay.com/itm/155932418766"))
+        (outcome,) = await town.crawl()
+        assert isinstance(outcome, Done)
+        crawl = await town.one("SELECT outcome, problem FROM crawls")
+        assert crawl.outcome == "unreadable"
+        assert "inside each other" in crawl.problem
+        assert await town.one("SELECT state FROM links") == "failed"
+        assert await town.one("SELECT count(*) FROM jobs") == 0
+
+
 async def test_pages_are_kept_packed_where_the_settings_say_so(url: str) -> None:
     async with open_town(url, crawl_keep_pages=True) as town:
         await town.write(post(1, "https://www.ebay.com/itm/155932418766"))

@@ -13,8 +13,10 @@ from mistnet.domain.links import LinkId, LinkKind, LinkState, Shop
 from mistnet.domain.products import PageFacts, PageVerdict
 from mistnet.jobs.crawl_verdicts import NO_CURRENCY, doubted, judged, led_to, named, page_hop, short_hop
 from mistnet.pricing import Earlier
+from mistnet.upstream.reading.tasks import ReadsHere
 from tests.support import START
 
+READ = ReadsHere().page
 ITEM = "https://shopee.tw/product/1/2"
 
 
@@ -77,14 +79,14 @@ def test_pieces_sold_are_no_change_of_an_offer() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 410])
-def test_a_missing_page_is_gone(status: int) -> None:
-    assert judged(seen(status=status), "shopee").verdict is PageVerdict.GONE
+async def test_a_missing_page_is_gone(status: int) -> None:
+    assert (await judged(seen(status=status), "shopee", READ)).verdict is PageVerdict.GONE
 
 
 @pytest.mark.parametrize("status", [401, 403, 451])
-def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
+async def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
     with pytest.raises(SourceBlocked):
-        judged(seen(status=status), "shopee")
+        await judged(seen(status=status), "shopee", READ)
 
 
 @pytest.mark.parametrize(
@@ -95,16 +97,16 @@ def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
         "https://login.taobao.com/member/login.jhtml",
     ],
 )
-def test_a_redirect_to_a_wall_is_a_wall(wall: str) -> None:
+async def test_a_redirect_to_a_wall_is_a_wall(wall: str) -> None:
     with pytest.raises(SourceBlocked):
-        judged(seen(wall, status=302), "shopee")
+        await judged(seen(wall, status=302), "shopee", READ)
 
 
-def test_a_wall_blocks_us_and_one_host_at_fault_is_named() -> None:
+async def test_a_wall_blocks_us_and_one_host_at_fault_is_named() -> None:
     with pytest.raises(SourceBlocked, match=r"^shopee blocks us: "):
-        judged(seen("https://shopee.tw/verify/captcha?x=1", status=302), "shopee")
+        await judged(seen("https://shopee.tw/verify/captcha?x=1", status=302), "shopee", READ)
     with pytest.raises(SourceDown, match=r"^a\.example\.com: status 503$"):
-        judged(seen("https://a.example.com/x", status=503, body=b"<html><p>Sorry</p></html>"), "web")
+        await judged(seen("https://a.example.com/x", status=503, body=b"<html><p>Sorry</p></html>"), "web", READ)
 
 
 def test_a_source_is_called_down_only_if_it_says_so_itself() -> None:
@@ -113,27 +115,33 @@ def test_a_source_is_called_down_only_if_it_says_so_itself() -> None:
     assert str(SourceDown("x", "it says 304", status=304)) == "x: it says 304"
 
 
-def test_shopees_refusal_in_json_is_a_wall() -> None:
+async def test_shopees_refusal_in_json_is_a_wall() -> None:
     told = b'{"error":90309999,"is_login":false,"redirect_to_error_page":true}'
     with pytest.raises(SourceBlocked):
-        judged(seen("https://shopee.tw/api/v4/item/get?itemid=2", body=told, kind="application/json"), "shopee")
+        await judged(
+            seen("https://shopee.tw/api/v4/item/get?itemid=2", body=told, kind="application/json"), "shopee", READ
+        )
 
 
 @pytest.mark.parametrize(("status", "error"), [(500, SourceDown), (503, SourceDown), (400, BadRequest)])
-def test_a_servers_fault_is_tried_again_and_ours_is_not(status: int, error: type[Exception]) -> None:
+async def test_a_servers_fault_is_tried_again_and_ours_is_not(status: int, error: type[Exception]) -> None:
     with pytest.raises(error):
-        judged(seen("https://a.example.com/x", status=status, body=b"<html><p>Sorry</p></html>"), "web")
+        await judged(seen("https://a.example.com/x", status=status, body=b"<html><p>Sorry</p></html>"), "web", READ)
 
 
-def test_a_short_links_script_is_followed_inside_the_shop_only() -> None:
+async def test_a_short_links_script_is_followed_inside_the_shop_only() -> None:
     short = "https://m.tb.cn/h.5xYzAbC"
     page = b"<script>var url = 'https://item.taobao.com/item.htm?id=673425618890';</script>"
-    assert led_to(seen(short, body=page), "taobao") == "https://item.taobao.com/item.htm?id=673425618890"
+    assert await led_to(seen(short, body=page), "taobao", READ) == "https://item.taobao.com/item.htm?id=673425618890"
     with pytest.raises(CrawlRefused):
-        led_to(seen(short, body=b"<script>var url = 'https://evil.example.com/x?id=673425618890';</script>"), "taobao")
+        await led_to(
+            seen(short, body=b"<script>var url = 'https://evil.example.com/x?id=673425618890';</script>"),
+            "taobao",
+            READ,
+        )
     with pytest.raises(BrokenAnswer):
-        led_to(seen(short), "taobao")
-    assert led_to(seen(short, status=404), "taobao") is None, "it is gone: no failure"
+        await led_to(seen(short), "taobao", READ)
+    assert await led_to(seen(short, status=404), "taobao", READ) is None, "it is gone: no failure"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from mistnet.upstream.market.configured import ConfiguredShop, filled
 from mistnet.upstream.market.shop_file import ShopRules, read_shops
 from mistnet.upstream.market.shop_listings import read_listing
 from mistnet.upstream.market.shop_paths import JsonFound
+from mistnet.upstream.reading.tasks import ReadsHere
 from mistnet.upstream.web.client import WebClient, WebRules
 from mistnet.upstream.web.port import WebAnswer
 from tests.markets import an_item, shops_file
@@ -77,7 +78,9 @@ class Street:
             clock=self.clock,
             rules=WebRules(host_delay=0.0, robots=robots, headers=headers),
         )
-        self.shop = ConfiguredShop(NAME, self.rules, web=web, clock=self.clock, environment=environment)
+        self.shop = ConfiguredShop(
+            NAME, self.rules, web=web, reader=ReadsHere(), clock=self.clock, environment=environment
+        )
 
     async def ask(self, **about: Any) -> Answer:
         return await self.shop.search(an_item("coin", **about), errand=Errand())

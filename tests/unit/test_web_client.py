@@ -172,7 +172,7 @@ async def test_what_its_sender_forbids_to_keep_is_not_kept(headers: dict[str, An
 
 
 async def test_a_page_that_keeps_us_out_is_not_kept() -> None:
-    def blocked(_seen: Visited) -> None:
+    async def blocked(_seen: Visited) -> None:
         raise SourceBlocked("web", "a captcha")
 
     visitor = Visitor(pages=Pages({f"{HOST}/a": html(b"riddle")}), rules=kept_for_an_hour())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -69,6 +69,7 @@ class CrawlOutcome(StrEnum):
     RESOLVED = "resolved"
     BLOCKED = "blocked"
     GONE = "gone"
+    UNREADABLE = "unreadable"
     REFUSED = "refused"
     FAILED = "failed"
 
@@ -164,7 +165,7 @@ class Web(Protocol):
         lane: str,
         what: str,
         hop: Callable[[str, str], Hop],
-        read: Callable[[Visited], T],
+        read: Callable[[Visited], Awaitable[T]],
         errand: Errand,
         fresh: bool = False,
     ) -> tuple[Visited, T]:

@@ -67,6 +67,7 @@ MistnetError
     ├── Permanent              -> Fail
     │   ├── NotPermitted
     │   ├── NotShown
+    │   ├── PageUnreadable
     │   ├── CrawlRefused
     │   │   └── UnsafeAddress
     │   └── BadRequest
@@ -720,6 +721,14 @@ class CrawlRefused(Permanent):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url[:200]} is not fetched: {reason}")
         self.url, self.reason = url, reason
+
+
+class PageUnreadable(Permanent):
+    """A page that takes too much to read, or breaks what reads it. Reading it again would end the same way."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the page cannot be read: {reason}")
+        self.reason = reason
 
 
 class UnsafeAddress(CrawlRefused):

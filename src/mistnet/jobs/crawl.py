@@ -22,7 +22,7 @@ from mistnet.domain.crawling import (
     Web,
     content_hash,
 )
-from mistnet.domain.errors import BadRequest, CrawlRefused, SourceBlocked, Temporary
+from mistnet.domain.errors import BadRequest, CrawlRefused, PageUnreadable, SourceBlocked, Temporary
 from mistnet.domain.jobs import Continue, Done, Fail, Job, Outcome, Retry
 from mistnet.domain.links import Canonical, LinkId, LinkKind, LinkState, Shop
 from mistnet.domain.ports import Clock
@@ -34,6 +34,7 @@ from mistnet.jobs.crawl_verdicts import (
     NAMED,
     PAGE,
     SHORT,
+    Read,
     doubted,
     judged,
     led_to,
@@ -68,6 +69,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
     look: CrawlLook
     web: Web
     clock: Clock
+    read_page: Read
     rules: CrawlRules = CrawlRules()
 
     async def crawl(self, job: Job[CrawlArgs]) -> Outcome:
@@ -78,10 +80,11 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             return await (self._resolve(job, link) if link.kind is LinkKind.SHORT else self._read(job, link))
         except SourceBlocked as error:
             return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.BLOCKED, LinkState.BLOCKED)])
-        except CrawlRefused as error:
-            return Fail(str(error), [_went_wrong(job, link, error, CrawlOutcome.REFUSED, LinkState.FAILED)])
-        except BadRequest as error:
-            return Fail(str(error), [_went_wrong(job, link, error, CrawlOutcome.FAILED, LinkState.FAILED)])
+        except PageUnreadable as error:
+            return Done([_went_wrong(job, link, error, CrawlOutcome.UNREADABLE, LinkState.FAILED)])
+        except (CrawlRefused, BadRequest) as error:
+            outcome = CrawlOutcome.REFUSED if isinstance(error, CrawlRefused) else CrawlOutcome.FAILED
+            return Fail(str(error), [_went_wrong(job, link, error, outcome, LinkState.FAILED)])
         except Temporary as error:
             return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.FAILED, LinkState.FAILED)])
 
@@ -94,7 +97,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 lane=link.lane,
                 what=SHORT,
                 hop=short_hop,
-                read=lambda seen: led_to(seen, link.lane),
+                read=lambda seen: led_to(seen, link.lane, self.read_page),
                 errand=Errand(job.id),
             )
             if target is None:
@@ -115,7 +118,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             lane=link.lane,
             what=ITEM if link.kind in NAMED else PAGE,
             hop=lambda before, after: page_hop(link, before, after),
-            read=lambda seen: judged(seen, link.lane),
+            read=lambda seen: judged(seen, link.lane, self.read_page),
             errand=Errand(job.id),
             fresh=job.args.seen is not None,
         )
@@ -196,7 +199,7 @@ def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: Visited, why: str) -> 
 def _went_wrong(
     job: Job[CrawlArgs],
     link: LinkAtHand,
-    error: SourceBlocked | CrawlRefused | BadRequest | Temporary,
+    error: SourceBlocked | CrawlRefused | PageUnreadable | BadRequest | Temporary,
     outcome: CrawlOutcome,
     state: LinkState,
 ) -> Crawled:

@@ -1,10 +1,10 @@
-"""What a visited page amounts to: an offer, a wall, a dead end, or a step further. Pure."""
+"""What a visited page amounts to: an offer, a wall, a dead end, or a step further."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from mistnet import links, pricing
@@ -12,6 +12,9 @@ from mistnet.domain.crawling import Hop, LinkAtHand, ProductName, Visited, bound
 from mistnet.domain.errors import BadRequest, BrokenAnswer, CrawlRefused, SourceBlocked, SourceDown
 from mistnet.domain.links import LinkKind, Shop
 from mistnet.domain.products import PageFacts, PageVerdict
+
+Read: TypeAlias = Callable[[Visited], Awaitable[PageFacts]]
+"""Reads a page apart from this process; raises PageUnreadable if it is beyond the limits."""
 
 NO_CURRENCY: Final = "the page does not say in which currency"
 GONE: Final = "the page is gone"
@@ -45,7 +48,7 @@ def doubted(
     return pricing.doubt(facts, ())
 
 
-def judged(seen: Visited, lane: str) -> PageFacts:
+async def judged(seen: Visited, lane: str, read: Read) -> PageFacts:
     """What a page says. Raises where it is no page: that counts against its source."""
     about = links.canonical(seen.final_url)
     kind = None if isinstance(about, links.Refused) else about.kind
@@ -56,14 +59,14 @@ def judged(seen: Visited, lane: str) -> PageFacts:
     if seen.unread:
         facts = PageFacts(verdict=PageVerdict.NO_PRICE, reason=seen.unread)
     else:
-        facts = pricing.read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
+        facts = await read(seen)
     if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
         raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
     _require_success(seen, lane)
     return facts
 
 
-def led_to(seen: Visited, lane: str) -> str | None:
+async def led_to(seen: Visited, lane: str, read: Read) -> str | None:
     """Where a short link's answer leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
     about = links.canonical(seen.final_url)
     if not isinstance(about, links.Refused) and about.kind is LinkKind.BLOCKED:
@@ -74,7 +77,7 @@ def led_to(seen: Visited, lane: str) -> str | None:
         return None
     target = links.inline_target(seen.body.decode("utf-8", "replace"))
     if target is None:
-        facts = pricing.read_page(seen.body, url=seen.final_url, content_type=seen.content_type)
+        facts = await read(seen)
         if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
             raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
         _require_success(seen, lane)

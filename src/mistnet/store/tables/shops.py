@@ -25,7 +25,8 @@ LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'b
 LINK_STATE = "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')"
 PLACE = "place IN ('text', 'entity', 'attachment', 'text_attachment', 'quoted')"
 CRAWL_OUTCOME = (
-    "outcome IN ('offer', 'unchanged', 'doubted', 'no_price', 'resolved', 'blocked', 'gone', 'refused', 'failed')"
+    "outcome IN ('offer', 'unchanged', 'doubted', 'no_price', 'resolved', 'blocked', 'gone', 'unreadable', "
+    "'refused', 'failed')"
 )
 LIVE_FEED = "state <> 'removed'"
 LEADS_ON = "leads_to IS NOT NULL"

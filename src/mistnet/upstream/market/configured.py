@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
-import msgspec
-
-from mistnet import pricing
 from mistnet.domain.crawling import CachedAnswer, Hop, Visited, Web
 from mistnet.domain.errors import BadRequest, BrokenAnswer, SourceDown, SourcePaused, SourceRefused
 from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, SourceName
-from mistnet.upstream.market.amounts import Illegible
 from mistnet.upstream.market.bookmarks import Bookmark, PageBook
 from mistnet.upstream.market.shop_file import PLACES, ShopRules
-from mistnet.upstream.market.shop_listings import read_listing
-from mistnet.upstream.market.shop_paths import HtmlTree, JsonTree, Tree
 from mistnet.upstream.market.wording import query_of
+from mistnet.upstream.reading.tasks import PageReader, ReadSearch, SearchRead
 
 SEARCH: Final = "search"
 REFUSED_WAIT: Final = timedelta(hours=1)
@@ -33,14 +28,6 @@ _AT: Final = "page-url"
 """Under this name the address a page was found at is kept with it."""
 
 
-class PageRead(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a search, and where the next one is."""
-
-    listings: Sequence[Listing]
-    unreadable: Sequence[Unreadable]
-    next_url: str | None
-
-
 class ConfiguredShop:
     """One shop of the file. Raises typed errors; decides nothing about the jobs it works for."""
 
@@ -50,6 +37,7 @@ class ConfiguredShop:
         rules: ShopRules,
         *,
         web: Web,
+        reader: PageReader,
         clock: Clock,
         pages: PageBook | None = None,
         environment: Mapping[str, str] | None = None,
@@ -57,6 +45,8 @@ class ConfiguredShop:
         self._name = name
         self._rules = rules
         self._web = web
+        self._reader = reader
+        self._written_rules = rules.model_dump_json()
         self._clock = clock
         self._pages = pages
         self._environment = os.environ if environment is None else environment
@@ -83,11 +73,11 @@ class ConfiguredShop:
         await mark.close()
         return Answer(listings=list(listings.values()), unreadable=unreadable)
 
-    async def _page(self, url: str, errand: Errand, mark: Bookmark) -> PageRead:
+    async def _page(self, url: str, errand: Errand, mark: Bookmark) -> SearchRead:
         """As this job has read it before, or as the shop shows it now."""
         kept = await mark.recall(url)
         if kept is not None:
-            return self._read(_visited(url, kept))
+            return await self._read(_visited(url, kept))
         seen, page = await self._web.visit(
             url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
         )
@@ -108,50 +98,23 @@ class ConfiguredShop:
             return Hop.FOLLOW
         return Hop.REFUSE
 
-    def _read(self, visited: Visited) -> PageRead:
+    async def _read(self, visited: Visited) -> SearchRead:
         if visited.status != _OK:
             raise self._refusal(visited)
         if visited.unread:
             raise BrokenAnswer(self.name, SEARCH, visited.unread)
-        try:
-            tree = self._tree(visited)
-        except Illegible as error:
-            raise BrokenAnswer(self.name, SEARCH, str(error)) from None
-        found = tree.listings(self._rules.listings)
-        if not found and (problem := self._lack(tree)):
-            raise BrokenAnswer(self.name, SEARCH, problem)
-        now, rules, at = self._clock.now(), self._rules, visited.final_url
-        read = [read_listing(each, rules, page_url=at, now=now) for each in found]
-        return PageRead(
-            listings=[each for each in read if isinstance(each, Listing)],
-            unreadable=[each for each in read if isinstance(each, Unreadable)],
-            next_url=self._next(tree, visited),
+        page = await self._reader.search(
+            ReadSearch(
+                rules=self._written_rules,
+                url=visited.final_url,
+                content_type=visited.content_type,
+                body=visited.body,
+                now=self._clock.now(),
+            )
         )
-
-    def _tree(self, visited: Visited) -> Tree:
-        if self._rules.format == "json":
-            return JsonTree(visited.body)
-        return HtmlTree(pricing.decode(visited.body, content_type=visited.content_type))
-
-    def _lack(self, tree: Tree) -> str | None:
-        """A page that is not the one we know must not pass for one that lists nothing."""
-        if self._rules.empty and tree.value(self._rules.empty) is None:
-            return f"neither {self._rules.listings!r} nor {self._rules.empty!r} is on the page"
-        return None if self._rules.empty else tree.lack(self._rules.listings)
-
-    def _next(self, tree: Tree, visited: Visited) -> str | None:
-        """On the same host, or not at all."""
-        told = tree.value(self._rules.next_path) if self._rules.next_path else None
-        if not isinstance(told, str) or not told.strip():
-            return None
-        try:
-            found = urljoin(visited.final_url, told.strip())
-            same = urlsplit(found).netloc == urlsplit(visited.final_url).netloc
-        except ValueError:
-            same = False
-        if not same:
-            raise BrokenAnswer(self.name, SEARCH, f"its next page {told[:80]!r} is on no page of the same host")
-        return found
+        if page.problem is not None:
+            raise BrokenAnswer(self.name, SEARCH, page.problem)
+        return page
 
     def _refusal(self, visited: Visited) -> Exception:
         """Every status but 200 (a 429 is the web client's business), named for what it means to us."""

@@ -16,27 +16,15 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
+from selectolax.lexbor import SelectolaxError
 
 from mistnet.domain.errors import PageUnreadable
-from mistnet.upstream.reading.tasks import Answered, GaveUp, ReadPage, Reply, Task
+from mistnet.upstream.reading.tasks import HEAD, Answered, GaveUp, Limits, ReadPage, Reply, Task, framed
 
-HEAD: Final = 4
-"""So many bytes before each message give its length."""
 _MEGABYTE: Final = 1_000_000
 _READY: Final = b"<html><head><title>a</title></head><body><h1>a</h1><p>$1</p></body></html>"
 _task: Final = msgspec.msgpack.Decoder(Task).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one page may cost: seconds of CPU time, and memory beyond what the process needs by itself."""
-
-    seconds: float
-    megabytes: int
-
-
-def framed(message: bytes) -> bytes:
-    return len(message).to_bytes(HEAD) + message
 
 
 def main() -> None:
@@ -68,13 +56,13 @@ def _read(task: Task, limits: Limits) -> Reply:
         return Answered(msgspec.Raw(_encode(task.run())))
     except PageUnreadable as error:
         return GaveUp(error.reason)
-    except MemoryError:
-        return GaveUp(out_of_memory(limits), spent=True)
+    except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on
+        return GaveUp(_out_of_memory(limits), spent=True)
     except Exception as error:  # noqa: BLE001 (no page may end the process that reads it)
         return GaveUp(f"reading it failed: {type(error).__name__}: {error}"[:300], spent=True)
 
 
-def out_of_memory(limits: Limits) -> str:
+def _out_of_memory(limits: Limits) -> str:
     return f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
 
 

@@ -13,8 +13,18 @@ import msgspec
 from mistnet.domain.crawling import Visited
 from mistnet.domain.errors import PageUnreadable
 from mistnet.domain.products import PageFacts
-from mistnet.upstream.reading.child import HEAD, Limits, framed
-from mistnet.upstream.reading.tasks import Answered, GaveUp, ReadSearch, Reply, SearchRead, Task, page_task
+from mistnet.upstream.reading.tasks import (
+    HEAD,
+    Answered,
+    GaveUp,
+    Limits,
+    ReadSearch,
+    Reply,
+    SearchRead,
+    Task,
+    framed,
+    page_task,
+)
 
 T = TypeVar("T")
 
@@ -103,7 +113,7 @@ class _Child:
         asking.write(message)
         await asking.drain()
         length = int.from_bytes(await answering.readexactly(HEAD))
-        reply = _reply(await answering.readexactly(length))
+        reply: Reply = _reply(await answering.readexactly(length))
         self.answers += 1
         return reply
 

@@ -32,6 +32,17 @@ _ENDED_BY_THE_NEXT: Final = frozenset(
 """Elements without an end tag, or that the next of their kind ends."""
 
 
+HEAD: Final = 4
+"""So many bytes before each message give its length."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one page may cost: seconds of CPU time, and memory beyond what the process needs by itself."""
+
+    seconds: float
+    megabytes: int
+
+
 class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A page of any shop, or the JSON that a shop's own page is made from."""
 
@@ -111,6 +122,10 @@ class ReadsHere:
 
     async def close(self) -> None:
         """Nothing was opened."""
+
+
+def framed(message: bytes) -> bytes:
+    return len(message).to_bytes(HEAD) + message
 
 
 def page_task(seen: Visited) -> ReadPage:

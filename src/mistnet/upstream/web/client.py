@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final, Generic, TypeVar
@@ -78,7 +78,7 @@ class WebClient:
         lane: str,
         what: str,
         hop: Callable[[str, str], Hop],
-        read: Callable[[Visited], T],
+        read: Callable[[Visited], Awaitable[T]],
         errand: Errand,
         fresh: bool = False,
     ) -> tuple[Visited, T]:
@@ -99,7 +99,7 @@ class WebClient:
         """One URL: from the cache, or from its host when it is our turn."""
         stored = None if seen.fresh else await self._stored(seen.door)
         if stored is not None and stored.fresh_until > self._clock.now():
-            return seen.judged(_as_answer(stored), cached=True)
+            return await seen.judged(_as_answer(stored), cached=True)
         await self._turns.take(seen.door.host, await self._delay(seen.door, lane))
         answer, found = await self._governed(seen, lane, what, errand, stored)
         if self._rules.cache_ttl and answer is not None:
@@ -119,7 +119,7 @@ class WebClient:
                     fresh = answer.status != NOT_MODIFIED
                     if not fresh and stored is not None:
                         answer = await self._confirmed(stored)
-                    found = seen.judged(answer, cached=False)  # "not modified" is the host's word of today
+                    found = await seen.judged(answer, cached=False)  # "not modified" is the host's word of today
                 except (SourceDown, RateLimited) as error:
                     if lane == WEB_LANE:
                         raise _HostTrouble(error) from error
@@ -213,24 +213,24 @@ class Seen(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     hops: tuple[str, ...]
     begun: float
     hop: Callable[[str, str], Hop]
-    read: Callable[[Visited], T]
+    read: Callable[[Visited], Awaitable[T]]
     fresh: bool = False
 
-    def judged(self, answer: WebAnswer, *, cached: bool) -> str | tuple[Visited, T]:
+    async def judged(self, answer: WebAnswer, *, cached: bool) -> str | tuple[Visited, T]:
         """The next URL if the answer leads on, else what was read from it."""
         location = answer.headers.get("location")
         if answer.status not in REDIRECTS or not location:
-            return self._read(answer, self.door.url, cached=cached)
+            return await self._read(answer, self.door.url, cached=cached)
         target = joined(self.door.url, location)
         match self.hop(self.door.url, target):
             case Hop.FOLLOW:
                 return target
             case Hop.STOP:
-                return self._read(answer, target, cached=cached)
+                return await self._read(answer, target, cached=cached)
             case Hop.REFUSE:
                 raise CrawlRefused(self.url, f"it leads to {target[:200]}, where nothing of it can be")
 
-    def _read(self, answer: WebAnswer, final_url: str, *, cached: bool) -> tuple[Visited, T]:
+    async def _read(self, answer: WebAnswer, final_url: str, *, cached: bool) -> tuple[Visited, T]:
         visited = Visited(
             url=self.url,
             final_url=final_url,
@@ -242,7 +242,7 @@ class Seen(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             unread=answer.unread,
             cached=cached,
         )
-        return visited, self.read(visited)
+        return visited, await self.read(visited)
 
 
 class _HostTrouble(Exception):
