@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import secrets as random_names
 import socket
 import sys
@@ -27,6 +28,7 @@ from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, S
 from mistnet.engine.governor import Governor
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.metrics import EngineMetrics, SourceMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 from mistnet.engine.traces import untraced
 from mistnet.engine.worker import Tools, Worker
@@ -46,6 +48,7 @@ from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.ingests import Ingests
 from mistnet.store.inspect import Inspector
 from mistnet.store.operations import Operations
+from mistnet.store.patience import patiently
 from mistnet.store.queue import JobQueue
 from mistnet.store.runs import RunDesk
 from mistnet.store.schema import ready
@@ -204,20 +207,31 @@ class App:
             self._traced(card.name),
             self.dispatching.opened(card.name) if via is not Via.DB else nullcontext(),
         ):
-            await self.look_at_keys()
-            await self.watch.see_a_worker()
-            await self.harvest.look_at_the_budget(self.database.clock.now())
-            self.progress.know(await tracked_handles(self.database))
+            await patiently(self._look_around, seconds=self.settings.database_wait_seconds)
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
-            mail = self.dispatching.mail(card.name, own_lanes or [], self.policy) if via is Via.AMQP else None
+            outage = self.outage()
+            mail = self.dispatching.mail(card.name, own_lanes or [], self.policy, outage) if via is Via.AMQP else None
             every = [Lane(lane) for lane in card.lanes]
             taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
-            yield Worker(self.tools(bell), card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
+            tools = self.tools(bell, outage=outage)
+            yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
             with suppress(DatabaseError):  # the next look finds it
                 await self.watch.look_at_pauses()
+
+    async def _look_around(self) -> None:
+        """What a worker wants to know before it begins."""
+        await self.look_at_keys()
+        await self.watch.see_a_worker()
+        await self.harvest.look_at_the_budget(self.database.clock.now())
+        self.progress.know(await tracked_handles(self.database))
+
+    def outage(self) -> Outage:
+        """What the parts of one worker know together of a database that fails."""
+        chance = random.Random()  # noqa: S311 (it spreads waits)
+        return Outage(self.database.clock, mercy=self.policy.mercy, chance=chance)
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:
         """The lanes a worker works on: those it names, or all that are meant for its way of getting jobs."""
@@ -364,13 +378,22 @@ class App:
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, *, plugins: Sequence[Plugin] = (), checked: bool = True, create: bool = False
+    settings: Settings,
+    *,
+    plugins: Sequence[Plugin] = (),
+    checked: bool = True,
+    create: bool = False,
+    patient: bool = False,
 ) -> AsyncIterator[App]:
-    """The app on a database that is ready for it. With `create`, a SQLite file that is not there yet is made."""
+    """The app on a database that is ready for it. With `create`, a SQLite file that is not there yet is made.
+
+    Services are `patient`: they wait for a database that starts later than they do.
+    """
     app = App(settings, plugins=plugins)
     try:
         if checked:
-            await ready(app.database, create=create)
+            wait = settings.database_wait_seconds if patient else 0.0
+            await patiently(lambda: ready(app.database, create=create), seconds=wait)
         yield app
     finally:
         await app.reader.close()

@@ -21,6 +21,7 @@ from mistnet.engine.kinds import Kinds
 from mistnet.engine.leader import Leadership
 from mistnet.engine.mail import Mail
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 from mistnet.engine.polling import HandedOver
 from mistnet.settings import Settings
@@ -167,7 +168,7 @@ class Dispatching:
             unpark=self._unpark,
         )
 
-    def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> Mail:
+    def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy, outage: Outage) -> Mail:
         """The feed of a worker that consumes these lanes."""
         mailbox = amqp.RabbitMailbox(
             self.line(f"mistnet worker {worker}"),
@@ -186,6 +187,7 @@ class Dispatching:
             worker=worker,
             lanes=lanes,
             metrics=self._metrics,
+            outage=outage,
         )
 
     def handed_over(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> HandedOver:

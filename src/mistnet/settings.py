@@ -160,6 +160,9 @@ class Settings(BaseSettings):
         SecretStr("sqlite:///mistnet.db"),
         description="Where everything is kept: sqlite:///FILE, postgresql://… or libsql://…",
     )
+    database_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        60.0, description="How long workers and services wait, when they start, for a database that does not answer."
+    )
     worker_id: str | None = Field(
         None,
         validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),

@@ -16,7 +16,13 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
         await fill(shop)
         targets = shop.kinds.targets(slots=1, lanes=None, lane_caps={})
         one = {"kind": "step", "lane": "x"}
-        take = {"ids": [1, 2, 3], "worker": "bob", "now": shop.now, "lease_until": shop.now + timedelta(seconds=9)}
+        take = {
+            "ids": [1, 2, 3],
+            "worker": "bob",
+            "now": shop.now,
+            "lost_before": shop.now,
+            "lease_until": shop.now + timedelta(seconds=9),
+        }
         async with shop.database.glance() as connection:
             plans = {
                 "to_publish": await plan(connection, "to_publish", {**one, "now": shop.now, "limit": 9}),
@@ -38,7 +44,7 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
             else:
                 listed = {"targets": msgspec.json.encode(targets).decode()}
                 plans["mark_queued"] = await plan(connection, "mark_queued", {"held": "[[1, 0]]", "now": shop.now})
-                plans["claimable"] = await plan(connection, "claimable", {"ids": [1], "now": shop.now, **listed})
+                plans["claimable"] = await plan(connection, "claimable", {**take, "ids": [1], **listed})
                 plans["claim_by_id"] = await plan(connection, "claim_by_id", take)
         assert "jobs_due" in plans["to_publish"]
         assert "jobs_queued" in plans["queued"]

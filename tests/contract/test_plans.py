@@ -72,7 +72,12 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
     async with open_shop(url, kind(), kind("other")) as shop:
         await fill(shop)
         targets = shop.kinds.targets(slots=100, lanes=None, lane_caps={})
-        take = {"worker": "bob", "now": shop.now, "lease_until": shop.now + timedelta(seconds=300)}
+        take = {
+            "worker": "bob",
+            "now": shop.now,
+            "lost_before": shop.now,
+            "lease_until": shop.now + timedelta(seconds=300),
+        }
         async with shop.database.glance() as connection:
             if shop.database.dialect == "postgresql":
                 held = {"ids": [1] * 100, "fences": [1] * 100}
@@ -87,7 +92,9 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
                     "finish": await plan(connection, "finish", {**held, "now": shop.now}),
                     "extend": await plan(connection, "extend", {**held, "until": shop.now}),
                     "still_held": await plan(connection, "still_held", held),
-                    "reclaim": await plan(connection, "reclaim", {"now": shop.now, "limit": 100}),
+                    "reclaim": await plan(
+                        connection, "reclaim", {"now": shop.now, "lost_before": shop.now, "limit": 100}
+                    ),
                 }
             else:
                 listed = msgspec.json.encode(targets).decode()
@@ -96,9 +103,9 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
                     "urgent": await plan(connection, "urgent", head),
                     "claim": await plan(connection, "claim", {**take, "kind": "step", "lane": "x", "take": 100}),
                     "outlook": await plan(connection, "outlook", {"now": shop.now, "targets": listed}),
-                    "expired": await plan(connection, "expired", {"now": shop.now, "room": 9, "targets": listed}),
+                    "expired": await plan(connection, "expired", {**take, "room": 9, "targets": listed}),
                     "still_held": await plan(connection, "still_held", {"held": "[[1, 1]]"}),
-                    "note_reclaimed": await plan(connection, "note_reclaimed", {"now": shop.now, "limit": 9}),
+                    "note_reclaimed": await plan(connection, "note_reclaimed", {**take, "limit": 9}),
                 }
                 assert "jobs_due" in plans["urgent"]
                 assert "jobs_due" in plans["claim"]

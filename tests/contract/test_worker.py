@@ -1,6 +1,7 @@
 """The worker on a real queue: fairness, batches, faults, draining."""
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from mistnet.domain.errors import NotNow, Permanent, Temporary
 from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
 from mistnet.engine.kinds import Kind, batched
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 from mistnet.engine.polling import Polling
 from mistnet.store.bells import LocalBell
@@ -275,6 +277,7 @@ async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url
             worker=worker.name,
             lanes=None,
             metrics=EngineMetrics(),
+            outage=Outage(shop.database.clock, mercy=shop.policy.mercy, chance=random.Random(1)),
             unpark=nothing_parked,
             left_to_others=lambda: closed,
         )

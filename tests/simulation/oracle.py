@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -57,6 +58,38 @@ class Result:
 def simulate(url: str, seed: int, *, deadline: float = 2 * 3600) -> Result:
     """One whole life of a fleet, in so many virtual seconds at most. The same seed gives the same life."""
     return run_virtually(_simulate(url, seed, deadline))
+
+
+def endure(url: str, seed: int, *, deadline: float = 2 * 3600) -> Result:
+    """The life of a fleet whose database fails three times, for longer than a lease, and whose machines are sound."""
+    return run_virtually(_endure(url, seed, deadline))
+
+
+async def _endure(url: str, seed: int, deadline: float) -> Result:
+    database = open_database(url)
+    chance = random.Random(f"spells {seed}")
+    spells = [(start, start + chance.uniform(5, 150)) for start in (chance.uniform(1, 20), 200.0, 400.0)]
+    fleet = Fleet(url, Chaos(seed, crash=0, freeze=0, spells=spells))
+    sound = [job for job in first_jobs() if job.kind != "killer"]
+    try:
+        async with database.write() as connection:
+            await JobWriter(kinds_of(None).rules).write(connection, sound, database.clock.now())
+        upkeep = StoreUpkeep(database)
+
+        async def done() -> bool:
+            return not await upkeep.work_left(list(kinds_of(None)), ["x"], now=database.clock.now())
+
+        await fleet.run(until=done, deadline=deadline)
+        async with database.read() as connection:
+            notes = (await connection.execute(text("SELECT note FROM effects ORDER BY note"))).scalars().all()
+            blamed = (await connection.execute(text("SELECT error FROM job_errors"))).scalars().all()
+    finally:
+        await database.close()
+    faults = [] if sorted(notes) == expected_notes() else [f"effects are {Counter(notes) - Counter(expected_notes())}"]
+    faults += [f"blamed: {error}" for error in blamed if "note 3 is bad" not in error and error != "not yet"]
+    faults += [] if len(fleet.machines) == fleet.size else ["a worker ended"]
+    refusals = sum("refused by the database" in line for line in fleet.trace)
+    return Result(faults=faults, trace=fleet.trace, crashes=refusals)
 
 
 async def _simulate(url: str, seed: int, deadline: float) -> Result:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mistnet.domain.errors import WriteRefused
+from mistnet.engine.outage import Outage
 from mistnet.store import statements
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
-from tests.simulation.oracle import Result, simulate
+from tests.simulation.oracle import Result, endure, simulate
 
 MUTANT_SECONDS = 1800
 """A sound fleet is done after 500 virtual seconds; one that never would be is not watched for hours."""
@@ -36,6 +37,38 @@ def test_nothing_is_lost_or_done_twice_on_postgresql(memory: Templates, postgres
     crashes = sum(survive(memory.postgresql(postgres_dsn), seed).crashes for seed in seeds)
     if is_fixed(seeds):
         assert crashes >= 5 * len(seeds), "a storm that breaks nothing proves nothing"
+
+
+@pytest.mark.parametrize("seeds", chunks(3, 2, 5), ids=named)
+def test_a_database_that_fails_for_longer_than_a_lease_costs_no_attempt_and_ends_no_worker(
+    memory: Templates, seeds: range
+) -> None:
+    for seed in seeds:
+        outlive(memory.sqlite(), seed)
+
+
+@pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=0), ids=named)
+def test_a_server_that_fails_costs_no_attempt_and_ends_no_worker(
+    memory: Templates, postgres_dsn: str, seeds: range
+) -> None:
+    for seed in seeds:
+        outlive(memory.postgresql(postgres_dsn), seed)
+
+
+def outlive(url: str, seed: int) -> None:
+    result = endure(url, seed)
+    if result.faults:
+        print(*result.trace[-40:], sep="\n")
+    assert result.faults == [], f"seed {seed} failed; {replay(seed)}"
+    assert result.crashes > 10, "a database that is never ill proves nothing"
+
+
+def test_without_mercy_after_an_outage_the_oracle_sees_attempts_spent(
+    memory: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Outage, "lost_before", lambda _outage, now: now)
+    faults = next(filter(None, (endure(memory.sqlite(), seed).faults for seed in range(10))), [])
+    assert any("the lease ran out" in fault for fault in faults)
 
 
 def test_a_seed_gives_the_same_life_twice(memory: Templates) -> None:

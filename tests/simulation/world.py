@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
 import msgspec
 from sqlalchemy import event
 from sqlalchemy.util import await_only
@@ -74,9 +76,16 @@ class Chaos:
     crashes_left: int = 10
     freezes_left: int = 12
     calm: bool = False
+    spells: Sequence[tuple[float, float]] = ()
+    """From when to when the database refuses every statement: read-only, full, or cancelling what it is asked."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+
+    @property
+    def database_is_ill(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return any(start <= now < end for start, end in self.spells)
 
     def strikes(self) -> str | None:
         roll = self.random.random()
@@ -145,6 +154,17 @@ class Machine:
         self._make_questions_mortal(database)
         return database
 
+    def illness(self) -> Exception:
+        if self.url.startswith("sqlite"):
+            return sqlite3.OperationalError("database or disk is full")
+        ills: list[Exception] = [
+            asyncpg.QueryCanceledError("canceling statement due to user request"),
+            asyncpg.ReadOnlySQLTransactionError("cannot execute UPDATE in a read-only transaction"),
+            asyncpg.DiskFullError("could not extend file"),
+            asyncpg.LockNotAvailableError("canceling statement due to lock timeout"),
+        ]
+        return self.chaos.random.choice(ills)
+
     def _make_questions_mortal(self, database: Database) -> None:
         """They go straight to the driver, so that no engine sees them."""
         ask = database.ask
@@ -162,6 +182,9 @@ class Machine:
 
         def before(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             await_only(self.point(f"before {statement.split(None, 2)[:2]}"))
+            if self.chaos.database_is_ill:
+                self.trace.append(f"{self.name} is refused by the database")
+                raise self.illness()
 
         def after(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             await_only(self.point("after it"))

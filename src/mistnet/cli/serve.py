@@ -62,7 +62,7 @@ async def serve(
     """
     if sum((new_token is not None, list_tokens, revoke_token is not None)) > 1:
         raise typer.BadParameter("give one of --new-token, --list-tokens and --revoke-token")
-    async with open_app(invocation.settings) as app:
+    async with open_app(invocation.settings, patient=True) as app:
         if new_token is not None:
             await _make_token(invocation, app, new_token, Scope.of(scope))
         elif list_tokens:
@@ -87,7 +87,7 @@ async def up(
 
     SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
     """
-    async with open_app(invocation.settings, create=True) as app:
+    async with open_app(invocation.settings, create=True, patient=True) as app:
         wanted_lanes(app, None)
         await _run(invocation, app, host, port, working=True, concurrency=concurrency)
 

@@ -18,6 +18,7 @@ from mistnet.domain.errors import NoKey, did_you_mean
 from mistnet.domain.lists import split_list
 from mistnet.domain.sources import X_SOURCE, Halt
 from mistnet.store.gaps import GapFilter
+from mistnet.store.patience import patiently
 
 DONE_WITH_GAPS: Final = 3
 STOPPED_BY_BUDGET: Final = 4
@@ -109,7 +110,7 @@ async def work(
     0 when all is done, 3 when some jobs are dead or failed, 4 when the budget is spent, 5 when a source refuses
     the key or is paused.
     """
-    async with open_app(invocation.settings) as app:
+    async with open_app(invocation.settings, patient=True) as app:
         plan = WorkPlan(
             concurrency=concurrency,
             lanes=wanted_lanes(app, lanes, via),
@@ -172,10 +173,12 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
                 finally:
                     if watch:
                         watch.cancel()
-    source, halt = (await app.stopped_by(lanes) if plan.until_idle else None) or (None, None)
+    wait = app.settings.database_wait_seconds
+    stopped = await patiently(lambda: app.stopped_by(lanes), seconds=wait) if plan.until_idle else None
+    source, halt = stopped or (None, None)
     return Report(
         settled=worker.ended_count,
-        gaps=await app.inspector.gaps(GapFilter(lanes=lanes)),
+        gaps=await patiently(lambda: app.inspector.gaps(GapFilter(lanes=lanes)), seconds=wait),
         seconds=time.monotonic() - begun,
         drained=stop.asked,
         halt=halt,

@@ -48,6 +48,7 @@ MistnetError
 ├── DatabaseError              exit code 1
 │   ├── DatabaseUnreachable
 │   ├── DatabaseBusy
+│   │   └── DatabaseFails
 │   ├── DatabaseMissing
 │   ├── DatabaseNotMigrated
 │   ├── DatabaseTooNew
@@ -525,6 +526,17 @@ class DatabaseBusy(DatabaseError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the database is busy: {problem}")
+        self.problem = problem
+
+
+class DatabaseFails(DatabaseBusy):
+    """The database cannot do now what it could before: read-only, out of room, a statement cancelled.
+
+    The job that asked is not to blame.
+    """
+
+    def __init__(self, problem: str) -> None:
+        DatabaseError.__init__(self, f"the database fails: {problem}; nothing was lost, trying again is safe")
         self.problem = problem
 
 

@@ -50,7 +50,10 @@ class Queue(Protocol):
         lease: timedelta,
         now: datetime,
         aged_before: datetime | None,
-    ) -> Sequence[Lease]: ...
+        lost_before: datetime | None = None,
+    ) -> Sequence[Lease]:
+        """Jobs that are due, and jobs whose lease ran out before `lost_before` (default: `now`)."""
+        ...
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]: ...
 
@@ -87,7 +90,9 @@ class Upkeep(Protocol):
 
     async def correct_clock(self) -> timedelta: ...
 
-    async def reclaim(self, *, now: datetime, limit: int) -> Sequence[LostLease]: ...
+    async def reclaim(
+        self, *, now: datetime, limit: int, lost_before: datetime | None = None
+    ) -> Sequence[LostLease]: ...
 
     async def unpark(self, caps: Mapping[KindName, int]) -> int: ...
 
@@ -266,4 +271,5 @@ class Dispatch(Protocol):
         targets: Sequence[Target],
         lease: timedelta,
         now: datetime,
+        lost_before: datetime | None = None,
     ) -> ClaimedById: ...

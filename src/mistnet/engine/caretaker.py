@@ -10,6 +10,7 @@ from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import LostLease
 from mistnet.domain.ports import Clock, Upkeep, WorkerCard
 from mistnet.engine.kinds import Kinds
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 
 _SLICE: Final = 1_000
@@ -21,8 +22,6 @@ class ChoreWitness(Protocol):
     """Told of what the chores found."""
 
     def reclaimed(self, jobs: Sequence[LostLease]) -> None: ...
-
-    def chore_failed(self, error: DatabaseError) -> None: ...
 
     def clock_corrected(self, drift_seconds: float) -> None: ...
 
@@ -40,6 +39,7 @@ class Caretaker:
         card: Callable[[], WorkerCard],
         witness: ChoreWitness,
         wake: Callable[[], None],
+        outage: Outage,
         chores: Sequence[Callable[[], Awaitable[int]]] = (),
     ) -> None:
         self._upkeep = upkeep
@@ -49,6 +49,7 @@ class Caretaker:
         self._card = card
         self._witness = witness
         self._wake = wake
+        self._outage = outage
         self._chores = chores
         self._settled_since = 0
 
@@ -66,7 +67,7 @@ class Caretaker:
             try:
                 await chore()
             except DatabaseError as error:
-                self._witness.chore_failed(error)
+                self._outage.failed(error)
             await asyncio.sleep(seconds)
 
     async def sign_in(self) -> None:
@@ -76,7 +77,8 @@ class Caretaker:
         """The reclaimer's look: the clock, silent workers, parked work, what others want looked after, old history."""
         self._witness.clock_corrected((await self._upkeep.correct_clock()).total_seconds())
         now = self._clock.now()
-        while lost := await self._upkeep.reclaim(now=now, limit=_SLICE):
+        lost_before = self._outage.lost_before(now)
+        while lost := await self._upkeep.reclaim(now=now, limit=_SLICE, lost_before=lost_before):
             self._witness.reclaimed(lost)
             self._wake()
         if await self.unpark():

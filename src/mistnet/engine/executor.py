@@ -12,14 +12,14 @@ import msgspec
 
 from mistnet.domain.errors import (
     BadArgs,
-    DatabaseBusy,
-    DatabaseUnreachable,
+    DatabaseError,
     MistnetError,
     NotNow,
     Permanent,
     Temporary,
     TookTooLong,
     WorkError,
+    WriteRefused,
 )
 from mistnet.domain.jobs import Fail, Job, Lease, Outcome, Retry, Snooze
 from mistnet.domain.ports import Clock
@@ -60,9 +60,9 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
             if limit.expired():
                 return self._same(jobs, TookTooLong(kind.timeout or self.timeout))
             return await self._unknown(kind, jobs, error)
-        except (WorkError, DatabaseBusy, DatabaseUnreachable) as error:
-            return self._same(jobs, error)
         except Exception as error:  # noqa: BLE001 (a handler may raise anything; its job is retried, others go on)
+            if isinstance(error, WorkError | DatabaseError) and not isinstance(error, WriteRefused):
+                return self._same(jobs, error)
             return await self._unknown(kind, jobs, error)
         if len(outcomes) != len(jobs):
             wrong = f"the handler of {kind.name} returned {len(outcomes)} outcomes for {len(jobs)} jobs"
@@ -75,7 +75,7 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         match error:
             case NotNow():
                 outcome = Snooze(error.until, self._clean(error.reason))
-            case DatabaseBusy() | DatabaseUnreachable():
+            case DatabaseError():
                 outcome = Snooze(self.clock.now() + DATABASE_WAIT, self._clean(str(error)))
             case Permanent():
                 outcome = Fail(self._clean(str(error)))

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from loguru import logger
 
-from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import JobState, Lease, LostLease, Settlement, WorkerName
 from mistnet.engine.metrics import EngineMetrics
 
@@ -163,9 +162,6 @@ class Journal:
                 lane=job.lane,
                 state=str(job.state),
             )
-
-    def chore_failed(self, error: DatabaseError) -> None:
-        logger.warning("a chore has to wait: {problem}", problem=str(error), worker=self._worker)
 
     def clock_corrected(self, drift_seconds: float) -> None:
         self._metrics.clock_drift.set(drift_seconds)

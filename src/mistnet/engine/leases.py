@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import JobId, Lease
 from mistnet.domain.ports import Clock, Queue
 from mistnet.engine.policy import Policy
+
+_SOON_SECONDS: Final = 1.0
+"""After a failure: leases are to be renewed before somebody takes them for lost."""
 
 
 class LeaseKeeper:
@@ -38,21 +42,24 @@ class LeaseKeeper:
             del self._held[lease.id]
 
     async def run(self) -> None:
+        wait = self._policy.heartbeat.total_seconds()
         while True:
-            await asyncio.sleep(self._policy.heartbeat.total_seconds())
-            await self.beat()
+            await asyncio.sleep(wait)
+            answered = await self.beat()
+            wait = self._policy.heartbeat.total_seconds() if answered else min(wait, _SOON_SECONDS)
 
-    async def beat(self) -> None:
-        """One heartbeat. A database that does not answer is no loss yet: the next beat may reach it."""
+    async def beat(self) -> bool:
+        """One heartbeat; returns whether the database answered. If not, nothing is lost yet: the next may reach it."""
         leases = self.held
         if not leases:
-            return
+            return True
         try:
             ours = await self._queue.extend(leases, until=self._clock.now() + self._policy.lease)
         except DatabaseError:
-            return
+            return False
         lost = [lease for lease in leases if lease.claim not in ours and self._held.get(lease.id) is lease]
         if lost:
             for lease in lost:
                 self.drop(lease)
             self._on_lost(lost)
+        return True

@@ -9,18 +9,16 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import msgspec
-from loguru import logger
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Claim, Lane, Lease, WorkerName
 from mistnet.domain.ports import ClaimedById, Clock, Delivery, Dispatch, Mailbox
 from mistnet.engine.kinds import Kinds
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 
 _AGAIN_SECONDS: Final = 1.0
-_OUTAGE_SECONDS: Final = 2.0
-_FIRST_PATIENCE: Final = 0.05
 _LAST_LOOK_SECONDS: Final = 0.5
 _LONGEST_GATHERING: Final = 0.01
 
@@ -47,6 +45,7 @@ class Mail:
         worker: WorkerName,
         lanes: Sequence[Lane],
         metrics: EngineMetrics,
+        outage: Outage,
     ) -> None:
         self._mailbox = mailbox
         self._dispatch = dispatch
@@ -55,11 +54,11 @@ class Mail:
         self._targets = kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
         self._worker = worker
         self._metrics = metrics
+        self._outage = outage
         self._in_hand: dict[Claim, Delivery] = {}
         self._held: list[Held] = []
         self._done: list[Delivery] = []
         self._done_with = asyncio.Event()
-        self._patience = _FIRST_PATIENCE
         self._claim_seconds = 0.0
 
     @contextlib.asynccontextmanager
@@ -78,7 +77,7 @@ class Mail:
         deliveries = self._due(slots)
         if not deliveries:
             return []
-        begun = time.perf_counter()
+        begun, now = time.perf_counter(), self._clock.now()
         named = {each.job_id: each for each in deliveries}
         try:
             claimed = await self._dispatch.claim_by_ids(
@@ -86,12 +85,13 @@ class Mail:
                 worker=self._worker,
                 targets=self._targets,
                 lease=self._policy.lease,
-                now=self._clock.now(),
+                now=now,
+                lost_before=self._outage.lost_before(now),
             )
-        except (DatabaseBusy, DatabaseUnreachable) as error:
+        except DatabaseError as error:
             await self._endure(error, deliveries)
             return []
-        self._patience = _FIRST_PATIENCE
+        self._outage.over()
         self._claim_seconds = time.perf_counter() - begun
         self._metrics.claim_seconds.observe(self._claim_seconds)
         self._sort(deliveries, claimed)
@@ -116,12 +116,10 @@ class Mail:
             self._metrics.broker.consumed.labels(each.lane).inc()
         return [*(each.delivery for each in ready), *new]
 
-    async def _endure(self, error: Exception, deliveries: Sequence[Delivery]) -> None:
-        logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self._worker)
+    async def _endure(self, error: DatabaseError, deliveries: Sequence[Delivery]) -> None:
         now = time.monotonic()
         self._held += [Held(each, now) for each in deliveries]
-        self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
-        await asyncio.sleep(self._patience)
+        await asyncio.sleep(self._outage.failed(error))
 
     def _sort(self, deliveries: Sequence[Delivery], claimed: ClaimedById) -> None:
         """Each message waits for its lease to end, is looked at again, or has nothing more to tell."""

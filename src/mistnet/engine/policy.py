@@ -25,3 +25,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     settle_group: int = 500
     settlers: int = 1
     error_limit: int = 8_000
+
+    @property
+    def mercy(self) -> timedelta:
+        """How long workers have, after the database failed, to renew leases that ran out meanwhile."""
+        return 2 * self.heartbeat

@@ -8,18 +8,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
-from loguru import logger
-
-from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Lane, Lease, Target, WorkerName
 from mistnet.domain.ports import Bell, Clock, Outlook, Queue
 from mistnet.engine.kinds import Kinds
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 
 _CONTENDED_SECONDS: Final = 0.05
 _CAPPED_SECONDS: Final = 1.0
-_OUTAGE_SECONDS: Final = 2.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
 _HANDED_OVER_SECONDS: Final = 1.0
@@ -43,6 +41,7 @@ class Polling:
         worker: WorkerName,
         lanes: Sequence[Lane] | None,
         metrics: EngineMetrics,
+        outage: Outage,
         unpark: Callable[[], Awaitable[int]],
         handed_over: HandedOver | None = None,
         left_to_others: Callable[[], Collection[str]] = tuple,
@@ -55,10 +54,10 @@ class Polling:
         self._worker = worker
         self._lanes = lanes
         self._metrics = metrics
+        self._outage = outage
         self._unpark = unpark
         self._handed_over = handed_over
         self._left_to_others = left_to_others
-        self._patience = _CONTENDED_SECONDS / 2
         self._looked_ahead_at = float("-inf")
 
     @contextlib.asynccontextmanager
@@ -85,15 +84,14 @@ class Polling:
                 lease=self._policy.lease,
                 now=now,
                 aged_before=now - self._policy.aging if self._policy.aging else None,
+                lost_before=self._outage.lost_before(now),
             )
             if self._handed_over and len(leases) < slots:
                 leases = [*leases, *await self._handed_over(slots - len(leases))]
-        except (DatabaseBusy, DatabaseUnreachable) as error:
-            logger.warning("cannot claim: {problem}; trying again", problem=str(error), worker=self._worker)
-            self._patience = min(self._patience * 2, _OUTAGE_SECONDS)
-            await asyncio.sleep(self._patience)
+        except DatabaseError as error:
+            await asyncio.sleep(self._outage.failed(error))
             return []
-        self._patience = _CONTENDED_SECONDS / 2
+        self._outage.over()
         self._metrics.claim_seconds.observe(time.perf_counter() - begun)
         return leases
 
@@ -106,8 +104,8 @@ class Polling:
             if await self._unpark():
                 return
             ahead = await self._queue.outlook(self._targets(1), now=self._clock.now())
-        except DatabaseError:
-            await asyncio.sleep(_OUTAGE_SECONDS)
+        except DatabaseError as error:
+            await asyncio.sleep(self._outage.failed(error))
             return
         self._looked_ahead_at = asyncio.get_running_loop().time()
         await self._bell.wait(self._patience_for(ahead, leaving=leaving))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -11,16 +12,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable, MistnetError
+from mistnet.domain.errors import DatabaseError, DatabaseFails, MistnetError, WriteRefused
 from mistnet.domain.jobs import Lease, Outcome, Retry, Settlement
 from mistnet.domain.ports import Clock, Queue
 from mistnet.domain.redaction import shorten
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 from mistnet.engine.settlement import settlement
 
-_FIRST_WAIT: Final = 0.05
-_LONGEST_WAIT: Final = 5.0
+_TRIES_TOGETHER: Final = 8
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ class Settler:
         policy: Policy,
         witness: Witness,
         metrics: EngineMetrics,
+        outage: Outage,
         chance: random.Random,
     ) -> None:
         self._queue = queue
@@ -57,6 +59,7 @@ class Settler:
         self._policy = policy
         self._witness = witness
         self._metrics = metrics
+        self._outage = outage
         self._chance = chance
         self._waiting: list[Finished] = []
         self._unsettled = 0
@@ -87,32 +90,37 @@ class Settler:
                 await self._arrived.wait()
             size = self._policy.settle_group
             group, self._waiting = self._waiting[:size], self._waiting[size:]
-            await self._settle(group)
-            self._unsettled -= len(group)
+            later = await self._settle(group)
+            self._waiting += later
+            self._unsettled -= len(group) - len(later)
             self._settled.set()
 
-    async def _settle(self, group: Sequence[Finished]) -> None:
+    async def _settle(self, group: Sequence[Finished]) -> Sequence[Finished]:
+        """Returns those that the database could not take now; they go behind the others."""
         try:
             await self._persist(group)
         except MistnetError as error:
-            if len(group) == 1:
-                await self._refused(group[0], error)
-                return
-            for each in group:
-                await self._settle([each])
+            if len(group) > 1:
+                return [late for each in group for late in await self._settle([each])]
+            if isinstance(error, DatabaseFails):
+                return group
+            return await self._refused(group[0], error)
+        return []
 
-    async def _refused(self, finished: Finished, error: MistnetError) -> None:
+    async def _refused(self, finished: Finished, error: MistnetError) -> Sequence[Finished]:
         """The writes of this one job cannot be stored: that is a failed attempt, kept with its reason."""
-        outcome = Retry(shorten(str(error), self._policy.error_limit))
+        refused = msgspec.structs.replace(finished, outcome=Retry(shorten(str(error), self._policy.error_limit)))
         try:
-            await self._persist([Finished(finished.lease, outcome, finished.seconds)])
+            await self._persist([refused])
+        except DatabaseFails:
+            return [refused]
         except MistnetError:
             self._witness.lost(finished.lease)  # its lease runs out, which counts as an attempt
+        return []
 
     async def _persist(self, group: Sequence[Finished]) -> None:
         """Tries until the database answers: the work is done and paid for, and the fence decides if it counts."""
-        wait = _FIRST_WAIT
-        while True:
+        for tried in itertools.count(1):
             now = self._clock.now()
             settlements = [self._settlement(each, now) for each in group]
             try:
@@ -120,9 +128,13 @@ class Settler:
                 won = await self._queue.settle(settlements, now=now)
                 self._metrics.settle_seconds.observe(time.perf_counter() - begun)
                 break
-            except (DatabaseBusy, DatabaseUnreachable):
-                await asyncio.sleep(wait * (0.5 + self._chance.random()))
-                wait = min(wait * 2, _LONGEST_WAIT)
+            except WriteRefused:
+                raise
+            except DatabaseError as error:
+                await asyncio.sleep(self._outage.failed(error))
+                if isinstance(error, DatabaseFails) and tried >= _TRIES_TOGETHER:
+                    raise  # if one of them is the cause, the others need not wait for it
+        self._outage.over()
         pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
         self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won], now)
         for settled, _seconds in pairs:

@@ -20,6 +20,7 @@ from mistnet.engine.journal import Journal, Observer
 from mistnet.engine.kinds import Kind, Kinds
 from mistnet.engine.leases import LeaseKeeper
 from mistnet.engine.metrics import EngineMetrics
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 from mistnet.engine.polling import HandedOver, Polling
 from mistnet.engine.settler import Finished, Settler
@@ -46,6 +47,9 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes from which nothing is claimed for now: other workers can do what this one cannot."""
 
     chores: Sequence[Callable[[], Awaitable[int]]] = ()
+    outage: Outage | None = None
+    """Given where the feed shares it."""
+
     trace: Trace = untraced
     observer: Observer | None = None
     chance: random.Random = msgspec.field(default_factory=random.Random)
@@ -73,6 +77,7 @@ class Worker:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
+        outage = self._outage = tools.outage or Outage(tools.clock, mercy=self._policy.mercy, chance=tools.chance)
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._waits = WaitTeller(card.name)
         self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
@@ -83,6 +88,7 @@ class Worker:
             policy=self._policy,
             witness=self._journal,
             metrics=tools.metrics,
+            outage=outage,
             chance=tools.chance,
         )
         self._caretaker = Caretaker(
@@ -93,6 +99,7 @@ class Worker:
             card=self._current_card,
             witness=self._journal,
             wake=tools.bell.ring,
+            outage=outage,
             chores=tools.chores,
         )
         self._feed = feed or Polling(
@@ -104,6 +111,7 @@ class Worker:
             worker=card.name,
             lanes=lanes,
             metrics=tools.metrics,
+            outage=outage,
             unpark=self._caretaker.unpark,
             handed_over=handed_over,
             left_to_others=tools.left_to_others,
@@ -137,7 +145,7 @@ class Worker:
 
     async def run(self) -> None:
         """Works until drained, or until nothing is left if that was asked for."""
-        await self._tools.upkeep.correct_clock()
+        await self._learn_the_time()
         async with contextlib.AsyncExitStack() as cleanup:
             await cleanup.enter_async_context(self._feed.opened())
             background = [
@@ -157,6 +165,15 @@ class Worker:
                 if part.done():
                     part.result()  # a part that broke takes the worker down; its leases run out
             await self._finish()
+
+    async def _learn_the_time(self) -> None:
+        while True:
+            try:
+                await self._tools.upkeep.correct_clock()
+            except DatabaseError as error:
+                await asyncio.sleep(self._outage.failed(error))
+            else:
+                return
 
     async def _work(self) -> None:
         while not self._draining.is_set():

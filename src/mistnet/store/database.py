@@ -21,6 +21,7 @@ from sqlalchemy.sql.selectable import SelectBase
 from mistnet.domain.errors import (
     DatabaseBusy,
     DatabaseError,
+    DatabaseFails,
     DatabaseForeign,
     DatabaseNotMigrated,
     DatabaseUnreachable,
@@ -38,6 +39,8 @@ _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+async
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
+_BLAMED_STATES: Final = ("22", "23", "54")
+"""Bad data, broken constraints, values too large for an index: no later try would end otherwise."""
 _CONNECT_SECONDS: Final = 10
 _BUSY_SECONDS: Final = 5
 _CACHE_KILOBYTES: Final = 8_192  # of each connection; what does not fit is in the machine's own cache
@@ -318,7 +321,18 @@ def translate(error: Exception, url: str) -> DatabaseError:
         or "connection is closed" in problem
     ):
         return DatabaseUnreachable(url, problem)
-    return WriteRefused(problem)
+    return WriteRefused(problem) if _blames_the_write(error, origin, code) else DatabaseFails(problem)
+
+
+def _blames_the_write(error: Exception, origin: BaseException | None, code: str) -> bool:
+    """Whether what was to be written is at fault. Everything else is the database's, and passes."""
+    if code:
+        return code.startswith(_BLAMED_STATES)
+    if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
+        return True  # the statement could not even be sent
+    blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
+    causes = (origin, getattr(origin, "__cause__", None))
+    return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)
 
 
 def _first_line(error: BaseException) -> str:

@@ -127,9 +127,16 @@ class StoreDispatch:
         targets: Sequence[Target],
         lease: timedelta,
         now: datetime,
+        lost_before: datetime | None = None,
     ) -> ClaimedById:
         """Leases the named jobs as far as they are due, held by nobody, not paused and not over a cap."""
-        binds = {"ids": list(ids), "worker": worker, "now": now, "lease_until": now + lease}
+        binds = {
+            "ids": list(ids),
+            "worker": worker,
+            "now": now,
+            "lost_before": lost_before or now,
+            "lease_until": now + lease,
+        }
         claim = self._claim_sqlite if self._dialect == "sqlite" else self._claim_postgresql
         leases = await claim(targets, binds)
         taken = {each.id for each in leases}

@@ -57,6 +57,7 @@ class JobQueue:
         lease: timedelta,
         now: datetime,
         aged_before: datetime | None,
+        lost_before: datetime | None = None,
     ) -> Sequence[Lease]:
         """Leases due jobs of the most urgent target, or jobs whose lease ran out, to one worker."""
         if not targets or room <= 0:
@@ -65,6 +66,7 @@ class JobQueue:
             "worker": worker,
             "room": room,
             "now": now,
+            "lost_before": lost_before or now,
             "lease_until": now + lease,
             "aged_before": aged_before or LONG_AGO,
         }

@@ -48,6 +48,7 @@ _BINDS: dict[str, TypeEngine[Any]] = {
     "before": types.UtcTime(),
     "aged_before": types.UtcTime(),
     "lease_until": types.UtcTime(),
+    "lost_before": types.UtcTime(),
     "run_at": types.UtcTime(),
     "next_look_at": types.UtcTime(),
     "user_id": BigInteger(),

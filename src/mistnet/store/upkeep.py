@@ -29,9 +29,9 @@ class StoreUpkeep:
     async def correct_clock(self) -> timedelta:
         return await self._database.correct_clock()
 
-    async def reclaim(self, *, now: datetime, limit: int) -> Sequence[LostLease]:
+    async def reclaim(self, *, now: datetime, limit: int, lost_before: datetime | None = None) -> Sequence[LostLease]:
         """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
-        binds = {"now": now, "limit": limit}
+        binds = {"now": now, "limit": limit, "lost_before": lost_before or now}
         async with self._database.write() as connection:
             lost = await self._reclaim(connection, binds)
             dead = [each.id for each in lost if each.state is JobState.DEAD]

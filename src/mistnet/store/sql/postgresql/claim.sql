@@ -19,7 +19,7 @@ expired AS MATERIALIZED (
     -- leases that ran out; a job with no attempt left is the reclaimer's to bury
     SELECT j.id, j.fence, j.worker
     FROM jobs j
-    WHERE j.state = 'running' AND j.lease_until <= :now AND j.attempts + 1 < j.max_attempts
+    WHERE j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts
         AND (j.kind, j.lane) IN (SELECT o.kind, o.lane FROM open o)
     ORDER BY j.lease_until
     LIMIT :room

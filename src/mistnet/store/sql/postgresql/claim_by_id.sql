@@ -17,7 +17,7 @@ named AS MATERIALIZED (
     FROM jobs j
     WHERE j.id = ANY (CAST(:ids AS bigint[]))
         AND ((j.state IN ('queued', 'pending', 'retryable') AND NOT j.parked AND j.run_at <= :now)
-            OR (j.state = 'running' AND j.lease_until <= :now AND j.attempts + 1 < j.max_attempts))
+            OR (j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts))
     ORDER BY j.id
     FOR UPDATE OF j
 ),

@@ -2,7 +2,7 @@
 WITH expired AS MATERIALIZED (
     SELECT j.id, j.fence, j.worker
     FROM jobs j
-    WHERE j.state = 'running' AND j.lease_until <= :now
+    WHERE j.state = 'running' AND j.lease_until <= :lost_before
     ORDER BY j.lease_until
     LIMIT :limit
     FOR UPDATE SKIP LOCKED

@@ -19,7 +19,7 @@ placed AS MATERIALIZED (
     JOIN jobs j ON j.id = named.value
     JOIN open o ON o.kind = j.kind AND o.lane = j.lane
     WHERE (j.state IN ('queued', 'pending', 'retryable') AND NOT j.parked AND j.run_at <= :now)
-        OR (j.state = 'running' AND j.lease_until <= :now AND j.attempts + 1 < j.max_attempts)
+        OR (j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts)
 )
 SELECT p.id, CASE WHEN p.state = 'running' THEN p.worker END AS lost_by
 FROM placed p

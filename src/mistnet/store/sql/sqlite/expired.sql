@@ -2,7 +2,7 @@
 INSERT INTO job_errors (job_id, fence, at, worker, error)
 SELECT j.id, j.fence, :now, j.worker, 'the lease ran out: the worker died or lost its way'
 FROM jobs j
-WHERE j.state = 'running' AND j.lease_until <= :now AND j.attempts + 1 < j.max_attempts
+WHERE j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts
     AND NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = j.kind)
     AND EXISTS (
         SELECT 1 FROM json_each(:targets) t
