@@ -4,7 +4,7 @@ LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-ver
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak check format bench lock clean
+.PHONY: help setup demo test quick soak chaos check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ quick: setup ## for the daily loop: checks, unit tests, contract tests on SQLite
 
 soak: setup ## the long searches, for a night (ARGS='--minutes 30')
 	@$(BIN)/python scripts/soak.py $(ARGS)
+
+chaos: setup ## play every fault against real processes (ARGS='--seed 7 --minutes 5')
+	@$(BIN)/python scripts/chaos.py $(ARGS)
 
 check: setup ## style, types and the import contract
 	@failed=; \

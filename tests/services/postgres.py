@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -85,10 +85,18 @@ class PostgresCluster:
     owner leaves the server behind. A killed owner always leaves the folder.
     """
 
-    def __init__(self, *, binaries: Path | None = None, fast: bool = False, parent: Path = Path("/tmp")) -> None:
+    def __init__(
+        self,
+        *,
+        binaries: Path | None = None,
+        fast: bool = False,
+        parent: Path = Path("/tmp"),
+        settings: Sequence[str] = (),
+    ) -> None:
         """Ask for `fast` where losing the data on a crash is no loss; `parent` must have a short path."""
         self._binaries = binaries
-        self._settings = FAST if fast else ()
+        self._programs = Path()
+        self._settings = (*(FAST if fast else ()), *settings)
         self._parent = parent
         self._account = _unprivileged_account()
         self._server: subprocess.Popen[bytes] | None = None
@@ -125,7 +133,7 @@ class PostgresCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="mistnet-pg-", dir=self._parent))
         try:
             self._give_away(self.folder)
-            binaries = self._runnable(binaries)
+            binaries = self._programs = self._runnable(binaries)
             self._initdb(binaries)
             self._serve(binaries)
         except BaseException:
@@ -138,6 +146,15 @@ class PostgresCluster:
             self._server = None
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def restart(self, *, immediate: bool = False) -> None:
+        """Stop the server, as if the power went if it is `immediate`, and start it on the same port and data."""
+        assert self._server is not None, "the cluster is not running"
+        self._server.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+        self._server.wait(timeout=STOP_SECONDS)
+        self._server = self._launch(self._programs)
+        if not _becomes_ready(self._server, self.folder / "data" / "postmaster.pid"):
+            raise PostgresStartError(f"the server did not start again:\n{_tail(self.log)}")
 
     def _initdb(self, binaries: Path) -> None:
         said = ""

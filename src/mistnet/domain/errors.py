@@ -536,7 +536,7 @@ class DatabaseFails(DatabaseBusy):
     """
 
     def __init__(self, problem: str) -> None:
-        DatabaseError.__init__(self, f"the database fails: {problem}; nothing was lost, trying again is safe")
+        DatabaseError.__init__(self, f"the database cannot do this now: {problem}")
         self.problem = problem
 
 

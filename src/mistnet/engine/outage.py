@@ -15,13 +15,17 @@ _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
 _BUSY_WAIT: Final = 0.5
 """Others who write are done soon; a database that fails may take its time."""
+_SOON_OVER: Final = timedelta(seconds=1)
+"""A database that is busy for longer than this fails, whatever it says."""
+_CALM: Final = timedelta(seconds=2)
+"""For so long nothing must fail before an outage is over: one that comes and goes is one outage."""
 
 
 class Outage:
     """Shared by all parts of a worker. They report every failure and every success.
 
-    While nobody can write, nobody can renew a lease, so leases run out that are not lost. After an outage their
-    workers get `mercy` to renew them before anybody else takes the jobs and counts an attempt.
+    While nobody can write, nobody can renew a lease, so leases run out that are not lost. Once the database
+    answers, their workers get `mercy` to renew them before anybody else takes the jobs and counts an attempt.
     """
 
     def __init__(self, clock: Clock, *, mercy: timedelta, chance: random.Random) -> None:
@@ -29,32 +33,52 @@ class Outage:
         self._mercy = mercy
         self._chance = chance
         self._wait = _FIRST_WAIT
+        self._failing_since: datetime | None = None
+        self._last_failed_at: datetime | None = None
         self._began_at: datetime | None = None
-        self._ended_at: datetime | None = None
+        self._told = False
+        self._lost_before: datetime | None = None
+        self._renewable_since: datetime | None = None
 
     def failed(self, error: DatabaseError) -> float:
         """Take note of a failure. Returns after how many seconds to try again: longer each time, with a spread."""
-        is_busy = type(error) is DatabaseBusy
-        if not is_busy and (self._began_at is None or self._ended_at is not None):
-            logger.warning("the database fails: {problem}; trying again until it answers", problem=str(error))
-            self._began_at = self._began_at if self._in_mercy() else self._clock.now()
-            self._ended_at = None
+        now, is_busy = self._clock.now(), type(error) is DatabaseBusy
+        self._failing_since = self._failing_since or now
+        self._last_failed_at = now
+        if not is_busy or now - self._failing_since >= _SOON_OVER:
+            self._begin(error)
         self._wait = min(self._wait * 2, _BUSY_WAIT if is_busy else _LONGEST_WAIT)
         return self._wait * (0.5 + self._chance.random() / 2)
+
+    def _begin(self, error: DatabaseError) -> None:
+        self._began_at = self._began_at or self._failing_since
+        self._lost_before = self._lost_before or self._failing_since
+        if not self._told:
+            self._told = True
+            logger.warning("the database fails: {problem} Trying again until it answers.", problem=_sentence(error))
 
     def over(self) -> None:
         """Take note that the database did what it was asked to."""
         self._wait = _FIRST_WAIT
-        if self._began_at is not None and self._ended_at is None:
-            self._ended_at = self._clock.now()
-            lasted = (self._ended_at - self._began_at).total_seconds()
-            logger.info("the database answers again after {seconds:.0f} s", seconds=lasted)
+        self._failing_since = None
+        if self._lost_before is None:
+            return
+        now = self._clock.now()
+        self._renewable_since = self._renewable_since or now
+        if self._began_at and self._last_failed_at and now - self._last_failed_at >= _CALM:
+            lasted = (self._last_failed_at - self._began_at).total_seconds()
+            logger.warning("the database answers again; it failed for {seconds:.0f} s", seconds=lasted)
+            self._began_at, self._told = None, False
 
     def lost_before(self, now: datetime) -> datetime:
         """Leases that ran out before this moment are lost; later ones could perhaps not be renewed."""
-        return self._began_at if self._began_at is not None and self._in_mercy() else now
+        if self._renewable_since and now >= self._renewable_since + self._mercy:
+            # Whoever still works has renewed its leases by now. If more failed since, that begins a new wait.
+            self._lost_before = self._renewable_since if self._began_at else None
+            self._renewable_since = None
+        return self._lost_before or now
 
-    def _in_mercy(self) -> bool:
-        if self._began_at is None:
-            return False
-        return self._ended_at is None or self._clock.now() < self._ended_at + self._mercy
+
+def _sentence(error: DatabaseError) -> str:
+    told = str(error)
+    return told if told.endswith(".") else f"{told}."

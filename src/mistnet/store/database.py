@@ -160,9 +160,9 @@ class Database:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 try:
                     return await ask_server(driver, question, binds)
-                finally:
-                    if driver.is_closed():
-                        await connection.invalidate()
+                except Exception:
+                    await connection.invalidate()  # it may be closed, or in the middle of an answer
+                    raise
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -216,7 +216,7 @@ def _driver_errors(dialect: str) -> tuple[type[Exception], ...]:
     if dialect == "postgresql":
         import asyncpg  # noqa: PLC0415 (only those who use PostgreSQL wait for its driver)
 
-        return asyncpg.PostgresError, asyncpg.InterfaceError
+        return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
     return (sqlite3.Error,)
 
 
