@@ -228,6 +228,11 @@ class App:
         await self.harvest.look_at_the_budget(self.database.clock.now())
         self.progress.know(await tracked_handles(self.database))
 
+    @property
+    def watchdog_seconds(self) -> float:
+        """How long this process may stand still before it ends itself: less than its leases last."""
+        return self.settings.watchdog_seconds or max(self.settings.lease_seconds / 3, 10.0)
+
     def outage(self) -> Outage:
         """What the parts of one worker know together of a database that fails."""
         chance = random.Random()  # noqa: S311 (it spreads waits)

@@ -163,6 +163,10 @@ class Settings(BaseSettings):
     database_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         60.0, description="How long workers and services wait, when they start, for a database that does not answer."
     )
+    watchdog_seconds: Annotated[float, Field(ge=5, le=86_400)] | None = Field(
+        None,
+        description="A process that stands still for so long ends itself. Unset: a third of the lease, at least 10 s.",
+    )
     worker_id: str | None = Field(
         None,
         validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),

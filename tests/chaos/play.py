@@ -152,7 +152,12 @@ def play(faults: Sequence[Fault], target: Target, stage: Stage, *, seconds: floa
             verdict.played[fault.name] += 1
             verdict.problems += [f"after {fault.name!r}: {problem}" for problem in stage.revive()]
     before_calm = _numbers(stage)
-    if not _until(lambda: bool(verdict.problems.extend(stage.revive())) or _numbers(stage)["left"] == 0):
+
+    def is_done() -> bool:
+        verdict.problems.extend(stage.revive())
+        return _numbers(stage)["left"] == 0
+
+    if not _until(is_done):
         verdict.problems.append(f"not done {CALM_SECONDS:g} s after the last fault: {_numbers(stage)}")
     verdict.problems += stage.stop()
     verdict.problems += asyncio.run(_differences(stage, oracle))

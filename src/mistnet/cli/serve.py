@@ -17,6 +17,7 @@ from mistnet.cli.signals import stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.domain.errors import NoToken, TokenNotFound
 from mistnet.domain.visitors import Scope
+from mistnet.engine.watchdog import watched
 from mistnet.engine.worker import Worker
 from mistnet.harvest import NO_CAP
 from mistnet.schedule import Scheduler
@@ -109,7 +110,8 @@ async def _run(
     listener = listen(address, app.settings.port if port is None else port)
     asked = asyncio.Event()
     grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if working else ""
-    with stopping(asked.set, meaning=f"open requests may finish{grace}"), closing(listener):
+    watching = watched(app.watchdog_seconds)
+    with watching, stopping(asked.set, meaning=f"open requests may finish{grace}"), closing(listener):
         async with AsyncExitStack() as parts:
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
             if not working:

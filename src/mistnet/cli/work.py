@@ -17,6 +17,7 @@ from mistnet.cli.signals import ask_when_orphaned, stopping
 from mistnet.domain.errors import NoKey, did_you_mean
 from mistnet.domain.lists import split_list
 from mistnet.domain.sources import X_SOURCE, Halt
+from mistnet.engine.watchdog import watched
 from mistnet.store.gaps import GapFilter
 from mistnet.store.patience import patiently
 
@@ -165,7 +166,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
     async with app.worker(
         concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle, via=plan.via
     ) as worker:
-        with stopping(worker.drain, meaning=meaning) as stop:
+        with watched(app.watchdog_seconds), stopping(worker.drain, meaning=meaning) as stop:
             async with served(app, plan.metrics_port, plan.metrics_host):
                 watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
                 try:

@@ -1,0 +1,89 @@
+"""Ends a process whose event loop has stopped turning, before its leases run out and others meet the same job.
+
+Two watchers, because there are two ways to stop. A loop that computes is ended by a timer of the kernel that counts
+CPU time: it fires even while C code holds the interpreter. A loop that waits for something is ended by a thread. Both
+leave a process alone that was itself stopped, by Ctrl-Z or a sleeping machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+from loguru import logger
+
+STUCK: Final = 71
+"""The exit code of a process that ended itself."""
+_TICK_SECONDS: Final = 1.0
+
+
+@contextmanager
+def watched(seconds: float) -> Iterator[None]:
+    """While open, the running loop must turn at least once in so many seconds. Call it in the main thread."""
+    loop = asyncio.get_running_loop()
+    over = threading.Event()
+    thread = threading.Thread(target=_watch, args=(loop, seconds, over), name="watchdog", daemon=True)
+    rearming = loop.create_task(_rearm(seconds), name="watchdog")
+    before = signal.getsignal(signal.SIGPROF)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process, after faulthandler has told where it is
+    faulthandler.register(signal.SIGPROF, file=2, all_threads=True, chain=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        rearming.cancel()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        faulthandler.unregister(signal.SIGPROF)
+        signal.signal(signal.SIGPROF, before)
+        thread.join()
+
+
+async def _rearm(seconds: float) -> None:
+    """A loop that turns sets the timer back each time."""
+    while True:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+def _watch(loop: asyncio.AbstractEventLoop, seconds: float, over: threading.Event) -> None:
+    turned, missed = threading.Event(), 0
+    turned.set()
+    while not over.wait(_TICK_SECONDS):
+        if turned.is_set():
+            missed = 0
+            turned.clear()
+            if not _ask(loop, turned.set):
+                return
+        else:
+            missed += 1  # counted in turns of this thread: it stands still too while the process is stopped
+            if missed * _TICK_SECONDS >= seconds:
+                _end(seconds)
+
+
+def _ask(loop: asyncio.AbstractEventLoop, turned: Callable[[], None]) -> bool:
+    try:
+        loop.call_soon_threadsafe(turned)
+    except RuntimeError:  # the loop has ended
+        return False
+    return True
+
+
+def _end(seconds: float) -> NoReturn:
+    frames = sys._current_frames()  # noqa: SLF001 (the documented way to see another thread's stack)
+    stack = "".join(traceback.format_stack(frames.get(threading.main_thread().ident or 0)))
+    logger.critical(
+        "the event loop has stood still for {seconds:g} s; this process ends so that its jobs are done by others. "
+        "It stands at:\n{stack}",
+        seconds=seconds,
+        stack=stack,
+    )
+    os._exit(STUCK)
