@@ -141,6 +141,11 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
             (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
             (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),
+            (
+                ("serve",),
+                {"MISTNET_TRUSTED_PROXIES": "127.0.0.1"},
+                "through your trusted_proxies",
+            ),
             (("serve", "--host", "192.0.2.1"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
             (("serve", "--new-token", " "), {}, "who will use it"),
             (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),

@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens for programs, a cookie for people, nothing at all on one's own machine."""
+"""Who may do what: tokens for programs, cookies for people, and no need of either on a machine without tokens."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
 
 from mistnet.api.errors import LogInFirst, NotAllowed, Refusal, TooOften, Unauthorized
-from mistnet.api.local import came_from_here, same_origin, sent_by_a_browser
+from mistnet.api.local import local_entry, same_origin, sent_by_a_browser
+from mistnet.api.proxies import TrustedProxies
 from mistnet.api.throttle import Throttle
 from mistnet.app import App
 from mistnet.domain.errors import DatabaseBusy
-from mistnet.domain.visitors import TOKEN_PREFIX, KeptToken, Scope, Visitor, new_secret
+from mistnet.domain.visitors import TOKEN_PREFIX, Entry, KeptToken, Scope, Visitor, new_secret
 from mistnet.store.tokens import Sessions, Tokens
 
 COOKIE: Final = "mistnet_session"
@@ -26,7 +27,7 @@ _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class Doorman:
-    """Knows who asks. `local` is whether the service listens on this machine alone."""
+    """Knows who asks. `local` is whether the service listens on a loopback address."""
 
     def __init__(self, app: App, *, local: bool) -> None:
         given = app.settings.admin_token
@@ -34,7 +35,9 @@ class Doorman:
         self._clock = app.database.clock
         self._local = local
         self._local_csrf = new_secret()
+        self._closed = False
         self._lasts = timedelta(hours=app.settings.session_hours)
+        self.proxies = TrustedProxies(app.settings.trusted_proxies)
         self.tokens = Tokens(app.database)
         self.sessions = Sessions(app.database, self._admin_token)
         self.throttle = Throttle()
@@ -54,7 +57,7 @@ class Doorman:
         address = address_of(request)
         self._require_patience(address)
         if not same_origin(request):
-            raise NotAllowed("log in from the dashboard's own page")
+            raise NotAllowed("log in from the dashboard's own page; a proxy must pass on the Host header as it got it")
         found = await self._by_token(token)
         if found is None:
             self.throttle.failed(address)
@@ -78,14 +81,30 @@ class Doorman:
             return await self._bearer(request)
         secret = request.cookies.get(COOKIE)
         visitor = await self.sessions.find(secret, now=self._clock.now()) if secret else None
-        if visitor is None and self._local and came_from_here(request):
-            visitor = Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf)
-            checked = sent_by_a_browser(request)
-        else:
-            checked = visitor is not None
-        if visitor and checked and request.method not in _READING:
+        visitor = visitor or await self._local_visitor(request)
+        if visitor is None:
+            return None
+        checked = visitor.entry is Entry.TOKEN or sent_by_a_browser(request)
+        if checked and request.method not in _READING:
             await _require_csrf(request, visitor)
         return visitor
+
+    async def _local_visitor(self, request: Request) -> Visitor | None:
+        """A program on this machine, where that is enough.
+
+        Loopback is, as long as nobody has made a token: who makes one wants it to be asked for, and on loopback a
+        proxy cannot be told from a program that speaks for itself. The Unix socket always is, because the mode of
+        its file says who may open it.
+        """
+        entry = None if self.proxies.sent(request) else local_entry(request)
+        if entry is Entry.LOOPBACK and (not self._local or self._admin_token or await self._is_closed()):
+            return None
+        return entry and Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
+
+    async def _is_closed(self) -> bool:
+        """Tokens are never deleted, so that the first one found is remembered."""
+        self._closed = self._closed or await self.tokens.any_made()
+        return self._closed
 
     async def _bearer(self, request: Request) -> Visitor:
         scheme, token = get_authorization_scheme_param(request.headers["authorization"])

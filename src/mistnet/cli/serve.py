@@ -145,8 +145,11 @@ async def require_token(app: App, host: str) -> None:
     """Whoever can reach us from elsewhere must show a token, so there must be one."""
     from mistnet.api.local import is_loopback  # noqa: PLC0415 (as above)
 
-    if not is_loopback(host) and not app.settings.admin_token and not await Tokens(app.database).any_valid():
-        raise NoToken(host)
+    proxied = bool(app.settings.trusted_proxies)
+    if is_loopback(host) and not proxied:
+        return
+    if not app.settings.admin_token and not await Tokens(app.database).any_valid():
+        raise NoToken(host, proxied=proxied)
 
 
 async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 import msgspec
@@ -30,12 +30,21 @@ class Scope(IntEnum):
         return cls[word.upper()]
 
 
+class Entry(StrEnum):
+    """Why a visitor is let in."""
+
+    TOKEN = "token"  # noqa: S105 (no secret)
+    LOOPBACK = "loopback"
+    SOCKET = "socket"
+
+
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks. A visitor with a cookie must send `csrf` back with every change."""
 
     name: str
     scope: Scope
     csrf: str | None = None
+    entry: Entry = Entry.TOKEN
 
 
 class KeptToken(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,12 @@ class Tokens:
             rows = await connection.execute(select(*_SHOWN).order_by(api_tokens.c.id))
             return [_kept(row) for row in rows.mappings()]
 
+    async def any_made(self) -> bool:
+        """Also true of tokens that are revoked: who revokes the last one does not mean to let everybody in."""
+        asked = select(api_tokens.c.id).limit(1)
+        async with self._database.read() as connection:
+            return (await connection.execute(asked)).first() is not None
+
     async def any_valid(self) -> bool:
         asked = select(func.count()).select_from(api_tokens).where(api_tokens.c.revoked_at.is_(None))
         async with self._database.read() as connection:

@@ -9,7 +9,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.api.auth import COOKIE, Doorman, Reader
 from mistnet.api.errors import Refusal
-from mistnet.api.local import is_encrypted
 from mistnet.api.pages.render import page
 
 router = APIRouter(include_in_schema=False)
@@ -37,7 +36,7 @@ async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] =
         max_age=doorman.session_seconds,
         httponly=True,
         samesite="strict",
-        secure=is_encrypted(request),
+        secure=doorman.proxies.is_encrypted(request),
         path="/",
     )
     return answer
