@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http.cookies import SimpleCookie
 from typing import Any
 
 import aiohttp
@@ -13,7 +14,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from multidict import CIMultiDictProxy
 from pydantic import SecretStr
 
-from mistnet.api.auth import Scope
+from mistnet.api.auth import COOKIE, Scope
 from mistnet.api.service import bind, make_routes
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
@@ -112,6 +113,25 @@ def api_on(app: App, *, host: str) -> Iterator[FastAPI]:
     bind(service, app, host=host)
     yield service
     _services.append(service)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def cookie_of(answer: Answer) -> str:
+    """The session that an answer begins."""
+    assert answer.status == 303, answer
+    return SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
+
+
+async def logged_in(api: Api, token: str, **headers: str) -> str:
+    return cookie_of(await api.post("/login", data={"token": token}, headers=headers))
+
+
+async def csrf_of(api: Api, cookie: str) -> str:
+    visitor = await api.service.state.doorman.sessions.find(cookie, now=api.clock.now())
+    return str(visitor.csrf)
 
 
 def app_on(url: str, **settings: Any) -> App:

@@ -19,13 +19,13 @@ from yarl import URL
 from mistnet.api.auth import COOKIE, Scope
 from mistnet.api.service import make_service
 from mistnet.store.tokens import Tokens
-from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, open_api
+from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, bearer, csrf_of, logged_in, open_api
 
 pytestmark = pytest.mark.common_sql
 
 ADMIN_TOKEN = "an-admin-token-of-the-settings"
 SECRETS: dict[str, Any] = {"admin_token": ADMIN_TOKEN, "x_api_key": ["the-key-of-upstream"]}
-OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/login/{secret}")}
 PUSHED = {("POST", "/webhooks/twitterapi-io"), ("POST", "/webhooks/ifttt/new-x-follower")}
 FILLED = {
     "who": "ann",
@@ -89,10 +89,6 @@ async def visit(api: Api, method: str, template: str, **headers: str) -> Answer:
     return await api.ask(method, path_of(template), headers=headers, **about)
 
 
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
 @contextmanager
 def logged() -> Iterator[list[str]]:
     lines: list[str] = []
@@ -141,17 +137,6 @@ async def test_a_person_without_a_log_in_is_led_to_it(sqlite_url: str) -> None:
                 assert (answer.status, answer.headers["Location"]) == (303, "/login"), template
         part = await visit(api, "GET", "/", **{"HX-Request": "true"})
         assert (part.status, part.headers["HX-Redirect"]) == (401, "/login")
-
-
-async def logged_in(api: Api, token: str) -> str:
-    answer = await api.post("/login", data={"token": token})
-    assert answer.status == 303, answer
-    return SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
-
-
-async def csrf_of(api: Api, cookie: str) -> str:
-    visitor = await api.service.state.doorman.sessions.find(cookie, now=api.clock.now())
-    return str(visitor.csrf)
 
 
 async def test_a_log_in_gives_a_cookie_that_scripts_and_other_sites_cannot_use(url: str) -> None:

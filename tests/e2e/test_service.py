@@ -1,20 +1,24 @@
 """mistnet as a service: the real commands, asked over HTTP, killed and started again."""
 
 import json
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
-from tests.commands import DEADLINE_SECONDS
+from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import QUICK, RESTLESS, CommandLine, until
 from tests.e2e.slips import is_one_line
 from tests.simulated import list_handles
+from tests.warm import WarmProcess
 
 SETTINGS = {**QUICK, **RESTLESS}
 
@@ -130,6 +134,36 @@ def _refuses(url: str) -> bool:
             return False
     except OSError:
         return True
+
+
+def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: CommandLine) -> None:
+    small.ok("serve", "--new-token", "ann")
+    ours, theirs = pty.openpty()
+    started = WarmProcess(
+        command_line("up", "--port", "0"),
+        cwd=small.folder,
+        env=small.environment(TERM="xterm", COLUMNS="40"),
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    small.started.append(started)
+    os.close(theirs)
+    shown = b""
+    while not (link := re.search(rb"(http://\S+)/login/[\w-]{43}\r\n", shown)):
+        shown += os.read(ours, 65_536)
+    opener = build_opener(HTTPCookieProcessor(CookieJar()))
+    with opener.open(link[0].decode().strip(), timeout=DEADLINE_SECONDS) as answer:
+        assert "Overview" in answer.read().decode()
+    with opener.open(f"{link[1].decode()}/api/accounts", timeout=DEADLINE_SECONDS) as answer:
+        assert answer.status == 200
+    with pytest.raises(HTTPError, match="401") as refused:
+        build_opener().open(link[0].decode().strip(), timeout=DEADLINE_SECONDS)
+    refused.value.close()
+    started.send_signal(signal.SIGTERM)
+    _, err = started.communicate(timeout=DEADLINE_SECONDS)
+    os.close(ours)
+    assert (started.returncode, link[0].decode().strip().rpartition("/")[2] in err) == (0, False)
 
 
 def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:

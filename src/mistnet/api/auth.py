@@ -14,6 +14,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from mistnet.api.errors import LogInFirst, NotAllowed, Refusal, TooOften, Unauthorized
 from mistnet.api.local import local_entry, same_origin, sent_by_a_browser
+from mistnet.api.log_in_links import LogInLinks
 from mistnet.api.proxies import TrustedProxies
 from mistnet.api.throttle import Throttle
 from mistnet.app import App
@@ -40,6 +41,7 @@ class Doorman:
         self.proxies = TrustedProxies(app.settings.trusted_proxies)
         self.tokens = Tokens(app.database)
         self.sessions = Sessions(app.database, self._admin_token)
+        self.links = LogInLinks(self._clock)
         self.throttle = Throttle()
         self.push_throttle = Throttle()
 
@@ -63,14 +65,25 @@ class Doorman:
             self.throttle.failed(address)
             raise Unauthorized
         visitor, kept = found
-        now = self._clock.now()
-        token_id = kept.id if kept else None
-        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
-        return secret
+        return await self._begin_session(request, visitor, token_id=kept.id if kept else None)
+
+    async def log_in_by_link(self, request: Request, secret: str) -> str | None:
+        """What the cookie of a person is to hold who got a link from the terminal; None if the link is not good."""
+        if not self.links.redeem(secret):
+            return None
+        visitor = Visitor(name="terminal", scope=Scope.ADMIN)
+        return await self._begin_session(request, visitor, token_id=None)
 
     async def log_out(self, request: Request) -> None:
         if secret := request.cookies.get(COOKIE):
             await self.sessions.end(secret)
+
+    async def _begin_session(self, request: Request, visitor: Visitor, *, token_id: int | None) -> str:
+        """Always under a new secret: one that a browser brings along may be known to whoever put it there."""
+        await self.log_out(request)
+        now = self._clock.now()
+        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
+        return secret
 
     @property
     def session_seconds(self) -> int:

@@ -1,12 +1,14 @@
 """The commands that run mistnet as a service: `serve` is API, dashboard and scheduler; `up` works as well."""
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack, closing
 from typing import Annotated, Any, Final
 
 import typer
 from loguru import logger
 
+from mistnet.api.log_in_links import LINK_LASTS
 from mistnet.app import App, open_app
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
@@ -114,12 +116,22 @@ async def _run(
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
             if not working:
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
-            server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
+            service = make_service(app, host=address)
+            server = await parts.enter_async_context(serving(service, listener))
             url = url_of(listener)
             invocation.out.show(document(url=url), f"mistnet is at {url}")
+            if invocation.out.on_terminal:
+                _offer_link(url, service.state.doorman.links.make())
             if working and app.settings.x_api_key and not await app.harvest.is_capped():
                 logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)
+
+
+def _offer_link(url: str, secret: str) -> None:
+    """Written as it is: a table would break the link into lines on a narrow terminal."""
+    minutes = LINK_LASTS.total_seconds() / 60
+    sys.stdout.write(f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n")
+    sys.stdout.flush()
 
 
 async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None) -> None:

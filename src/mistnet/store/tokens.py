@@ -80,7 +80,7 @@ class Tokens:
 
 
 class Sessions:
-    """Log-ins that last for some hours. One made with the admin token of the settings ends when that changes."""
+    """Log-ins that last for some hours. One made without a token of the table ends when the admin token changes."""
 
     def __init__(self, database: Database, admin_token: str | None = None) -> None:
         self._database = database
@@ -116,7 +116,7 @@ class Sessions:
             await connection.execute(delete(sessions).where(sessions.c.digest.in_(self._digests(secret))))
 
     def _digests(self, secret: str) -> list[str]:
-        return [digest(secret), self._bound(secret)] if self._admin_token else [digest(secret)]
+        return [digest(secret), self._bound(secret)]
 
     def _bound(self, secret: str) -> str:
         return digest(f"{secret}.{self._admin_token}")
