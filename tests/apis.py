@@ -107,7 +107,7 @@ async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> Asy
 
 
 @contextmanager
-def api_on(app: App, *, host: str) -> Iterator[FastAPI]:
+def api_on(app: App, *, host: str | None) -> Iterator[FastAPI]:
     """The service on an app, with routes that an earlier test of this process has had analysed."""
     service = _services.pop() if _services else make_routes()
     bind(service, app, host=host)

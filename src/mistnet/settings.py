@@ -351,6 +351,9 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
+    socket: Path | None = Field(
+        None, description="A Unix socket to listen on in place of `host` and `port`; only its owner can open it."
+    )
     admin_token: SecretStr | None = Field(
         None,
         min_length=16,

@@ -6,7 +6,10 @@ import pty
 import re
 import signal
 import socket
+import stat
 import subprocess
+from contextlib import closing
+from http.client import HTTPConnection
 from http.cookiejar import CookieJar
 from typing import Any
 from urllib.error import HTTPError
@@ -166,6 +169,27 @@ def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: Co
     assert (started.returncode, link[0].decode().strip().rpartition("/")[2] in err) == (0, False)
 
 
+def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> None:
+    small.ok("serve", "--new-token", "ann")
+    file = small.folder / "mistnet.sock"
+    for arguments, settings in ((("--socket", str(file)), {}), ((), {"MISTNET_SOCKET": "mistnet.sock"})):
+        served = small.start("serve", *arguments, **settings)
+        assert served.stdout is not None
+        assert served.stdout.readline() == f"mistnet listens on {file}\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with closing(HTTPConnection("localhost")) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(file))
+            connection.request("GET", "/api/accounts")
+            assert connection.getresponse().status == 200
+        served.send_signal(signal.SIGTERM)
+        assert served.communicate(timeout=DEADLINE_SECONDS)[0] == ""
+        assert (served.returncode, file.exists()) == (0, False)
+    by_port = Service(small.start("serve", "--port", "0", MISTNET_SOCKET=str(file)))
+    assert (by_port.ask("/healthz")[0], file.exists()) == (200, False)
+    assert by_port.stop()[0] == 0
+
+
 def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -181,6 +205,8 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
                 "through your trusted_proxies",
             ),
             (("serve", "--host", "192.0.2.1"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
+            (("serve", "--socket", "queue.db"), {}, "queue.db exists and is not a socket: name another file"),
+            (("up", "--socket", "a.sock", "--port", "0"), {}, "give either --socket, or --host and --port"),
             (("serve", "--new-token", " "), {}, "who will use it"),
             (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
             (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),
