@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from mistnet.api.auth import COOKIE, Scope
-from tests.apis import PUBLIC, Api, cookie_of, csrf_of, logged_in, open_api
+from tests.apis import PUBLIC, Api, bearer, cookie_of, csrf_of, logged_in, open_api
 
 pytestmark = pytest.mark.common_sql
 
@@ -98,3 +101,62 @@ async def test_a_session_begun_by_a_link_ends_when_an_admin_token_is_set(url: st
         assert await status(api, cookie) == 200
     async with open_api(url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
         assert await status(api, cookie) == 401
+
+
+WEAK_TOKEN = "passwordpassword"
+TRUSTING: dict[str, Any] = {"host": PUBLIC, "trusted_proxies": ["127.0.0.1"]}
+
+
+def coming_from(address: str) -> dict[str, str]:
+    return {"X-Forwarded-For": address}
+
+
+async def fail_to_log_in(api: Api, times: int, **headers: str) -> list[int]:
+    return [(await api.post("/login", data={"token": f"guess-{n}"}, headers=headers)).status for n in range(times)]
+
+
+async def test_whoever_tries_tokens_has_to_wait(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        assert await fail_to_log_in(api, 12) == [401] * 10 + [429] * 2
+        refused = await api.post("/login", data={"token": "guess"}, headers={"Accept": "text/html"})
+        assert (refused.status, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)
+        assert re.search(r"too many failed tries: wait \d+ seconds?, then try again", refused.text)
+        guessed = await api.get("/api/accounts", headers=bearer("another-guess"))
+        assert (guessed.status, guessed.json["error"]["code"]) == (429, "too_many_requests")
+
+
+@pytest.mark.parametrize("settings", [{"host": PUBLIC}, TRUSTING], ids=["not trusted", "trusted"])
+async def test_a_right_token_is_never_refused_for_the_failures_of_others(
+    settings: dict[str, Any], sqlite_url: str
+) -> None:
+    """A proxy that is not trusted makes all its clients one address, so that their failures are counted together."""
+    async with open_api(sqlite_url, admin_token=ADMIN_TOKEN, **settings) as api:
+        made = await api.token(Scope.READ)
+        assert 429 in await fail_to_log_in(api, 120, **coming_from("6.6.6.6"))
+        for number in range(120):
+            await fail_to_log_in(api, 1, **coming_from(f"6.6.7.{number}"))
+        for token in (ADMIN_TOKEN, made):
+            for address in ("7.7.7.7", "6.6.6.6"):
+                assert await logged_in(api, token, **coming_from(address))
+                asked = await api.get("/api/accounts", headers={**bearer(token), **coming_from(address)})
+                assert asked.status == 200, (token, address)
+
+
+async def test_failures_are_counted_by_the_real_address_of_the_client(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, admin_token=ADMIN_TOKEN, **TRUSTING) as api:
+        assert (await fail_to_log_in(api, 11, **coming_from("6.6.6.6")))[-1] == 429
+        assert await fail_to_log_in(api, 1, **coming_from("7.7.7.7")) == [401]
+        assert await fail_to_log_in(api, 1, **coming_from("7.7.7.7, 6.6.6.6")) == [429], "a client may make up the left"
+    async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
+        made_up = [(await fail_to_log_in(api, 1, **coming_from(f"6.6.6.{number}")))[0] for number in range(11)]
+        assert made_up[-1] == 429, "who is not trusted cannot change addresses at will"
+
+
+async def test_an_admin_token_that_is_easy_to_guess_is_not_tried_on_and_on(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, admin_token=WEAK_TOKEN, **TRUSTING) as api:
+        await fail_to_log_in(api, 10, **coming_from("6.6.6.6"))
+        guesser = coming_from("6.6.6.6")
+        assert (await api.post("/login", data={"token": WEAK_TOKEN}, headers=guesser)).status == 429
+        assert (await api.get("/api/accounts", headers={**bearer(WEAK_TOKEN), **guesser})).status == 429
+        assert await logged_in(api, WEAK_TOKEN, **coming_from("7.7.7.7"))
+        assert await logged_in(api, await api.token(Scope.READ), **guesser)

@@ -172,7 +172,8 @@ def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: Co
 def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> None:
     small.ok("serve", "--new-token", "ann")
     file = small.folder / "mistnet.sock"
-    for arguments, settings in ((("--socket", str(file)), {}), ((), {"MISTNET_SOCKET": "mistnet.sock"})):
+    weak = {"MISTNET_ADMIN_TOKEN": "passwordpassword"}
+    for arguments, settings in ((("--socket", str(file)), {}), ((), {"MISTNET_SOCKET": "mistnet.sock", **weak})):
         served = small.start("serve", *arguments, **settings)
         assert served.stdout is not None
         assert served.stdout.readline() == f"mistnet listens on {file}\n"
@@ -183,8 +184,9 @@ def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> N
             connection.request("GET", "/api/accounts")
             assert connection.getresponse().status == 200
         served.send_signal(signal.SIGTERM)
-        assert served.communicate(timeout=DEADLINE_SECONDS)[0] == ""
-        assert (served.returncode, file.exists()) == (0, False)
+        out, err = served.communicate(timeout=DEADLINE_SECONDS)
+        assert (served.returncode, out, file.exists()) == (0, "", False)
+        assert ("The admin token is easy to guess." in err) == bool(weak.items() & settings.items())
     by_port = Service(small.start("serve", "--port", "0", MISTNET_SOCKET=str(file)))
     assert (by_port.ask("/healthz")[0], file.exists()) == (200, False)
     assert by_port.stop()[0] == 0

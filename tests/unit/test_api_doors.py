@@ -1,4 +1,4 @@
-"""Who counts as local, and how long whoever tries tokens has to wait."""
+"""Who counts as local, which proxies are believed, and how long whoever tries tokens has to wait."""
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from mistnet.api.local import is_loopback
 from mistnet.api.paging import cursor_of, place_of
 from mistnet.api.proxies import TrustedProxies, network_of
 from mistnet.api.throttle import Throttle
+from mistnet.domain.visitors import is_guessable, new_secret
 
 
 class Seconds:
@@ -121,15 +122,16 @@ def test_ten_failures_in_a_minute_make_one_address_wait_and_no_other() -> None:
     assert throttle.wait("a") is None
 
 
-def test_many_addresses_together_have_to_wait_too() -> None:
+def test_a_hundred_failures_in_a_minute_make_one_account_wait_and_no_other() -> None:
     clock = Seconds()
     throttle = Throttle(clock)
     for number in range(100):
-        assert throttle.wait(str(number)) is None
-        throttle.failed(str(number))
-    assert throttle.wait("new") == 60
+        assert throttle.wait(str(number), "admin") is None
+        throttle.failed(str(number), "admin")
+    assert throttle.wait("new", "admin") == 60
+    assert throttle.wait("new", "other") is throttle.wait("new") is None
     clock.now = 60
-    assert throttle.wait("new") is None
+    assert throttle.wait("new", "admin") is None
 
 
 def test_addresses_that_gave_up_are_forgotten() -> None:
@@ -140,6 +142,26 @@ def test_addresses_that_gave_up_are_forgotten() -> None:
     clock.now = 61
     throttle.failed("last")
     assert len(throttle._by_address) == 1
+
+
+def test_no_flood_of_addresses_fills_the_memory() -> None:
+    throttle = Throttle(Seconds())
+    for number in range(10_050):
+        throttle.failed(str(number))
+    assert len(throttle._by_address) == 10_000
+    for _ in range(9):
+        throttle.failed("10049")
+    assert throttle.wait("10049") == 60
+
+
+@pytest.mark.parametrize("secret", ["x" * 64, "passwordpassword", "adminadminadmin1", "change-me-please"])
+def test_a_secret_with_little_in_it_can_be_guessed(secret: str) -> None:
+    assert is_guessable(secret)
+
+
+@pytest.mark.parametrize("secret", [new_secret(), "an-admin-token-of-the-settings", "5f0c9a1e77d24b38a6c1d0e9b2f48371"])
+def test_a_long_secret_of_many_characters_cannot(secret: str) -> None:
+    assert not is_guessable(secret)
 
 
 @given(st.integers(min_value=0, max_value=2**63 - 1))

@@ -15,14 +15,15 @@ from fastapi.security.utils import get_authorization_scheme_param
 from mistnet.api.errors import LogInFirst, NotAllowed, Refusal, TooOften, Unauthorized
 from mistnet.api.local import local_entry, same_origin, sent_by_a_browser
 from mistnet.api.log_in_links import LogInLinks
-from mistnet.api.proxies import TrustedProxies
+from mistnet.api.proxies import TrustedProxies, network_of
 from mistnet.api.throttle import Throttle
 from mistnet.app import App
 from mistnet.domain.errors import DatabaseBusy
-from mistnet.domain.visitors import TOKEN_PREFIX, Entry, KeptToken, Scope, Visitor, new_secret
+from mistnet.domain.visitors import TOKEN_PREFIX, Entry, KeptToken, Scope, Visitor, is_guessable, new_secret
 from mistnet.store.tokens import Sessions, Tokens
 
 COOKIE: Final = "mistnet_session"
+_ADMIN: Final = "admin token"
 _READING: Final = {"GET", "HEAD", "OPTIONS"}
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -33,6 +34,7 @@ class Doorman:
     def __init__(self, app: App, *, local: bool) -> None:
         given = app.settings.admin_token
         self._admin_token = given.get_secret_value() if given else None
+        self._admin_is_guessable = self._admin_token is not None and is_guessable(self._admin_token)
         self._clock = app.database.clock
         self._local = local
         self._local_csrf = new_secret()
@@ -56,15 +58,9 @@ class Doorman:
 
     async def log_in(self, request: Request, token: str) -> str:
         """What the cookie of a person who has a token is to hold."""
-        address = address_of(request)
-        self._require_patience(address)
         if not same_origin(request):
             raise NotAllowed("log in from the dashboard's own page; a proxy must pass on the Host header as it got it")
-        found = await self._by_token(token)
-        if found is None:
-            self.throttle.failed(address)
-            raise Unauthorized
-        visitor, kept = found
+        visitor, kept = await self._checked(request, token, counted=True)
         return await self._begin_session(request, visitor, token_id=kept.id if kept else None)
 
     async def log_in_by_link(self, request: Request, secret: str) -> str | None:
@@ -110,9 +106,11 @@ class Doorman:
         its file says who may open it.
         """
         entry = None if self.proxies.sent(request) else local_entry(request)
+        if entry is None:
+            return None
         if entry is Entry.LOOPBACK and (not self._local or self._admin_token or await self._is_closed()):
             return None
-        return entry and Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
+        return Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
 
     async def _is_closed(self) -> bool:
         """Tokens are never deleted, so that the first one found is remembered."""
@@ -123,20 +121,35 @@ class Doorman:
         scheme, token = get_authorization_scheme_param(request.headers["authorization"])
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized
-        guessable = not token.startswith(TOKEN_PREFIX) and self._admin_token is not None
-        if guessable:
-            self._require_patience(address_of(request))
-        found = await self._by_token(token)
-        if found is None:
-            if guessable:
-                self.throttle.failed(address_of(request))
-            raise Unauthorized
-        return found[0]
+        visitor, _ = await self._checked(request, token, counted=self._is_guess(token))
+        return visitor
+
+    async def _checked(self, request: Request, token: str, *, counted: bool) -> tuple[Visitor, KeptToken | None]:
+        """The owner of a right token. Wrong ones are counted by address, and by the account they were a guess at.
+
+        A token that nobody can guess is checked before anything is counted, so that the failures of others never
+        keep its owner out: behind one proxy or router, strangers have the same address. Only an admin token that
+        could be guessed has to wait, and only where it was tried too often.
+        """
+        address = self.address_of(request)
+        if self._is_guess(token) and self._admin_is_guessable:
+            self._require_patience(address)
+        if found := await self._by_token(token):
+            return found
+        if counted:
+            account = _ADMIN if self._is_guess(token) else None
+            self._require_patience(address, account)
+            self.throttle.failed(address, account)
+        raise Unauthorized
+
+    def _is_guess(self, token: str) -> bool:
+        """Other tokens have too many bits to be guessed."""
+        return self._admin_token is not None and not token.startswith(TOKEN_PREFIX)
 
     async def _by_token(self, token: str) -> tuple[Visitor, KeptToken | None] | None:
         """Any digest is looked up in the same time; the one token that is compared is compared in constant time."""
         if self._admin_token is not None and same(token, self._admin_token):
-            return Visitor(name="admin token", scope=Scope.ADMIN), None
+            return Visitor(name=_ADMIN, scope=Scope.ADMIN), None
         kept = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
         if kept is None:
             return None
@@ -144,9 +157,13 @@ class Doorman:
             await self.tokens.note_use(kept, now=self._clock.now())
         return Visitor(name=kept.name, scope=kept.scope), kept
 
-    def _require_patience(self, address: str) -> None:
-        if wait := self.throttle.wait(address):
+    def _require_patience(self, address: str, account: str | None = None) -> None:
+        if wait := self.throttle.wait(address, account):
             raise TooOften(wait)
+
+    def address_of(self, request: Request) -> str:
+        """What failed tries are counted by: the client's own address, whichever proxies it came through."""
+        return network_of(self.proxies.client_address(request))
 
 
 def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
@@ -166,10 +183,6 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
 def same(given: str, secret: str) -> bool:
     """In constant time, whatever was given."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
-
-
-def address_of(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
 
 
 def _wants_a_page(request: Request) -> bool:
@@ -217,6 +230,5 @@ __all__ = [
     "Reader",
     "Scope",
     "Visitor",
-    "address_of",
     "needs",
 ]

@@ -19,13 +19,16 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.domain.errors import NoToken, TokenNotFound
-from mistnet.domain.visitors import Scope
+from mistnet.domain.visitors import Scope, is_guessable
 from mistnet.engine.worker import Worker
 from mistnet.harvest import NO_CAP
 from mistnet.schedule import Scheduler
 from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
 
+_EASY_TO_GUESS: Final = (
+    "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
+)
 _SCOPES: Final = [scope.word for scope in Scope]
 
 Host = Annotated[
@@ -142,6 +145,8 @@ async def _run(
                 invocation.out.show(document(url=url), f"mistnet is at {url}")
                 if invocation.out.on_terminal:
                     _offer_link(url, service.state.doorman.links.make())
+            if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
+                logger.warning(_EASY_TO_GUESS)
             if working and app.settings.x_api_key and not await app.harvest.is_capped():
                 logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)

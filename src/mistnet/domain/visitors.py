@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -12,6 +13,7 @@ import msgspec
 
 TOKEN_PREFIX: Final = "mn_"  # noqa: S105 (what every token begins with, so that one is known for what it is)
 _TOKEN_BYTES: Final = 32
+_GUESSABLE_BITS: Final = 64
 
 
 class Scope(IntEnum):
@@ -61,6 +63,11 @@ class KeptToken(msgspec.Struct, frozen=True, kw_only=True):
 def new_secret(prefix: str = "") -> str:
     """256 random bits, fit for headers and cookies."""
     return f"{prefix}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def is_guessable(secret: str) -> bool:
+    """Whether somebody who tries many may find it: a rough measure, by its length and its different characters."""
+    return len(secret) * math.log2(len(set(secret)) or 1) < _GUESSABLE_BITS
 
 
 def digest(secret: str) -> str:
