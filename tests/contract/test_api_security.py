@@ -219,6 +219,7 @@ async def test_a_program_on_this_machine_needs_a_token_once_one_was_made(url: st
     async with open_api(url) as api:
         assert (await api.get("/api/accounts")).status == 200
         made, token = await Tokens(api.app.database).make("ann", Scope.READ, now=api.clock.now())
+        api.clock.turn(seconds=1)
         assert (await api.get("/api/accounts")).status == 401
         assert (await api.post("/api/jobs/requeue", json={})).status == 401
         assert (await api.get("/api/accounts", headers=bearer(token))).status == 200

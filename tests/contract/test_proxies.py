@@ -117,6 +117,7 @@ async def test_a_bare_proxy_pass_makes_nobody_an_admin(sqlite_url: str) -> None:
         bare = {"Host": upstream_of(api), "Connection": "close", "User-Agent": "curl/7.88.1", "Accept": "*/*"}
         assert (await send(api, "GET /api/accounts", "1.0", bare))[0] == 401
         await api.token(Scope.READ)
+        api.clock.turn(seconds=1)
         for version in ("1.0", "1.1"):
             assert (await send(api, "GET /api/accounts", version, bare))[0] == 401
 
@@ -127,4 +128,5 @@ async def test_a_relay_makes_nobody_an_admin_once_there_is_a_token(sqlite_url: s
         made_up = {"Host": f"localhost:{upstream_of(api).rpartition(':')[2]}", "Connection": "close"}
         assert (await send(api, "GET /api/accounts", "1.1", {**made_up, "Host": SITE}))[0] == 401
         await api.token(Scope.READ)
+        api.clock.turn(seconds=1)
         assert (await send(api, "GET /api/accounts", "1.1", made_up))[0] == 401

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
@@ -24,6 +24,8 @@ from mistnet.store.tokens import Sessions, Tokens
 
 COOKIE: Final = "mistnet_session"
 _ADMIN: Final = "admin token"
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+_BELIEVED_OPEN: Final = timedelta(seconds=1)
 _READING: Final = {"GET", "HEAD", "OPTIONS"}
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -39,6 +41,7 @@ class Doorman:
         self._local = local
         self._local_csrf = new_secret()
         self._closed = False
+        self._open_since = _NEVER
         self._lasts = timedelta(hours=app.settings.session_hours)
         self.proxies = TrustedProxies(app.settings.trusted_proxies)
         self.tokens = Tokens(app.database)
@@ -113,8 +116,15 @@ class Doorman:
         return Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
 
     async def _is_closed(self) -> bool:
-        """Tokens are never deleted, so that the first one found is remembered."""
-        self._closed = self._closed or await self.tokens.any_made()
+        """Whether a token was made. They are never deleted, so that the first one found is remembered.
+
+        That there is none is remembered for a second: to ask each time would slow every request down.
+        """
+        now = self._clock.now()
+        if not self._closed and not self._open_since <= now < self._open_since + _BELIEVED_OPEN:
+            found = await self.tokens.any_made()
+            self._closed = self._closed or found  # another request may have found one meanwhile
+            self._open_since = now
         return self._closed
 
     async def _bearer(self, request: Request) -> Visitor:
