@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http.cookies import SimpleCookie
 from typing import Any
 
 import aiohttp
@@ -13,7 +14,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from multidict import CIMultiDictProxy
 from pydantic import SecretStr
 
-from mistnet.api.auth import Scope
+from mistnet.api.auth import COOKIE, Scope
 from mistnet.api.service import bind, make_routes
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
@@ -106,12 +107,31 @@ async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> Asy
 
 
 @contextmanager
-def api_on(app: App, *, host: str) -> Iterator[FastAPI]:
+def api_on(app: App, *, host: str | None) -> Iterator[FastAPI]:
     """The service on an app, with routes that an earlier test of this process has had analysed."""
     service = _services.pop() if _services else make_routes()
     bind(service, app, host=host)
     yield service
     _services.append(service)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def cookie_of(answer: Answer) -> str:
+    """The session that an answer begins."""
+    assert answer.status == 303, answer
+    return SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
+
+
+async def logged_in(api: Api, token: str, **headers: str) -> str:
+    return cookie_of(await api.post("/login", data={"token": token}, headers=headers))
+
+
+async def csrf_of(api: Api, cookie: str) -> str:
+    visitor = await api.service.state.doorman.sessions.find(cookie, now=api.clock.now())
+    return str(visitor.csrf)
 
 
 def app_on(url: str, **settings: Any) -> App:

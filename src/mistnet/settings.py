@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -366,10 +367,17 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
+    socket: Path | None = Field(
+        None, description="A Unix socket to listen on in place of `host` and `port`; only its owner can open it."
+    )
     admin_token: SecretStr | None = Field(
         None,
         min_length=16,
         description="A token that may do everything; others are made by `mistnet serve --new-token`.",
+    )
+    trusted_proxies: Names = Field(
+        [],
+        description="Addresses or networks of proxies that are believed when they name the client; `unix`: the socket.",
     )
     session_hours: Annotated[float, Field(gt=0, le=8_760)] = Field(
         12.0, description="How long a log-in to the dashboard lasts."
@@ -480,6 +488,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
         return given
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, given: list[str]) -> list[str]:
+        return [_network(each.lower()) for each in given]
+
     @field_validator("webhooks")
     @classmethod
     def _have_plain_names(cls, given: dict[str, WebhookSettings]) -> dict[str, WebhookSettings]:
@@ -533,6 +546,20 @@ def _hidden_in(url: str) -> set[str]:
         return set()
     bare = {each.removeprefix("authToken=") for each in written}
     return bare | {unquote(each) for each in bare}
+
+
+def _network(given: str) -> str:
+    if given == "unix":
+        return given
+    try:
+        network = ip_network(given)
+    except ValueError:
+        raise ValueError(
+            f"{given[:60]!r} is neither an address nor a network; write 127.0.0.1, 10.0.0.0/8, 2001:db8::/32 or unix"
+        ) from None
+    if network.prefixlen == 0:
+        raise ValueError(f"{given} is every address there is; name the addresses of your proxies")
+    return str(network)
 
 
 def _lane(given: str) -> str:

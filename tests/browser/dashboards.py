@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from fastapi import FastAPI
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
 from pydantic import SecretStr
 
@@ -41,6 +42,7 @@ class Site:
 
     url: str
     app: App
+    service: FastAPI
 
 
 @asynccontextmanager
@@ -55,7 +57,7 @@ async def dashboard(
     try:
         with closing(listener), api_on(app, host=host) as service:
             async with serving(service, listener), _working(app, wanted=working):
-                yield Site(url_of(listener), app)
+                yield Site(url_of(listener), app, service)
     finally:
         await app.database.close()
 

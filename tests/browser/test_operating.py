@@ -76,6 +76,22 @@ async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(brows
             await expect(page.get_by_label("Token")).to_be_visible()
 
 
+async def test_the_link_of_the_terminal_logs_in_once(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site, visiting(browser, site, expected=(401,)) as visit:
+        page, link = visit.page, site.service.state.doorman.links.make()
+        is_open = page.get_by_text("Everyone on this machine can see and change everything here.")
+        await visit.go("/")
+        await expect(is_open).to_be_visible()
+        await visit.go(f"/login/{link}")
+        await expect(page.get_by_role("heading", name="Posts collected")).to_be_visible()
+        await expect(is_open).to_have_count(0)
+        assert link not in page.url
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        await visit.go(f"/login/{link}")
+        await expect(page.get_by_role("alert")).to_contain_text("This link was used already, or it has expired.")
+
+
 async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_url: str) -> None:
     async with (
         dashboard(sqlite_url) as site,

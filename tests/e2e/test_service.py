@@ -1,20 +1,27 @@
 """mistnet as a service: the real commands, asked over HTTP, killed and started again."""
 
 import json
+import os
+import pty
 import re
 import signal
 import socket
+import stat
 import subprocess
+from contextlib import closing
+from http.client import HTTPConnection
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
-from tests.commands import DEADLINE_SECONDS
+from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import QUICK, RESTLESS, CommandLine, until
 from tests.e2e.slips import is_one_line
 from tests.simulated import list_handles
+from tests.warm import WarmProcess
 
 SETTINGS = {**QUICK, **RESTLESS}
 
@@ -132,6 +139,59 @@ def _refuses(url: str) -> bool:
         return True
 
 
+def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: CommandLine) -> None:
+    small.ok("serve", "--new-token", "ann")
+    ours, theirs = pty.openpty()
+    started = WarmProcess(
+        command_line("up", "--port", "0"),
+        cwd=small.folder,
+        env=small.environment(TERM="xterm", COLUMNS="40"),
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    small.started.append(started)
+    os.close(theirs)
+    shown = b""
+    while not (link := re.search(rb"(http://\S+)/login/[\w-]{43}\r\n", shown)):
+        shown += os.read(ours, 65_536)
+    opener = build_opener(HTTPCookieProcessor(CookieJar()))
+    with opener.open(link[0].decode().strip(), timeout=DEADLINE_SECONDS) as answer:
+        assert "Overview" in answer.read().decode()
+    with opener.open(f"{link[1].decode()}/api/accounts", timeout=DEADLINE_SECONDS) as answer:
+        assert answer.status == 200
+    with pytest.raises(HTTPError, match="401") as refused:
+        build_opener().open(link[0].decode().strip(), timeout=DEADLINE_SECONDS)
+    refused.value.close()
+    started.send_signal(signal.SIGTERM)
+    _, err = started.communicate(timeout=DEADLINE_SECONDS)
+    os.close(ours)
+    assert (started.returncode, link[0].decode().strip().rpartition("/")[2] in err) == (0, False)
+
+
+def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> None:
+    small.ok("serve", "--new-token", "ann")
+    file = small.folder / "mistnet.sock"
+    weak = {"MISTNET_ADMIN_TOKEN": "passwordpassword"}
+    for arguments, settings in ((("--socket", str(file)), {}), ((), {"MISTNET_SOCKET": "mistnet.sock", **weak})):
+        served = small.start("serve", *arguments, **settings)
+        assert served.stdout is not None
+        assert served.stdout.readline() == f"mistnet listens on {file}\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with closing(HTTPConnection("localhost")) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(file))
+            connection.request("GET", "/api/accounts")
+            assert connection.getresponse().status == 200
+        served.send_signal(signal.SIGTERM)
+        out, err = served.communicate(timeout=DEADLINE_SECONDS)
+        assert (served.returncode, out, file.exists()) == (0, "", False)
+        assert ("The admin token is easy to guess." in err) == bool(weak.items() & settings.items())
+    by_port = Service(small.start("serve", "--port", "0", MISTNET_SOCKET=str(file)))
+    assert (by_port.ask("/healthz")[0], file.exists()) == (200, False)
+    assert by_port.stop()[0] == 0
+
+
 def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -141,7 +201,14 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
             (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
             (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),
+            (
+                ("serve",),
+                {"MISTNET_TRUSTED_PROXIES": "127.0.0.1"},
+                "through your trusted_proxies",
+            ),
             (("serve", "--host", "192.0.2.1"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
+            (("serve", "--socket", "queue.db"), {}, "queue.db exists and is not a socket: name another file"),
+            (("up", "--socket", "a.sock", "--port", "0"), {}, "give either --socket, or --host and --port"),
             (("serve", "--new-token", " "), {}, "who will use it"),
             (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
             (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),

@@ -132,6 +132,27 @@ def test_an_address_that_cannot_be_one_is_a_settings_error(
     assert name in str(refused.value)
 
 
+def test_trusted_proxies_are_addresses_networks_or_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTNET_TRUSTED_PROXIES", "127.0.0.1, 10.0.0.0/8 2001:DB8::/32,unix")
+    assert load_settings().trusted_proxies == ["127.0.0.1/32", "10.0.0.0/8", "2001:db8::/32", "unix"]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("nginx", "'nginx' is neither an address nor a network"),
+        ("10.0.0.5/8", "'10.0.0.5/8' is neither an address nor a network"),
+        ("0.0.0.0/0", "0.0.0.0/0 is every address there is; name the addresses of your proxies"),
+        ("::/0", "::/0 is every address there is"),
+    ],
+)
+def test_a_proxy_that_could_be_anybody_is_not_trusted(monkeypatch: pytest.MonkeyPatch, written: str, said: str) -> None:
+    monkeypatch.setenv("MISTNET_TRUSTED_PROXIES", written)
+    with pytest.raises(SettingsError, match="MISTNET_TRUSTED_PROXIES") as refused:
+        load_settings()
+    assert said in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "written", ["one:a,two:b", "one:a, two:b", "one:a two:b", '["one:a", "two:b"]', "one:a,,two:b,"]
 )

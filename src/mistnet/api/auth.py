@@ -1,11 +1,11 @@
-"""Who may do what: bearer tokens for programs, a cookie for people, nothing at all on one's own machine."""
+"""Who may do what: tokens for programs, cookies for people, and no need of either on a machine without tokens."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
@@ -13,30 +13,40 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
 
 from mistnet.api.errors import LogInFirst, NotAllowed, Refusal, TooOften, Unauthorized
-from mistnet.api.local import came_from_here, same_origin, sent_by_a_browser
+from mistnet.api.local import local_entry, same_origin, sent_by_a_browser
+from mistnet.api.log_in_links import LogInLinks
+from mistnet.api.proxies import TrustedProxies, network_of
 from mistnet.api.throttle import Throttle
 from mistnet.app import App
 from mistnet.domain.errors import DatabaseBusy
-from mistnet.domain.visitors import TOKEN_PREFIX, KeptToken, Scope, Visitor, new_secret
+from mistnet.domain.visitors import TOKEN_PREFIX, Entry, KeptToken, Scope, Visitor, is_guessable, new_secret
 from mistnet.store.tokens import Sessions, Tokens
 
 COOKIE: Final = "mistnet_session"
+_ADMIN: Final = "admin token"
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+_BELIEVED_OPEN: Final = timedelta(seconds=1)
 _READING: Final = {"GET", "HEAD", "OPTIONS"}
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class Doorman:
-    """Knows who asks. `local` is whether the service listens on this machine alone."""
+    """Knows who asks. `local` is whether the service listens on a loopback address."""
 
     def __init__(self, app: App, *, local: bool) -> None:
         given = app.settings.admin_token
         self._admin_token = given.get_secret_value() if given else None
+        self._admin_is_guessable = self._admin_token is not None and is_guessable(self._admin_token)
         self._clock = app.database.clock
         self._local = local
         self._local_csrf = new_secret()
+        self._closed = False
+        self._open_since = _NEVER
         self._lasts = timedelta(hours=app.settings.session_hours)
+        self.proxies = TrustedProxies(app.settings.trusted_proxies)
         self.tokens = Tokens(app.database)
         self.sessions = Sessions(app.database, self._admin_token)
+        self.links = LogInLinks(self._clock)
         self.throttle = Throttle()
         self.push_throttle = Throttle()
 
@@ -51,23 +61,28 @@ class Doorman:
 
     async def log_in(self, request: Request, token: str) -> str:
         """What the cookie of a person who has a token is to hold."""
-        address = address_of(request)
-        self._require_patience(address)
         if not same_origin(request):
-            raise NotAllowed("log in from the dashboard's own page")
-        found = await self._by_token(token)
-        if found is None:
-            self.throttle.failed(address)
-            raise Unauthorized
-        visitor, kept = found
-        now = self._clock.now()
-        token_id = kept.id if kept else None
-        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
-        return secret
+            raise NotAllowed("log in from the dashboard's own page; a proxy must pass on the Host header as it got it")
+        visitor, kept = await self._checked(request, token, counted=True)
+        return await self._begin_session(request, visitor, token_id=kept.id if kept else None)
+
+    async def log_in_by_link(self, request: Request, secret: str) -> str | None:
+        """What the cookie of a person is to hold who got a link from the terminal; None if the link is not good."""
+        if not self.links.redeem(secret):
+            return None
+        visitor = Visitor(name="terminal", scope=Scope.ADMIN)
+        return await self._begin_session(request, visitor, token_id=None)
 
     async def log_out(self, request: Request) -> None:
         if secret := request.cookies.get(COOKIE):
             await self.sessions.end(secret)
+
+    async def _begin_session(self, request: Request, visitor: Visitor, *, token_id: int | None) -> str:
+        """Always under a new secret: one that a browser brings along may be known to whoever put it there."""
+        await self.log_out(request)
+        now = self._clock.now()
+        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
+        return secret
 
     @property
     def session_seconds(self) -> int:
@@ -78,33 +93,73 @@ class Doorman:
             return await self._bearer(request)
         secret = request.cookies.get(COOKIE)
         visitor = await self.sessions.find(secret, now=self._clock.now()) if secret else None
-        if visitor is None and self._local and came_from_here(request):
-            visitor = Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf)
-            checked = sent_by_a_browser(request)
-        else:
-            checked = visitor is not None
-        if visitor and checked and request.method not in _READING:
+        visitor = visitor or await self._local_visitor(request)
+        if visitor is None:
+            return None
+        checked = visitor.entry is Entry.TOKEN or sent_by_a_browser(request)
+        if checked and request.method not in _READING:
             await _require_csrf(request, visitor)
         return visitor
+
+    async def _local_visitor(self, request: Request) -> Visitor | None:
+        """A program on this machine, where that is enough.
+
+        Loopback is, as long as nobody has made a token: who makes one wants it to be asked for, and on loopback a
+        proxy cannot be told from a program that speaks for itself. The Unix socket always is, because the mode of
+        its file says who may open it.
+        """
+        entry = None if self.proxies.sent(request) else local_entry(request)
+        if entry is None:
+            return None
+        if entry is Entry.LOOPBACK and (not self._local or self._admin_token or await self._is_closed()):
+            return None
+        return Visitor(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
+
+    async def _is_closed(self) -> bool:
+        """Whether a token was made. They are never deleted, so that the first one found is remembered.
+
+        That there is none is remembered for a second: to ask each time would slow every request down.
+        """
+        now = self._clock.now()
+        if not self._closed and not self._open_since <= now < self._open_since + _BELIEVED_OPEN:
+            found = await self.tokens.any_made()
+            self._closed = self._closed or found  # another request may have found one meanwhile
+            self._open_since = now
+        return self._closed
 
     async def _bearer(self, request: Request) -> Visitor:
         scheme, token = get_authorization_scheme_param(request.headers["authorization"])
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized
-        guessable = not token.startswith(TOKEN_PREFIX) and self._admin_token is not None
-        if guessable:
-            self._require_patience(address_of(request))
-        found = await self._by_token(token)
-        if found is None:
-            if guessable:
-                self.throttle.failed(address_of(request))
-            raise Unauthorized
-        return found[0]
+        visitor, _ = await self._checked(request, token, counted=self._is_guess(token))
+        return visitor
+
+    async def _checked(self, request: Request, token: str, *, counted: bool) -> tuple[Visitor, KeptToken | None]:
+        """The owner of a right token. Wrong ones are counted by address, and by the account they were a guess at.
+
+        A token that nobody can guess is checked before anything is counted, so that the failures of others never
+        keep its owner out: behind one proxy or router, strangers have the same address. Only an admin token that
+        could be guessed has to wait, and only where it was tried too often.
+        """
+        address = self.address_of(request)
+        if self._is_guess(token) and self._admin_is_guessable:
+            self._require_patience(address)
+        if found := await self._by_token(token):
+            return found
+        if counted:
+            account = _ADMIN if self._is_guess(token) else None
+            self._require_patience(address, account)
+            self.throttle.failed(address, account)
+        raise Unauthorized
+
+    def _is_guess(self, token: str) -> bool:
+        """Other tokens have too many bits to be guessed."""
+        return self._admin_token is not None and not token.startswith(TOKEN_PREFIX)
 
     async def _by_token(self, token: str) -> tuple[Visitor, KeptToken | None] | None:
         """Any digest is looked up in the same time; the one token that is compared is compared in constant time."""
         if self._admin_token is not None and same(token, self._admin_token):
-            return Visitor(name="admin token", scope=Scope.ADMIN), None
+            return Visitor(name=_ADMIN, scope=Scope.ADMIN), None
         kept = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
         if kept is None:
             return None
@@ -112,9 +167,13 @@ class Doorman:
             await self.tokens.note_use(kept, now=self._clock.now())
         return Visitor(name=kept.name, scope=kept.scope), kept
 
-    def _require_patience(self, address: str) -> None:
-        if wait := self.throttle.wait(address):
+    def _require_patience(self, address: str, account: str | None = None) -> None:
+        if wait := self.throttle.wait(address, account):
             raise TooOften(wait)
+
+    def address_of(self, request: Request) -> str:
+        """What failed tries are counted by: the client's own address, whichever proxies it came through."""
+        return network_of(self.proxies.client_address(request))
 
 
 def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
@@ -134,10 +193,6 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Visitor]]:
 def same(given: str, secret: str) -> bool:
     """In constant time, whatever was given."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
-
-
-def address_of(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
 
 
 def _wants_a_page(request: Request) -> bool:
@@ -185,6 +240,5 @@ __all__ = [
     "Reader",
     "Scope",
     "Visitor",
-    "address_of",
     "needs",
 ]

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from mistnet.domain import errors
+from mistnet.domain.plural import counted
 from mistnet.domain.redaction import redact
 
 RETRY_SECONDS: Final = 5
@@ -124,7 +125,8 @@ class NotAllowed(Refusal):
 
 class TooOften(Refusal):
     def __init__(self, seconds: int) -> None:
-        super().__init__(429, f"too many failed tries; wait {seconds} s", headers={"Retry-After": str(seconds)})
+        problem = f"too many failed tries: wait {counted(seconds, 'second')}, then try again"
+        super().__init__(429, problem, headers={"Retry-After": str(seconds)})
 
 
 class LogInFirst(Exception):

@@ -8,8 +8,11 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-_PROXY_HEADERS: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+from mistnet.api.proxies import came_by_socket, is_forwarded
+from mistnet.domain.visitors import Entry
+
 _FRIENDLY: Final = {"same-origin", "none"}
+_HTTP_PORT: Final = 80
 
 
 def is_loopback(host: str) -> bool:
@@ -22,17 +25,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def came_from_here(request: Request) -> bool:
-    """Straight from a program on this machine, that knows whom it talks to.
+def local_entry(request: Request) -> Entry | None:
+    """How a program on this machine reached us directly. None: it did not, or it may speak for somebody else.
 
-    A proxy speaks for others. Another name in Host means that somebody's page was led here by its own name server.
+    A proxy speaks for others. Another name in Host means that a page of another site was led here by its own name
+    server, or that the request was meant for the address of a proxy.
     """
-    if request.client is None or not is_loopback(request.client.host):
-        return False
-    if any(name in request.headers for name in _PROXY_HEADERS):
-        return False
     hosts = request.headers.getlist("host")
-    return len(hosts) == 1 and is_loopback(_name(hosts[0]))
+    if is_forwarded(request) or len(hosts) != 1:
+        return None
+    if came_by_socket(request):
+        return Entry.SOCKET if is_loopback(_name(hosts[0])) else None
+    if request.client is None or not is_loopback(request.client.host):
+        return None
+    return Entry.LOOPBACK if hosts[0].lower() in _own_hosts(request) else None
 
 
 def sent_by_a_browser(request: Request) -> bool:
@@ -47,9 +53,11 @@ def same_origin(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
-def is_encrypted(request: Request) -> bool:
-    """Whether the visitor speaks TLS, be it with us or with the proxy before us."""
-    return request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
+def _own_hosts(request: Request) -> set[str]:
+    """What Host says when the request was meant for the address and the port that it came to."""
+    address, port = request.scope["server"]
+    names = ("localhost", f"[{address}]" if ":" in address else address)
+    return {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
 
 
 def _name(host: str) -> str:

@@ -76,8 +76,8 @@ ROUTERS = (
 )
 
 
-def make_service(app: App, *, host: str = "127.0.0.1") -> FastAPI:
-    """The API and the dashboard on an open app, that listens on this host."""
+def make_service(app: App, *, host: str | None = "127.0.0.1") -> FastAPI:
+    """The API and the dashboard on an open app, that listens on this host; None: on a Unix socket."""
     service = make_routes()
     bind(service, app, host=host)
     return service
@@ -102,10 +102,10 @@ def make_routes() -> FastAPI:
     return service
 
 
-def bind(service: FastAPI, app: App, *, host: str) -> None:
+def bind(service: FastAPI, app: App, *, host: str | None) -> None:
     """Let the routes answer for this app from now on."""
     service.state.mistnet = app
-    service.state.doorman = Doorman(app, local=is_loopback(host))
+    service.state.doorman = Doorman(app, local=host is not None and is_loopback(host))
     service.state.gauges = QueueGauges(app)
     service.state.closing = asyncio.Event()
     service.state.dashboard = Dashboard(app)

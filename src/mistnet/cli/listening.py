@@ -3,11 +3,15 @@
 import asyncio
 import errno
 import logging
+import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import typer
 import uvicorn
 from loguru import logger
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _BACKLOG: Final = 2048
+_OWNER_ALONE: Final = 0o177
 _FAREWELL_SECONDS: Final = 5
 _LISTENERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 
@@ -26,6 +31,19 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the service listens: an address and a port, or the file of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    file: Path | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[socket.socket]:
+        with listening_on(self.file) if self.file else closing(listen(self.host, self.port)) as listener:
+            yield listener
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -44,6 +62,63 @@ def listen(host: str, port: int) -> socket.socket:
         raise _refused(host, port, error) from None
     listener.setblocking(False)
     return listener
+
+
+@contextmanager
+def listening_on(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that only its owner can open. Its file is there for as long as the block runs."""
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        _remove_leftover(path)
+        # Set before the file is made: a mode given to it afterwards leaves a moment in which others can open it.
+        before = os.umask(_OWNER_ALONE)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        made = _identity(path)
+    except (OSError, ValueError) as error:
+        listener.close()
+        problem = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"cannot listen on {path}: {problem}", param_hint="--socket") from None
+    except typer.BadParameter:
+        listener.close()
+        raise
+    try:
+        yield listener
+    finally:
+        with suppress(OSError):
+            if _identity(path) == made:  # else another process has taken over, and the file is its own
+                path.unlink()
+        listener.close()
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Numbers of inodes are used again, so that the time tells the files apart."""
+    found = path.lstat()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _remove_leftover(path: Path) -> None:
+    """A process that was killed leaves its file behind, and nobody answers there."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise typer.BadParameter(f"{path} exists and is not a socket: name another file", param_hint="--socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except BlockingIOError:  # so many wait that there is no room for one more
+            pass
+    raise typer.BadParameter(f"another process listens on {path}: stop it, or name another file", param_hint="--socket")
 
 
 def _refused(host: str, port: int, error: OSError) -> typer.BadParameter:

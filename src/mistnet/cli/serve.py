@@ -1,28 +1,35 @@
 """The commands that run mistnet as a service: `serve` is API, dashboard and scheduler; `up` works as well."""
 
 import asyncio
-from contextlib import AsyncExitStack, closing
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from loguru import logger
 
+from mistnet.api.log_in_links import LINK_LASTS
 from mistnet.app import App, open_app
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.listening import listen, serving, url_of
+from mistnet.cli.listening import Place, serving, url_of
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.cli.signals import stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.domain.errors import NoToken, TokenNotFound
-from mistnet.domain.visitors import Scope
+from mistnet.domain.visitors import Scope, is_guessable
 from mistnet.engine.watchdog import watched
 from mistnet.engine.worker import Worker
 from mistnet.harvest import NO_CAP
 from mistnet.schedule import Scheduler
+from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
 
+_EASY_TO_GUESS: Final = (
+    "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
+)
 _SCOPES: Final = [scope.word for scope in Scope]
 
 Host = Annotated[
@@ -30,6 +37,12 @@ Host = Annotated[
 ]
 Port = Annotated[
     int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one; setting `port`.")
+]
+Socket = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket", metavar="FILE", help="Listen on a Unix socket instead, for its owner alone; setting `socket`."
+    ),
 ]
 
 
@@ -45,6 +58,7 @@ async def serve(
     *,
     host: Host = None,
     port: Port = None,
+    socket_file: Socket = None,
     new_token: Annotated[
         str | None, typer.Option("--new-token", metavar="NAME", help="Make a token, print it once, and stop.")
     ] = None,
@@ -71,7 +85,7 @@ async def serve(
         elif revoke_token is not None:
             await _revoke_token(invocation, app, revoke_token)
         else:
-            await _run(invocation, app, host, port, working=False)
+            await _run(invocation, app, place_of(app.settings, host, port, socket_file), working=False)
 
 
 @shared_options
@@ -80,6 +94,7 @@ async def up(
     *,
     host: Host = None,
     port: Port = None,
+    socket_file: Socket = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="How many handlers run at once.")
     ] = None,
@@ -90,38 +105,60 @@ async def up(
     """
     async with open_app(invocation.settings, create=True, patient=True) as app:
         wanted_lanes(app, None)
-        await _run(invocation, app, host, port, working=True, concurrency=concurrency)
+        place = place_of(app.settings, host, port, socket_file)
+        await _run(invocation, app, place, working=True, concurrency=concurrency)
+
+
+def place_of(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> Place:
+    """What the flags say; a flag for one kind of place counts for more than a setting for the other."""
+    by_port = host is not None or port is not None
+    if socket_file is not None and by_port:
+        raise typer.BadParameter("give either --socket, or --host and --port", param_hint="--socket")
+    file = socket_file or (None if by_port else settings.socket)
+    if file is not None:
+        return Place(file=file.absolute())
+    return Place(
+        host=settings.host if host is None else host,
+        port=settings.port if port is None else port,
+    )
 
 
 async def _run(
-    invocation: Invocation,
-    app: App,
-    host: str | None,
-    port: int | None,
-    *,
-    working: bool,
-    concurrency: int | None = None,
+    invocation: Invocation, app: App, place: Place, *, working: bool, concurrency: int | None = None
 ) -> None:
     from mistnet.api.service import make_service  # noqa: PLC0415 (slow to load; other commands do without)
 
-    address = host if host is not None else app.settings.host
-    await require_token(app, address)
+    await require_token(app, place)
     scheduler = app.scheduler()
-    listener = listen(address, app.settings.port if port is None else port)
     asked = asyncio.Event()
     grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if working else ""
-    watching = watched(app.watchdog_seconds)
-    with watching, stopping(asked.set, meaning=f"open requests may finish{grace}"), closing(listener):
+    meaning = f"open requests may finish{grace}"
+    with place.opened() as listener, watched(app.watchdog_seconds), stopping(asked.set, meaning=meaning):
         async with AsyncExitStack() as parts:
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
             if not working:
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
-            server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
-            url = url_of(listener)
-            invocation.out.show(document(url=url), f"mistnet is at {url}")
+            service = make_service(app, host=None if place.file else place.host)
+            server = await parts.enter_async_context(serving(service, listener))
+            if place.file:
+                invocation.out.show(document(socket=str(place.file)), f"mistnet listens on {place.file}")
+            else:
+                url = url_of(listener)
+                invocation.out.show(document(url=url), f"mistnet is at {url}")
+                if invocation.out.on_terminal:
+                    _offer_link(url, service.state.doorman.links.make())
+            if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
+                logger.warning(_EASY_TO_GUESS)
             if working and app.settings.x_api_key and not await app.harvest.is_capped():
                 logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)
+
+
+def _offer_link(url: str, secret: str) -> None:
+    """Written as it is: a table would break the link into lines on a narrow terminal."""
+    minutes = LINK_LASTS.total_seconds() / 60
+    sys.stdout.write(f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n")
+    sys.stdout.flush()
 
 
 async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None) -> None:
@@ -143,12 +180,15 @@ async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Tas
         logger.info("{settled:,} jobs settled", settled=worker.ended_count)
 
 
-async def require_token(app: App, host: str) -> None:
+async def require_token(app: App, place: Place) -> None:
     """Whoever can reach us from elsewhere must show a token, so there must be one."""
     from mistnet.api.local import is_loopback  # noqa: PLC0415 (as above)
 
-    if not is_loopback(host) and not app.settings.admin_token and not await Tokens(app.database).any_valid():
-        raise NoToken(host)
+    proxied = bool(app.settings.trusted_proxies)
+    if not proxied and (place.file or is_loopback(place.host)):
+        return
+    if not app.settings.admin_token and not await Tokens(app.database).any_valid():
+        raise NoToken(place.host, proxied=proxied)
 
 
 async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:

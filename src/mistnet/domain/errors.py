@@ -169,10 +169,12 @@ class NoKey(UsageError):
 class NoToken(UsageError):
     """Others could reach the service, and nobody would have to show a token."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, proxied: bool = False) -> None:
+        how = "through your trusted_proxies" if proxied else f"at {host}"
+        instead = "" if proxied else ", or leave out --host to serve this machine alone"
         super().__init__(
-            f"others can reach {host} and there is no token yet: make one with `mistnet serve --new-token NAME "
-            f"--scope admin`, or set MISTNET_ADMIN_TOKEN, or leave out --host to serve this machine alone"
+            f"others can reach mistnet {how} and there is no token yet: make one with `mistnet serve --new-token NAME "
+            f"--scope admin`, or set MISTNET_ADMIN_TOKEN{instead}"
         )
         self.host = host
 

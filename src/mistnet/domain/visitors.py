@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 import msgspec
 
 TOKEN_PREFIX: Final = "mn_"  # noqa: S105 (what every token begins with, so that one is known for what it is)
 _TOKEN_BYTES: Final = 32
+_GUESSABLE_BITS: Final = 64
 
 
 class Scope(IntEnum):
@@ -30,12 +32,21 @@ class Scope(IntEnum):
         return cls[word.upper()]
 
 
+class Entry(StrEnum):
+    """Why a visitor is let in."""
+
+    TOKEN = "token"  # noqa: S105 (no secret)
+    LOOPBACK = "loopback"
+    SOCKET = "socket"
+
+
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks. A visitor with a cookie must send `csrf` back with every change."""
 
     name: str
     scope: Scope
     csrf: str | None = None
+    entry: Entry = Entry.TOKEN
 
 
 class KeptToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +63,11 @@ class KeptToken(msgspec.Struct, frozen=True, kw_only=True):
 def new_secret(prefix: str = "") -> str:
     """256 random bits, fit for headers and cookies."""
     return f"{prefix}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def is_guessable(secret: str) -> bool:
+    """Whether somebody who tries many may find it: a rough measure, by its length and its different characters."""
+    return len(secret) * math.log2(len(set(secret)) or 1) < _GUESSABLE_BITS
 
 
 def digest(secret: str) -> str:

@@ -36,6 +36,12 @@ class Tokens:
             rows = await connection.execute(select(*_SHOWN).order_by(api_tokens.c.id))
             return [_kept(row) for row in rows.mappings()]
 
+    async def any_made(self) -> bool:
+        """Also true of tokens that are revoked: who revokes the last one does not mean to let everybody in."""
+        asked = select(api_tokens.c.id).limit(1)
+        async with self._database.read() as connection:
+            return (await connection.execute(asked)).first() is not None
+
     async def any_valid(self) -> bool:
         asked = select(func.count()).select_from(api_tokens).where(api_tokens.c.revoked_at.is_(None))
         async with self._database.read() as connection:
@@ -74,7 +80,7 @@ class Tokens:
 
 
 class Sessions:
-    """Log-ins that last for some hours. One made with the admin token of the settings ends when that changes."""
+    """Log-ins that last for some hours. One made without a token of the table ends when the admin token changes."""
 
     def __init__(self, database: Database, admin_token: str | None = None) -> None:
         self._database = database
@@ -110,7 +116,7 @@ class Sessions:
             await connection.execute(delete(sessions).where(sessions.c.digest.in_(self._digests(secret))))
 
     def _digests(self, secret: str) -> list[str]:
-        return [digest(secret), self._bound(secret)] if self._admin_token else [digest(secret)]
+        return [digest(secret), self._bound(secret)]
 
     def _bound(self, secret: str) -> str:
         return digest(f"{secret}.{self._admin_token}")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.api.auth import COOKIE, Doorman, Reader
 from mistnet.api.errors import Refusal
-from mistnet.api.local import is_encrypted
 from mistnet.api.pages.render import page
 
 router = APIRouter(include_in_schema=False)
+
+_LINK_GONE: Final = (
+    "This link was used already, or it has expired. Log in with a token, or restart `mistnet up` or `mistnet serve` "
+    "on a terminal to get another link."
+)
 
 
 @router.get("/login")
@@ -30,6 +34,21 @@ async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] =
         told = page(request, "login.html", None, status=refusal.status_code, problem=said)
         told.headers.update(refusal.headers or {})
         return told
+    return _led_in(request, secret)
+
+
+@router.get("/login/{secret}")
+async def log_in_by_link(request: Request, secret: str) -> Response:
+    """Where the link leads that `up` and `serve` print on a terminal."""
+    doorman: Doorman = request.app.state.doorman
+    cookie = await doorman.log_in_by_link(request, secret)
+    if cookie is None:
+        return page(request, "login.html", None, status=401, problem=_LINK_GONE)
+    return _led_in(request, cookie)
+
+
+def _led_in(request: Request, secret: str) -> Response:
+    doorman: Doorman = request.app.state.doorman
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         COOKIE,
@@ -37,7 +56,7 @@ async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] =
         max_age=doorman.session_seconds,
         httponly=True,
         samesite="strict",
-        secure=is_encrypted(request),
+        secure=doorman.proxies.is_encrypted(request),
         path="/",
     )
     return answer

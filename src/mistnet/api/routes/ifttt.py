@@ -8,13 +8,14 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import APIKeyHeader
 
-from mistnet.api.auth import Doorman, address_of, same
+from mistnet.api.auth import Doorman, same
 from mistnet.api.errors import BadInput, FieldProblem, Refusal, TooOften, refusals
 from mistnet.api.fields import LARGEST_ID, Document, Id
 from mistnet.api.parts import Mistnet
 from mistnet.desk.followers import take_in_follower
 from mistnet.domain.errors import NoKey
 from mistnet.domain.social import UserId
+from mistnet.domain.visitors import is_guessable
 
 router = APIRouter(prefix="/webhooks/ifttt", tags=["webhooks"])
 
@@ -84,12 +85,18 @@ async def new_x_follower(
 
 
 def _require_secret(request: Request, given: str | None, secret: str | None) -> None:
-    """Compared in constant time; whoever fails too often has to wait. Where none is set, none is right."""
+    """Compared in constant time; whoever fails too often has to wait. Where none is set, none is right.
+
+    A right secret is not refused for the failures of others, unless it is one that others can guess.
+    """
     doorman: Doorman = request.app.state.doorman
-    if wait := doorman.push_throttle.wait(address_of(request)):
+    address = doorman.address_of(request)
+    right = secret is not None and same(given or "", secret)
+    wait = doorman.push_throttle.wait(address)
+    if wait and (not right or is_guessable(secret or "")):
         raise TooOften(wait)
-    if secret is None or not same(given or "", secret):
-        doorman.push_throttle.failed(address_of(request))
+    if not right:
+        doorman.push_throttle.failed(address)
         told = f"send the secret that is set as ifttt_secret, in the header {HEADER} or the field secret"
         raise Refusal(401, told, headers={"WWW-Authenticate": "ApiKey"})
 
