@@ -159,9 +159,9 @@ def test_a_secret_with_little_in_it_can_be_guessed(secret: str) -> None:
     assert is_guessable(secret)
 
 
-@pytest.mark.parametrize("secret", [new_secret(), "an-admin-token-of-the-settings", "5f0c9a1e77d24b38a6c1d0e9b2f48371"])
-def test_a_long_secret_of_many_characters_cannot(secret: str) -> None:
-    assert not is_guessable(secret)
+def test_a_long_secret_of_many_characters_cannot() -> None:
+    for secret in (new_secret(), "an-admin-token-of-the-settings", "5f0c9a1e77d24b38a6c1d0e9b2f48371"):
+        assert not is_guessable(secret)
 
 
 @given(st.integers(min_value=0, max_value=2**63 - 1))
