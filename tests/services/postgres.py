@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -85,10 +85,17 @@ class PostgresCluster:
     owner leaves the server behind. A killed owner always leaves the folder.
     """
 
-    def __init__(self, *, binaries: Path | None = None, fast: bool = False, parent: Path = Path("/tmp")) -> None:
+    def __init__(
+        self,
+        *,
+        binaries: Path | None = None,
+        fast: bool = False,
+        parent: Path = Path("/tmp"),
+        settings: Sequence[str] = (),
+    ) -> None:
         """Ask for `fast` where losing the data on a crash is no loss; `parent` must have a short path."""
         self._binaries = binaries
-        self._settings = FAST if fast else ()
+        self._settings = (*(FAST if fast else ()), *settings)
         self._parent = parent
         self._account = _unprivileged_account()
         self._server: subprocess.Popen[bytes] | None = None
