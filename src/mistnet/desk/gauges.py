@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -45,6 +46,7 @@ class QueueGauges:
         meters = self._app.metrics.database
         values = {
             meters.up: found.state not in ("unreachable", "wrong tables"),
+            meters.checked_at: time.time(),
             meters.writable: found.state == "ok",
             meters.read_only: found.read_only,
             meters.write_seconds: found.write_seconds,

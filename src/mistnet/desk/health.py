@@ -83,7 +83,7 @@ class HealthCheck:
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-            await asyncio.wait([self._looking])
+            await asyncio.wait([self._looking], timeout=self._deadline)
 
     async def _look(self) -> DatabaseHealth:
         try:

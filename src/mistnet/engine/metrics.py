@@ -90,6 +90,7 @@ class DatabaseMetrics:
             return made
 
         self.up = gauge("mistnet_database_up", "1 if the database answers and has the tables of this version, else 0.")
+        self.checked_at = gauge("mistnet_database_check_timestamp_seconds", "When the database was last looked at.")
         self.writable = gauge("mistnet_database_writable", "1 if the last test write was kept, else 0.")
         self.read_only = gauge("mistnet_database_read_only", "1 if the server calls itself read-only or a standby.")
         self.write_seconds = gauge("mistnet_database_write_seconds", "How long the last test write took.")
