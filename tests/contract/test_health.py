@@ -31,6 +31,7 @@ from tests.databases import Templates
 from tests.harvests import change, open_harvest, rows
 from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
 from tests.services.proxy import Proxy
+from tests.services.sqld import SqldServer
 from tests.support import START
 from tests.warm import SOURCES, WarmProcess
 
@@ -145,6 +146,16 @@ async def test_a_read_only_server_is_not_ready_and_said_to_be_read_only(
             assert "leases" in found, "what can be read is looked at all the same"
         renew(api)
         assert await api.ok("/readyz") == {"status": "ok"}
+
+
+async def test_a_libsql_server_that_blocks_writes_is_not_ready(libsql_url: str, sqld: SqldServer) -> None:
+    async with open_api(libsql_url) as api:
+        assert await api.ok("/readyz") == {"status": "ok"}
+        sqld.block_writes(libsql_url, reason="over its quota")
+        renew(api)
+        assert (await api.get("/readyz")).status == 503
+        assert (await api.get("/health")).json["database"] == "refused"
+        assert [each.name for each in (await look_over(api)).values() if "over its quota" in each.found]
 
 
 async def test_a_server_with_few_connections_left_is_warned_of_and_one_with_none_is_not_ready(
@@ -273,6 +284,7 @@ def test_jobs_stall_from_when_they_fell_due_or_from_the_last_progress() -> None:
         (WriteRefused("database or disk is full"), "full"),
         (WriteRefused('could not extend file "base/5/1259": No space left on device'), "full"),
         (WriteRefused("disk I/O error"), "refused"),
+        (WriteRefused("canceling statement due to statement timeout"), "busy"),
         (DatabaseBusy("database is locked"), "busy"),
         (DatabaseUnreachable("postgresql://host/name", "refused"), "unreachable"),
     ],

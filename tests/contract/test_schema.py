@@ -155,11 +155,11 @@ async def test_a_migration_on_postgresql_waits_for_as_long_as_another_one_runs(e
 
 
 async def assert_migrated_after(other: Database, lock: str, database: Database) -> None:
-    waits = asyncio.Event()
+    waits: asyncio.Queue[str] = asyncio.Queue()
     async with other.write() as connection:
         await connection.execute(text(lock))
-        migration = asyncio.create_task(migrate(database, on_wait=waits.set))
-        await waits.wait()
+        migration = asyncio.create_task(migrate(database, on_wait=waits.put_nowait))
+        assert await waits.get() in ("database is locked", "another process migrates it")
         assert not migration.done()
     assert (await migration).verdict == "empty"
     await require_current(database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -34,8 +35,17 @@ STALLED: Final = timedelta(minutes=15)
 
 _FILE_SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _PATIENCE: Final = ("SET LOCAL lock_timeout = '2s'", "SET LOCAL statement_timeout = '3s'")
-_READ_ONLY: Final = ("read-only", "readonly", "recovery is in progress", "writes are blocked", "sql write operations")
-_FULL: Final = ("disk is full", "no space left", "could not extend file", "disk quota")
+_SAID: Final[Mapping[str, DatabaseState]] = {
+    "read-only": "read-only",
+    "readonly": "read-only",
+    "recovery is in progress": "read-only",
+    "disk is full": "full",
+    "no space left": "full",
+    "could not extend file": "full",
+    "disk quota": "full",
+    "statement timeout": "busy",
+}
+"""What drivers say, and what it means. Their codes differ more from each other than their words."""
 
 
 class DatabaseHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,10 +149,9 @@ def stalled(due_since: datetime | None, progress_at: datetime | None, now: datet
 
 def state_of(error: DatabaseError) -> DatabaseState:
     said = str(error).lower()
-    if any(word in said for word in _READ_ONLY):
-        return "read-only"
-    if any(word in said for word in _FULL):
-        return "full"
+    for words, state in _SAID.items():
+        if words in said:
+            return state
     match error:
         case DatabaseUnreachable() | DatabaseMissing():
             return "unreachable"

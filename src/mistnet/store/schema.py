@@ -64,11 +64,11 @@ async def require_current(database: Database) -> None:
 
 
 async def migrate(
-    database: Database, *, patience: float = MIGRATION_PATIENCE, on_wait: Callable[[], object] = lambda: None
+    database: Database, *, patience: float = MIGRATION_PATIENCE, on_wait: Callable[[str], object] = lambda _: None
 ) -> SchemaState:
     """Goes forward to this version; says where the database stood before.
 
-    Of several processes that do this at once, one migrates; the others call `on_wait`, wait, and find it done.
+    Of several processes that do this at once, one migrates; the others tell `on_wait` why they wait, and find it done.
     """
     _make_private(database)
     before = await _when_free(lambda: _schema_state(database), patience, on_wait)
@@ -80,7 +80,7 @@ async def migrate(
 
 
 async def _when_free(
-    step: Callable[[], Awaitable[SchemaState]], patience: float, on_wait: Callable[[], object]
+    step: Callable[[], Awaitable[SchemaState]], patience: float, on_wait: Callable[[str], object]
 ) -> SchemaState:
     """SQLite and libSQL have one writer, whom others wait for only a few seconds; a migration may take longer.
 
@@ -92,18 +92,18 @@ async def _when_free(
     while True:
         try:
             return await step()
-        except DatabaseBusy:
+        except DatabaseBusy as error:
             if time.monotonic() >= deadline:
                 raise
-        on_wait()
+            on_wait(error.problem)
         await asyncio.sleep(random.uniform(0, next(pauses)))  # noqa: S311 (no secret)
 
 
-async def _advance(database: Database, on_wait: Callable[[], object]) -> SchemaState:
+async def _advance(database: Database, on_wait: Callable[[str], object]) -> SchemaState:
     """One stage in one transaction, once no other process migrates; says where the database stood before it."""
     async with database.write() as connection:
         if database.product == "postgresql" and not await _is_locked(connection):
-            on_wait()
+            on_wait("another process migrates it")
             await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
         before = await connection.run_sync(_state)  # what was seen before the lock may be out of date
         if before.verdict == "too new":
