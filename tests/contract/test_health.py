@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import event, make_url
 
 from mistnet.cli.doctor import expectations
-from mistnet.desk.health import HealthCheck
+from mistnet.desk.health import HealthCheck, is_roomy
 from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
 from mistnet.domain.social import UserId
 from mistnet.jobs import args
@@ -29,6 +29,7 @@ from tests.apis import Api, open_api
 from tests.commands import DEADLINE_SECONDS, Ran
 from tests.databases import Templates
 from tests.harvests import change, open_harvest, rows
+from tests.services.availability import unavailable
 from tests.services.postgres import PostgresCluster, PostgresStartError, quick_folder
 from tests.services.proxy import Proxy
 from tests.services.sqld import SqldServer
@@ -50,7 +51,7 @@ def cluster() -> Iterator[PostgresCluster]:
         server = PostgresCluster(fast=True, parent=quick_folder(), settings=[f"max_connections={CONNECTIONS}"])
         server.start()
     except PostgresStartError as error:
-        pytest.fail(str(error))
+        unavailable("postgresql", str(error))
     yield server
     server.stop()
 
@@ -121,6 +122,7 @@ async def test_a_well_database_is_tested_by_a_write_that_leaves_nothing(url: str
         assert (found.connections is not None) == (app.database.product == "postgresql")
 
 
+@pytest.mark.starts_servers
 async def test_a_read_only_server_is_not_ready_and_said_to_be_read_only(
     cluster: PostgresCluster, plain_url: str
 ) -> None:
@@ -158,6 +160,7 @@ async def test_a_libsql_server_that_blocks_writes_is_not_ready(libsql_url: str, 
         assert [each.name for each in (await look_over(api)).values() if "over its quota" in each.found]
 
 
+@pytest.mark.starts_servers
 async def test_a_server_with_few_connections_left_is_warned_of_and_one_with_none_is_not_ready(
     cluster: PostgresCluster, plain_url: str
 ) -> None:
@@ -286,11 +289,18 @@ def test_jobs_stall_from_when_they_fell_due_or_from_the_last_progress() -> None:
         (WriteRefused("disk I/O error"), "refused"),
         (WriteRefused("canceling statement due to statement timeout"), "busy"),
         (DatabaseBusy("database is locked"), "busy"),
-        (DatabaseUnreachable("postgresql://host/name", "refused"), "unreachable"),
+        (DatabaseUnreachable("postgresql://readonly-replica/name", "refused"), "unreachable"),
     ],
 )
 def test_errors_are_told_apart(error: DatabaseError, state: DatabaseState) -> None:
     assert state_of(error) == state
+
+
+def test_a_disk_or_a_server_that_is_nearly_full_is_not_roomy() -> None:
+    assert is_roomy(DatabaseHealth(state="ok"))
+    assert is_roomy(DatabaseHealth(state="ok", free_bytes=100_000_000))
+    assert not is_roomy(DatabaseHealth(state="ok", free_bytes=99_999_999))
+    assert not is_roomy(DatabaseHealth(state="ok", connections=37, most_connections=37))
 
 
 def test_few_connections_are_less_than_a_tenth() -> None:

@@ -148,7 +148,7 @@ def stalled(due_since: datetime | None, progress_at: datetime | None, now: datet
 
 
 def state_of(error: DatabaseError) -> DatabaseState:
-    said = str(error).lower()
+    said = str(getattr(error, "problem", "")).lower()  # its whole text may name a host
     for words, state in _SAID.items():
         if words in said:
             return state
