@@ -1,6 +1,6 @@
 """Migrates a database in a process of its own, which kills itself with SIGKILL before a given statement.
 
-`python -m tests.interrupted URL NUMBER` ends before statement NUMBER, or before the commit if there are fewer. With
+`python -m tests.interrupted URL NUMBER` ends before statement NUMBER, or before the commit in its place. With
 number 0 it migrates and prints how many statements that took.
 """
 
@@ -28,7 +28,7 @@ class Interruption:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def on_commit(self, _connection: object) -> None:
-        if self._before:
+        if self.count + 1 == self._before:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
