@@ -436,7 +436,7 @@ async def test_a_database_that_is_away_is_said_without_its_password(sqlite_url: 
         async with open_api(away, **SECRETS) as api:
             assert (await api.get("/healthz")).status == 200
             for method, template in [*GUARDED, ("GET", "/readyz")]:
-                if template in ("/live", "/logout", "/search", "/api/docs", "/api/openapi.json"):
+                if template in ("/live", "/logout", "/search", "/metrics", "/api/docs", "/api/openapi.json"):
                     continue  # these need no database
                 answer = await visit(api, method, template, **bearer(ADMIN_TOKEN))
                 assert answer.status in (303, 404, 503), (method, template, answer)
@@ -445,6 +445,7 @@ async def test_a_database_that_is_away_is_said_without_its_password(sqlite_url: 
                     assert int(answer.headers["Retry-After"]) > 0
             away_from_all = await api.get("/api/accounts", headers=bearer(ADMIN_TOKEN))
             assert away_from_all.json["error"]["code"] == "unavailable"
+            assert "mistnet_database_up 0.0" in (await api.get("/metrics", headers=bearer(ADMIN_TOKEN))).text
     assert lines
     assert "the-database-password" not in "".join(lines)
 

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from mistnet.desk.gauges import QueueGauges
 from mistnet.domain.jobs import Done, Fail, Job, Outcome, Retry
 from tests.apis import open_api
 from tests.shelves import job
@@ -46,7 +45,6 @@ async def test_what_waits_on_a_lane_and_its_dead_letters_are_told_to_prometheus(
         ):
             assert line in told, line
         await api.app.operations.requeue(now=api.clock.now())
-        await QueueGauges(api.app).refresh()
         again = (await api.get("/metrics")).text
         assert 'mistnet_dead_letters{lane="shopee",state="dead"} 0.0' in again
         assert 'mistnet_lane_depth{lane="shopee",state="pending"} 4.0' in again

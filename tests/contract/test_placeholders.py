@@ -1,8 +1,10 @@
 """Old databases whose users were never fetched: told, hydrated by force, and only then put under the rule."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,9 @@ from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.holdings import stored_users
 from mistnet.store.placeholders import REASON, Placeholders
-from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, schema_state
+from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, revisions, schema_state
 from tests.command_groups import commands_of
-from tests.contract.test_schema import described
+from tests.contract.test_schema import described, differences_from_declared, migrate_in_a_process
 from tests.databases import create_database, drop_database, with_database
 from tests.harvests import run, told
 from tests.services.sqld import SqldServer
@@ -161,6 +163,25 @@ async def test_a_refusal_loses_nothing_and_leaves_what_it_takes_to_mend_it(
         assert (await schema_state(database)).found == BEFORE_HYDRATED_ONLY
         assert await rows(database, "SELECT count(*) FROM users") == [(5,)]
         await require_hydratable(database)
+
+
+async def test_an_old_database_whose_migration_is_killed_stays_at_a_whole_revision(empty_url: str) -> None:
+    await _made_old(empty_url, [])
+    found: list[str | None] = []
+    step = 90 if empty_url.startswith("libsql") else 30  # that server frees a dead writer's lock only after seconds
+    async with opened(empty_url) as database:
+        for number in count(2, step):
+            ended = migrate_in_a_process(empty_url, before=number)
+            found.append((await schema_state(database)).found)
+            if ended.code == 0:
+                break
+            assert ended.code == -signal.SIGKILL, ended
+        assert found[0] == OLD
+        assert BEFORE_HYDRATED_ONLY in found
+        assert set(found) == {OLD, BEFORE_HYDRATED_ONLY, revisions()[-1]}
+        async with database.read() as connection:
+            differences = await connection.run_sync(differences_from_declared)
+    assert differences == []
 
 
 async def test_an_older_one_must_be_migrated_before_it_can_be_hydrated(empty_url: str) -> None:

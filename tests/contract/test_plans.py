@@ -111,6 +111,9 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
                 assert "jobs_due" in plans["claim"]
                 assert "jobs_leased" in plans["expired"]
             unpark = await plan(connection, "unpark", {"kind": "step", "limit": 10})
+            progress = plans["last_progress"] = await plan(connection, "last_progress", {})
+        for index in ("jobs_leased", "job_errors_at", "job_history_created"):
+            assert index in progress, progress
         assert "jobs_parked" in unpark, unpark
         for name in ({"finish", "extend"} & plans.keys()) | {"still_held"}:
             assert "jobs_pkey" in plans[name] or "INTEGER PRIMARY KEY" in plans[name], (

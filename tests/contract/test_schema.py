@@ -1,8 +1,14 @@
 """Migrations make exactly the declared schema, on every database."""
 
 import asyncio
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,12 +17,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from mistnet.domain.errors import DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.domain.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store import tables
 from mistnet.store.database import Database
-from mistnet.store.schema import MIGRATIONS, migrate, require_current, revisions, schema_state
+from mistnet.store.schema import _MIGRATION_LOCK, MIGRATIONS, migrate, require_current, revisions, schema_state
+from tests.commands import DEADLINE_SECONDS, Ran
 from tests.databases import create_database, drop_database, with_database
 from tests.services.sqld import SqldServer
+from tests.warm import SOURCES, WarmProcess
 
 pytestmark = pytest.mark.fresh_database
 
@@ -45,6 +53,14 @@ def described(connection: Connection) -> list[str]:
     return sorted(line for line in lines if "alembic_version" not in line and "sqlite_sequence" not in line)
 
 
+@pytest.fixture
+def empty_postgresql(postgres_dsn: str, tmp_path: Path) -> Iterator[str]:
+    name = f"schema_{tmp_path.name}".lower()
+    asyncio.run(create_database(postgres_dsn, name))
+    yield with_database(postgres_dsn, name)
+    asyncio.run(drop_database(postgres_dsn, name))
+
+
 @pytest.fixture(params=["sqlite", "postgresql", "libsql"])
 def empty_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Two empty databases of the same kind."""
@@ -64,9 +80,33 @@ def empty_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple
         asyncio.run(drop_database(dsn, name))
 
 
+def migrate_in_a_process(url: str, *, before: int) -> Ran:
+    """Migrates; killed before the given statement, or at none if that is 0."""
+    command, pipe = [sys.executable, "-m", "tests.interrupted", url, str(before)], subprocess.PIPE
+    with WarmProcess(
+        command, env={**os.environ, "PYTHONPATH": SOURCES}, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    return Ran(code=process.returncode, out=out, err=err)
+
+
+@asynccontextmanager
+async def opened(url: str, connect_args: Mapping[str, Any] | None = None) -> AsyncIterator[Database]:
+    database = Database(url, connect_args=connect_args)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
 def not_of_the_search(name: str | None, _kind: str, _parents: object) -> bool:
     """Alembic knows no virtual tables and no expression indexes; the comparison of the catalogs does."""
     return name is None or not name.startswith("posts_search")
+
+
+def differences_from_declared(connection: Connection) -> list[Any]:
+    found = MigrationContext.configure(connection, opts={"include_name": not_of_the_search})
+    return list(compare_metadata(found, tables.metadata))
 
 
 async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str]) -> None:
@@ -76,11 +116,7 @@ async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str])
         await connection.run_sync(tables.metadata.create_all)
     async with migrated.read() as one, declared.read() as other:
         found, wanted = await one.run_sync(described), await other.run_sync(described)
-        differences = await one.run_sync(
-            lambda sync: compare_metadata(
-                MigrationContext.configure(sync, opts={"include_name": not_of_the_search}), tables.metadata
-            )
-        )
+        differences = await one.run_sync(differences_from_declared)
     await migrated.close()
     await declared.close()
     assert len(wanted) >= 12
@@ -98,6 +134,61 @@ async def test_migrating_twice_changes_nothing_and_an_unmigrated_database_is_nam
     assert (await migrate(database)).verdict == "current"
     await require_current(database)
     await database.close()
+
+
+async def test_of_several_that_migrate_at_once_one_does_it_and_the_others_wait(empty_urls: tuple[str, str]) -> None:
+    async with AsyncExitStack() as stack:
+        databases = [await stack.enter_async_context(opened(empty_urls[0])) for _ in range(4)]
+        found = await asyncio.gather(*(migrate(each) for each in databases))
+        assert sorted(each.verdict for each in found) == ["current", "current", "current", "empty"]
+        await require_current(databases[0])
+
+
+async def test_a_migration_of_a_file_waits_for_as_long_as_another_process_writes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'one.db'}"
+    async with opened(url) as other, opened(url, {"timeout": 0.01}) as database:
+        await assert_migrated_after(other, "CREATE TABLE other (id integer)", database)
+
+
+async def test_a_migration_on_postgresql_waits_for_as_long_as_another_one_runs(empty_postgresql: str) -> None:
+    async with opened(empty_postgresql) as other, opened(empty_postgresql) as database:
+        await assert_migrated_after(other, f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})", database)
+
+
+async def assert_migrated_after(other: Database, lock: str, database: Database) -> None:
+    waits: asyncio.Queue[str] = asyncio.Queue()
+    async with other.write() as connection:
+        await connection.execute(text(lock))
+        migration = asyncio.create_task(migrate(database, on_wait=waits.put_nowait))
+        assert await waits.get() in ("database is locked", "another process migrates it")
+        assert not migration.done()
+    assert (await migration).verdict == "empty"
+    await require_current(database)
+
+
+async def test_a_file_that_stays_locked_is_reported_as_busy(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'one.db'}"
+    async with opened(url) as other, opened(url, {"timeout": 0.01}) as database, other.write():
+        with pytest.raises(DatabaseBusy):
+            await migrate(database, patience=0.0)
+
+
+async def test_a_migration_killed_at_any_statement_leaves_nothing_and_can_be_run_again(
+    empty_urls: tuple[str, str],
+) -> None:
+    total = int(migrate_in_a_process(empty_urls[1], before=0).out)
+    numbers = [*range(1, total, total // 6), total + 1]
+    if empty_urls[0].startswith("libsql"):  # the server frees a dead writer's lock only after seconds
+        numbers = [total // 2]
+    async with opened(empty_urls[0]) as database, opened(empty_urls[1]) as whole:
+        for number in numbers:
+            assert migrate_in_a_process(empty_urls[0], before=number).code == -signal.SIGKILL
+            async with database.read() as connection:
+                assert await connection.run_sync(described) == [], f"killed before statement {number} of {total}"
+        assert (await migrate(database)).verdict == "empty"
+        await require_current(database)
+        async with database.read() as one, whole.read() as other:
+            assert await one.run_sync(described) == await other.run_sync(described)
 
 
 async def test_a_database_from_the_future_is_refused(url: str) -> None:

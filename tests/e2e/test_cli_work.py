@@ -162,6 +162,7 @@ def test_metrics_are_served_with_the_depth_of_the_queue(on_sqlite: CommandLine) 
         return bool(seen) and 'mistnet_queue_depth{kind="sleepy"' in seen[0]
 
     until(shown)
+    assert "mistnet_database_writable 1.0" in seen[0].splitlines()  # what deploy/compose.yaml looks for
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=DEADLINE_SECONDS)
     assert worker.returncode == 0

@@ -1,12 +1,16 @@
 """The commands on a libSQL server: set up, checked, collecting, and through a restart of the server."""
 
+from collections import Counter
 from pathlib import Path
 
+from tests.commands import DEADLINE_SECONDS
 from tests.e2e.conftest import RESTLESS, CommandLine, until
 from tests.e2e.test_kill_collecting import SEED, collect, differences, repeated_searches
 from tests.services.sqld import SqldServer
 from tests.simulated import world_served
 
+NAPS = 80
+RESTARTS = 3
 IMPATIENT = {**RESTLESS, "MISTNET_BACKOFF_BASE_SECONDS": "0.2"}
 
 
@@ -47,6 +51,30 @@ def test_a_world_is_collected_whole_and_no_page_is_paid_for_twice(on_libsql: Com
         collect(on_libsql, base_url, others=1)
         assert differences(on_libsql.url) == []
         assert repeated_searches(base_url) == {}
+
+
+def test_jobs_are_done_exactly_once_though_the_server_restarts_while_they_are_worked_on(tmp_path: Path) -> None:
+    with SqldServer() as sqld:
+        mistnet = CommandLine(folder=tmp_path, url=sqld.create())
+        mistnet.prepare()
+        mistnet.add_all([("sleepy", f"nap {n}", {"seconds": n % 5 / 20}) for n in range(NAPS)], max_attempts=100)
+        worker = mistnet.start("work", "--until-idle", "--concurrency", "4", **IMPATIENT)
+        try:
+            for restarts in range(1, RESTARTS + 1):
+                until(lambda: _effects(mistnet) >= restarts * NAPS // (RESTARTS + 2))  # noqa: B023 (awaited at once)
+                assert worker.poll() is None
+                sqld.restart()
+            _, said = worker.communicate(timeout=DEADLINE_SECONDS)
+            assert worker.returncode == 0, said
+            effects = Counter(row["job_id"] for row in mistnet.sql("SELECT job_id FROM effects"))
+            assert (len(effects), set(effects.values())) == (NAPS, {1})
+            assert mistnet.sql("SELECT id FROM jobs") == []
+        finally:
+            mistnet.stop_all()
+
+
+def _effects(mistnet: CommandLine) -> int:
+    return int(mistnet.sql("SELECT count(*) AS n FROM effects")[0]["n"])
 
 
 def test_a_worker_outlives_a_restart_of_the_server_and_needs_none_itself(tmp_path: Path) -> None:

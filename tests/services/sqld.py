@@ -171,6 +171,12 @@ class SqldServer:
         self._administer("POST", f"/v1/namespaces/{template}/fork/{name}")
         return self.url(name)
 
+    def block_writes(self, url: str, *, reason: str) -> None:
+        """As a host does with a database that has used up its plan."""
+        name = url.partition("://")[2].partition(".")[0]
+        blocked = {"block_reads": False, "block_writes": True, "block_reason": reason}
+        self._administer("POST", f"/v1/namespaces/{name}/config", **blocked)
+
     def drop(self, url: str) -> None:
         name = url.partition("://")[2].partition(".")[0]
         self._administer("DELETE", f"/v1/namespaces/{name}")
@@ -201,10 +207,10 @@ class SqldServer:
             )
         return _answers(self._server, self.port) and _answers(self._server, self.admin_port)
 
-    def _administer(self, method: str, path: str) -> None:
+    def _administer(self, method: str, path: str, **sent: object) -> None:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.admin_port}{path}",
-            data=b"{}",
+            data=json.dumps(sent).encode(),
             method=method,
             headers={"Content-Type": "application/json"},
         )

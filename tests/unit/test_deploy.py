@@ -163,6 +163,12 @@ def test_the_image_is_built_by_hash_and_runs_without_rights() -> None:
     assert "!deploy/requirements.lock" in kept
 
 
+def test_the_health_of_workers_is_told_by_a_metric_that_exists() -> None:
+    for name in ("worker", "crawler"):
+        (asked,) = NAMED.findall(SERVICES[name]["healthcheck"]["test"][-1])
+        assert asked in metric_names()
+
+
 def test_prometheus_asks_services_that_are_there_on_ports_they_serve() -> None:
     told = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
     jobs = {job["job_name"]: job for job in told["scrape_configs"]}

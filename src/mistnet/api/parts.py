@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
+from mistnet.desk.health import HealthCheck
 
 
 async def the_app(request: Request) -> App:
@@ -20,5 +21,11 @@ async def the_gauges(request: Request) -> QueueGauges:
     return gauges
 
 
+async def the_health(request: Request) -> HealthCheck:
+    health: HealthCheck = request.app.state.health
+    return health
+
+
 Mistnet = Annotated[App, Depends(the_app)]
 Gauges = Annotated[QueueGauges, Depends(the_gauges)]
+Checks = Annotated[HealthCheck, Depends(the_health)]

@@ -45,6 +45,7 @@ from mistnet.api.routes import (
 from mistnet.api.shield import Shield
 from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
+from mistnet.desk.health import HealthCheck
 
 ROUTERS = (
     scrape.router,
@@ -106,7 +107,8 @@ def bind(service: FastAPI, app: App, *, host: str | None) -> None:
     """Let the routes answer for this app from now on."""
     service.state.mistnet = app
     service.state.doorman = Doorman(app, local=host is not None and is_loopback(host))
-    service.state.gauges = QueueGauges(app)
+    service.state.health = HealthCheck(app)
+    service.state.gauges = QueueGauges(app, service.state.health)
     service.state.closing = asyncio.Event()
     service.state.dashboard = Dashboard(app)
 
@@ -115,4 +117,5 @@ def bind(service: FastAPI, app: App, *, host: str | None) -> None:
 async def _life(service: FastAPI) -> AsyncIterator[None]:
     yield
     service.state.closing.set()
+    await service.state.health.close()
     await service.state.dashboard.close()

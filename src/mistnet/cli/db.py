@@ -1,18 +1,24 @@
 """Commands for the database itself: migrate, check."""
 
+from typing import Final
+
+from loguru import logger
+
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.store.schema import migrate as bring_forward
 from mistnet.store.schema import require_current, schema_state
 
+_WAITS: Final = "{url} cannot be migrated yet: {problem}; waiting"
+
 
 @shared_options
 async def migrate(invocation: Invocation) -> None:
-    """Create the tables, or bring them up to this version. Safe to run again."""
+    """Create the tables, or bring them up to this version. Safe to run again, and by several machines at once."""
     async with open_database(invocation.settings, checked=False) as database:
-        before = await bring_forward(database)
         url = database.shown_url
+        before = await bring_forward(database, on_wait=lambda problem: logger.warning(_WAITS, url=url, problem=problem))
     changed = before.found != before.wanted
     said = f"{url} went from {before.found or 'empty'} to {before.wanted}" if changed else f"{url} is up to date"
     invocation.out.show(document(found=before.found, now=before.wanted, changed=changed), said)

@@ -11,6 +11,7 @@ from prometheus_client import start_http_server
 
 from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
+from mistnet.desk.health import HealthCheck
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -27,11 +28,13 @@ async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncItera
         problem = f"port {port} cannot be used on {host}: {error.strerror}"
         raise typer.BadParameter(problem, param_hint="--metrics-port") from None
     logger.info("metrics at http://{host}:{port}/metrics", host=host, port=port)
-    refresher = asyncio.create_task(QueueGauges(app).run(), name="gauges")
+    health = HealthCheck(app)
+    refresher = asyncio.create_task(QueueGauges(app, health).run(), name="gauges")
     try:
         yield
     finally:
         refresher.cancel()
+        await health.close()
         server.shutdown()
         server.server_close()
         thread.join()

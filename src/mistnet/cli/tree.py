@@ -233,7 +233,10 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
     "db": Group(
         line="Bring the database's tables up to this version, or look whether they are.",
         commands={
-            "migrate": Command("db:migrate", "Create the tables, or bring them up to this version. Safe to run again."),
+            "migrate": Command(
+                "db:migrate",
+                "Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.",
+            ),
             "check": Command(
                 "db:check", "Say whether the tables are those of this version; exit code 1 if they are not."
             ),

@@ -1,6 +1,8 @@
 """Keeps the meters of the queue fresh."""
 
 import asyncio
+import math
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -9,27 +11,55 @@ from typing import Final
 from prometheus_client import Gauge
 
 from mistnet.app import App
+from mistnet.desk.health import HealthCheck, QueueHealth
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, LIVE_STATES
+from mistnet.store.health import DatabaseHealth
 from mistnet.store.lane_pages import LanePages
 
 _REFRESH_SECONDS: Final = 15.0
 
 
 class QueueGauges:
-    """Depth, age and parked jobs as the database has them."""
+    """Depth, age and parked jobs as the database has them, and how the database itself is."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, health: HealthCheck) -> None:
         self._app = app
+        self._health = health
         self._shown: dict[Gauge, set[tuple[str, ...]]] = {}
 
     async def run(self) -> None:
         while True:
-            with suppress(DatabaseError):  # the meters stand still until it answers again
-                await self.refresh()
+            await self.refresh()
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def refresh(self) -> None:
+        """Renews the meters. Those of the queue stand still while the database does not answer."""
+        found = await self._health.database()
+        queue = await self._health.queue()
+        self._set_health(found, queue)
+        if queue is not None:
+            with suppress(DatabaseError):
+                await self._refresh_queue()
+
+    def _set_health(self, found: DatabaseHealth, queue: QueueHealth | None) -> None:
+        meters = self._app.metrics.database
+        values = {
+            meters.up: found.state not in ("unreachable", "wrong tables"),
+            meters.checked_at: time.time(),
+            meters.writable: found.state == "ok",
+            meters.read_only: found.read_only,
+            meters.write_seconds: found.write_seconds,
+            meters.size: found.size_bytes,
+            meters.free: found.free_bytes,
+            meters.connections: found.connections,
+            meters.most_connections: found.most_connections,
+            meters.stalled: queue.stalled_seconds if queue else None,
+        }
+        for gauge, value in values.items():
+            gauge.set(math.nan if value is None else value)
+
+    async def _refresh_queue(self) -> None:
         now = self._app.database.clock.now()
         counts = await self._app.inspector.counts(now=now)
         metrics = self._app.metrics

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -53,6 +55,7 @@ class EngineMetrics:
         )
         self.lanes = LaneMetrics(self.registry)
         self.broker = BrokerMetrics(self.registry)
+        self.database = DatabaseMetrics(self.registry)
         self.parked = Gauge("mistnet_jobs_parked", "Jobs held back by a cap.", ["kind"], registry=self.registry)
         self.clock_drift = Gauge(
             "mistnet_clock_drift_seconds", "How far the clock was off at its last correction.", registry=self.registry
@@ -75,6 +78,29 @@ class BrokerMetrics:
         self.acked = counter("mistnet_broker_acked", "Messages this process has done with.")
         self.rejected = counter("mistnet_broker_rejected", "Messages nobody can read, sent to the dead letters.")
         self.dead_lettered = counter("mistnet_broker_dead_lettered", "Dead letters the broker has confirmed.")
+
+
+class DatabaseMetrics:
+    """The meters of the database itself. What it does not tell is not a number."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, meaning: str) -> Gauge:
+            made = Gauge(name, meaning, registry=registry)
+            made.set(math.nan)
+            return made
+
+        self.up = gauge("mistnet_database_up", "1 if the database answers and has the tables of this version, else 0.")
+        self.checked_at = gauge("mistnet_database_check_timestamp_seconds", "When the database was last looked at.")
+        self.writable = gauge("mistnet_database_writable", "1 if the last test write was kept, else 0.")
+        self.read_only = gauge("mistnet_database_read_only", "1 if the server calls itself read-only or a standby.")
+        self.write_seconds = gauge("mistnet_database_write_seconds", "How long the last test write took.")
+        self.size = gauge("mistnet_database_size_bytes", "How large the database is.")
+        self.free = gauge("mistnet_database_free_bytes", "Free disk space where a SQLite file is kept.")
+        self.connections = gauge("mistnet_database_connections", "Connections a PostgreSQL server has open, of all.")
+        self.most_connections = gauge("mistnet_database_connections_limit", "Connections it allows without privilege.")
+        self.stalled = gauge(
+            "mistnet_queue_stalled_seconds", "How long jobs were due while none was begun or settled; 0 if none is due."
+        )
 
 
 class LaneMetrics:

@@ -16,6 +16,7 @@ from mistnet.store import findings, tables
 from mistnet.store.alerts import AlertBook
 from mistnet.store.database import Database
 from mistnet.store.findings import Finding, fail, ok, shown_time, warn
+from mistnet.store.health import DatabaseHealth, DatabaseProbe
 from mistnet.store.inspect import Inspector
 from mistnet.store.monitoring import Monitor
 from mistnet.store.quarantine import Quarantine
@@ -61,7 +62,9 @@ class Checkup:
             if any(finding.level == "fail" for finding in found):
                 return found
             await self._database.correct_clock()
-            return [*found, *await self._queue(self._database.clock.now())]
+            health = await DatabaseProbe(self._database).look()
+            found += [findings.writes(health), *findings.connections(health)]
+            return [*found, *await self._queue(self._database.clock.now(), health)]
         except DatabaseError as error:
             return [fail("database", str(error), "mend this first; the rest was not looked at")]
 
@@ -137,10 +140,11 @@ class Checkup:
                 found = f"at revision {state.found or 'none'}, this version needs {state.wanted}"
                 return fail("tables", found, "run `mistnet db migrate`")
 
-    async def _queue(self, now: datetime) -> Sequence[Finding]:
+    async def _queue(self, now: datetime, health: DatabaseHealth) -> Sequence[Finding]:
         inspector, monitor = Inspector(self._database), Monitor(self._database)
         counts = await inspector.counts(now=now)
         paused = {each.kind for each in await inspector.paused()}
+        due = [each.oldest_due_at for each in counts if each.oldest_due_at and each.kind not in paused]
         return [
             await self._stuck_leases(now),
             await self._orphaned_jobs(now),
@@ -151,6 +155,7 @@ class Checkup:
             findings.parked(counts),
             findings.gaps(counts),
             findings.overdue(counts, paused, now),
+            findings.progress(min(due, default=None), health, now),
             findings.quarantined(await Quarantine(self._database).count()),
             findings.odd_listings(await monitor.odd_listings()),
             *findings.sources(await monitor.source_health()),

@@ -1,6 +1,6 @@
 """What a look at the queue may find, and the verdicts that counts alone allow. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -10,10 +10,16 @@ from mistnet.domain.jobs import GAP_STATES, KindName
 from mistnet.domain.plural import are, counted
 from mistnet.domain.ports import HeldLeases
 from mistnet.store.alerts import AlertRow
+from mistnet.store.health import STALLED, DatabaseHealth, DatabaseState, stalled
 from mistnet.store.inspect import StateCount
 from mistnet.store.monitoring import OddListings, SourceHealth
 
 Level = Literal["ok", "warn", "fail"]
+_WRITE_ADVICE: Final[Mapping[DatabaseState, str]] = {
+    "read-only": "let it take writes again: promote the standby, or end default_transaction_read_only",
+    "full": "make room where the database is kept: nothing can be collected until then",
+    "busy": "another process holds a lock; if this stays so, find and end it",
+}
 _OVERDUE: Final = timedelta(hours=1)
 _NAMED: Final = 5
 _WATCHED: Final = timedelta(minutes=15)
@@ -43,6 +49,31 @@ def fail(name: str, found: str, advice: str, *, fixable: bool = False) -> Findin
 
 def shown_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def writes(found: DatabaseHealth) -> Finding:
+    if found.state == "ok":
+        return ok("writes", f"a test write was kept after {(found.write_seconds or 0) * 1000:.1f} ms")
+    return fail("writes", found.problem or found.state, _WRITE_ADVICE.get(found.state, "look into the database's log"))
+
+
+def connections(found: DatabaseHealth) -> list[Finding]:
+    """Of a server that tells how many it has."""
+    if found.connections is None or found.most_connections is None:
+        return []
+    told = f"{found.connections} of {found.most_connections} are in use"
+    if not found.few_connections:
+        return [ok("connections", told)]
+    advice = "raise max_connections, or run fewer processes: a process takes up to 48"
+    return [warn("connections", told, advice)]
+
+
+def progress(due_since: datetime | None, found: DatabaseHealth, now: datetime) -> Finding:
+    idle = timedelta(seconds=stalled(due_since, found.last_progress_at, now))
+    if idle <= STALLED:
+        return ok("progress", "work that is due is being done" if due_since else "nothing is due")
+    since = shown_time(now - idle)
+    return warn("progress", f"jobs are due, and none was begun or settled since {since}", "look into the workers' logs")
 
 
 def unknown_kinds(counts: Sequence[StateCount], known: Collection[KindName]) -> Finding:

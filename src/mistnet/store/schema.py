@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.errors import DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.domain.errors import (
+    DatabaseBusy,
+    DatabaseFails,
+    DatabaseForeign,
+    DatabaseMissing,
+    DatabaseNotMigrated,
+    DatabaseTooNew,
+)
 from mistnet.store.database import Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BEFORE_HYDRATED_ONLY = "0004"
 """The revision after which no user may be there whom upstream never told us of."""
+
+MIGRATION_PATIENCE: Final = 600.0
+"""How many seconds to wait for another process that migrates a file or a libSQL database. PostgreSQL has a queue."""
+
+_MIGRATION_LOCK: Final = 0x6D696772  # any number all mistnet processes share: migrations go one at a time
+_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,17 +70,61 @@ async def require_current(database: Database) -> None:
             raise DatabaseNotMigrated(database.shown_url, state.found, state.wanted)
 
 
-async def migrate(database: Database) -> SchemaState:
-    """Goes forward to this version; says where the database stood before."""
+async def migrate(
+    database: Database, *, patience: float = MIGRATION_PATIENCE, on_wait: Callable[[str], object] = lambda _: None
+) -> SchemaState:
+    """Goes forward to this version; says where the database stood before.
+
+    Of several processes that do this at once, one migrates; the others tell `on_wait` why they wait, and find it done.
+    """
     _make_private(database)
-    before = await _schema_state(database)
-    if before.verdict == "too new":
-        raise DatabaseTooNew(database.shown_url, str(before.found))
-    for stage in _stages(before):
-        async with database.write() as connection:
-            await connection.run_sync(_refuse_foreign, database.shown_url)
-            await connection.run_sync(_upgrade, stage)
+    before = await _when_free(lambda: _schema_state(database), patience, on_wait)
+    if before.verdict != "current":  # one that is current is not locked: its workers go on
+        before = await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
+    if before.verdict != "current" and _stage(before) != "head":
+        await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
     return before
+
+
+async def _when_free(
+    step: Callable[[], Awaitable[SchemaState]], patience: float, on_wait: Callable[[str], object]
+) -> SchemaState:
+    """SQLite and libSQL have one writer, whom others wait for only a few seconds; a migration may take longer.
+
+    A libSQL server takes the lock away from a writer who is slow while others wait. Pauses of random length let one
+    of them finish.
+    """
+    deadline = time.monotonic() + patience
+    pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
+    while True:
+        try:
+            return await step()
+        except DatabaseBusy as error:
+            if isinstance(error, DatabaseFails) or time.monotonic() >= deadline:
+                raise
+            on_wait(error.problem)
+        await asyncio.sleep(random.uniform(0, next(pauses)))  # noqa: S311 (no secret)
+
+
+async def _advance(database: Database, on_wait: Callable[[str], object]) -> SchemaState:
+    """One stage in one transaction, once no other process migrates; says where the database stood before it."""
+    async with database.write() as connection:
+        if database.product == "postgresql" and not await _is_locked(connection):
+            on_wait("another process migrates it")
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        before = await connection.run_sync(_state)  # what was seen before the lock may be out of date
+        if before.verdict == "too new":
+            raise DatabaseTooNew(database.shown_url, str(before.found))
+        if before.verdict != "current":
+            await connection.run_sync(_refuse_foreign, database.shown_url)
+            await connection.run_sync(_upgrade, _stage(before))
+    return before
+
+
+async def _is_locked(connection: AsyncConnection) -> bool:
+    """Whether we hold the lock of migrations now. PostgreSQL frees it with the transaction, however that ends."""
+    tried = await connection.execute(text(f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})"))
+    return bool(tried.scalar_one())
 
 
 async def ready(database: Database, *, create: bool = False) -> None:
@@ -128,12 +190,10 @@ def _refuse_foreign(connection: Connection, url: str) -> None:
         raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
 
 
-def _stages(before: SchemaState) -> Sequence[str]:
+def _stage(before: SchemaState) -> str:
     """An old database goes in two: if the second refuses, the first has made what it takes to mend that."""
-    if before.verdict == "current":
-        return []
-    old = before.found is not None and before.found < BEFORE_HYDRATED_ONLY
-    return [BEFORE_HYDRATED_ONLY, "head"] if old else ["head"]
+    is_old = before.found is not None and before.found < BEFORE_HYDRATED_ONLY
+    return BEFORE_HYDRATED_ONLY if is_old else "head"
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+import msgspec
 from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from mistnet.api.auth import READS
+from mistnet.api.errors import RETRY_SECONDS, Refusal
 from mistnet.api.fields import Document
-from mistnet.api.parts import Gauges, Mistnet
-from mistnet.desk.standings import state_of
-from mistnet.domain.sources import X_SOURCE
-from mistnet.store.leaders import StoreLeaders
-from mistnet.store.schema import require_current
+from mistnet.api.parts import Checks, Gauges, Mistnet
+from mistnet.desk.health import QueueHealth, is_roomy
+from mistnet.store.health import DatabaseState
 
 router = APIRouter(tags=["health"])
 
-_LATELY: Final = 3
-"""A worker that missed so many heartbeats has gone."""
+_NOT_READY: Final[Mapping[DatabaseState, str]] = {
+    "unreachable": "the database does not answer now; try again, nothing was lost",
+    "busy": "the database is busy; try again, nothing was lost",
+    "wrong tables": "the database and this version of mistnet do not fit together; its log tells what to do",
+    "read-only": "the database is read-only: nothing can be written until it takes writes again",
+    "full": "the database has no room left: nothing can be written until there is some",
+    "refused": "the database refuses to be written to; the log of mistnet tells why",
+}
+
+
+class NotReady(Refusal):
+    """Where the database is, and what exactly it said, concerns nobody but the log."""
+
+    def __init__(self, state: DatabaseState) -> None:
+        super().__init__(503, _NOT_READY[state], headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 class Alive(Document):
@@ -29,14 +43,25 @@ class Alive(Document):
 
 
 class Health(Document):
-    """`degraded`: work is due and no worker was seen lately, or the source is paused."""
+    """How everything stands. What is not known is null.
 
-    status: Literal["ok", "degraded"]
-    database: Literal["ok"]
-    workers: int
+    `down`: nothing can be written. `degraded`: work is due and no worker was seen lately, or no job was begun or
+    settled for 15 minutes; a source is paused; less than 100 MB of disk or a tenth of all connections are left.
+    """
+
+    status: Literal["ok", "degraded", "down"]
+    database: DatabaseState
+    read_only: bool | None
+    write_seconds: float | None
+    database_bytes: int | None
+    disk_free_bytes: int | None
+    connections: int | None
+    connections_limit: int | None
+    workers: int | None
     oldest_due_seconds: float | None
+    stalled_seconds: float | None
     leader: str | None
-    paused: bool
+    paused: bool | None
 
 
 @router.get("/healthz", response_model=Alive)
@@ -46,30 +71,34 @@ async def healthz() -> Response:
 
 
 @router.get("/readyz", response_model=Alive)
-async def readyz(mistnet: Mistnet) -> Alive:
-    """Whether the database answers and has the tables this version needs."""
-    await require_current(mistnet.database)
+async def readyz(check: Checks) -> Alive:
+    """Whether the database answers, has the tables this version needs and keeps what is written."""
+    found = await check.database()
+    if found.state != "ok":
+        raise NotReady(found.state)
     return Alive()
 
 
-@router.get("/health", response_model=Health, dependencies=READS)
-async def health(mistnet: Mistnet) -> dict[str, Any]:
-    """How everything stands: database, workers seen lately, the age of the oldest job that is due, who leads."""
-    now = mistnet.database.clock.now()
-    lately = now - _LATELY * mistnet.settings.heartbeat
-    workers = [each for each in await mistnet.inspector.workers() if each.seen_at >= lately]
-    targets = mistnet.kinds.targets(slots=1, lanes=None, lane_caps={})
-    first = (await mistnet.queue.outlook(targets, now=now)).next_due_at
-    due = first is not None and first <= now
-    leaders = [each.holder for each in await StoreLeaders(mistnet.database).all() if each.leads_at(now)]
-    paused = (await state_of(mistnet, X_SOURCE)).paused_at is not None
+@router.get("/health", response_model=Health, dependencies=READS, responses={503: {"model": Health}})
+async def health(check: Checks, response: Response) -> dict[str, Any]:
+    """How everything stands: the database, its room, workers seen lately, how long work has waited, who leads."""
+    found = await check.database()
+    queue = await check.queue()
+    is_up = found.state == "ok" and queue is not None
+    if not is_up:
+        response.status_code = 503
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+    well = queue is not None and queue.is_served and is_roomy(found)
     return {
-        "status": "degraded" if paused or (due and not workers) else "ok",
-        "database": "ok",
-        "workers": len(workers),
-        "oldest_due_seconds": (now - first).total_seconds() if first and due else None,
-        "leader": leaders[0] if leaders else None,
-        "paused": paused,
+        "status": "down" if not is_up else "ok" if well else "degraded",
+        "database": found.state,
+        "read_only": found.read_only,
+        "write_seconds": found.write_seconds,
+        "database_bytes": found.size_bytes,
+        "disk_free_bytes": found.free_bytes,
+        "connections": found.connections,
+        "connections_limit": found.most_connections,
+        **(msgspec.structs.asdict(queue) if queue else dict.fromkeys(QueueHealth.__struct_fields__)),
     }
 
 
