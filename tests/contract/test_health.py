@@ -25,8 +25,9 @@ from mistnet.jobs import args
 from mistnet.store.checkup import Checkup
 from mistnet.store.findings import Finding
 from mistnet.store.health import DatabaseHealth, DatabaseProbe, DatabaseState, stalled, state_of
-from tests.apis import Api, open_api
+from tests.apis import Api, bearer, open_api
 from tests.commands import DEADLINE_SECONDS, Ran
+from tests.contract.test_api_security import ADMIN_TOKEN
 from tests.databases import Templates
 from tests.harvests import change, open_harvest, rows
 from tests.services.availability import unavailable
@@ -107,8 +108,8 @@ def renew(api: Api) -> None:
     api.service.state.health._kept = None
 
 
-async def meter(api: Api, name: str) -> float:
-    told = (await api.get("/metrics")).text.splitlines()
+async def meter(api: Api, name: str, **headers: str) -> float:
+    told = (await api.get("/metrics", headers=headers)).text.splitlines()
     return float(next(line for line in told if line.startswith(f"{name} ")).split()[1])
 
 
@@ -177,11 +178,12 @@ async def test_a_server_with_few_connections_left_is_warned_of_and_one_with_none
         for _ in range(CONNECTIONS):
             with suppress(asyncpg.TooManyConnectionsError):
                 await hold_connection(held, plain_url)
-        async with open_api(plain_url) as another:
+        async with open_api(plain_url, admin_token=ADMIN_TOKEN) as another:
             ready = await another.get("/readyz")
             assert (ready.status, "busy" in ready.json["error"]["message"]) == (503, True)
-            assert (await another.get("/health")).json["database"] == "busy"
-            assert await meter(another, "mistnet_database_writable") == 0
+            asked = await another.get("/health", headers=bearer(ADMIN_TOKEN))
+            assert asked.json["database"] == "busy"
+            assert await meter(another, "mistnet_database_writable", **bearer(ADMIN_TOKEN)) == 0
 
 
 async def hold_connection(held: AsyncExitStack, url: str) -> None:
@@ -195,16 +197,18 @@ async def test_a_database_that_hangs_is_told_of_within_the_deadline(postgresql_u
     assert address.port
     async with Proxy(address.host, address.port).opened() as proxy:
         url = address.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
-        async with open_api(url) as api:
+        async with open_api(url, admin_token=ADMIN_TOKEN) as api, open_api(url) as without_tokens:
             assert await api.ok("/readyz") == {"status": "ok"}
             check = api.service.state.health = HealthCheck(api.app, deadline_seconds=0.2)
             api.service.state.gauges._health = check
             proxy.stall()
             begun = time.monotonic()
-            ready, health = await api.get("/readyz"), await api.get("/health")
-            assert await meter(api, "mistnet_database_up") == 0
+            ready, health = await api.get("/readyz"), await api.get("/health", headers=bearer(ADMIN_TOKEN))
+            assert await meter(api, "mistnet_database_up", **bearer(ADMIN_TOKEN)) == 0
             assert time.monotonic() - begun < 5
             assert (ready.status, health.status, health.json["workers"]) == (503, 503, None)
+            assert (await without_tokens.get("/health")).status == 503, "nobody can say whether a token is needed"
+            assert time.monotonic() - begun < 10
             proxy.cut()
             proxy.flow()
             await check.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from mistnet.api.log_in_links import LogInLinks
 from mistnet.api.proxies import TrustedProxies, network_of
 from mistnet.api.throttle import Throttle
 from mistnet.app import App
-from mistnet.domain.errors import DatabaseBusy
+from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable
 from mistnet.domain.visitors import TOKEN_PREFIX, Entry, KeptToken, Scope, Visitor, is_guessable, new_secret
 from mistnet.store.tokens import Sessions, Tokens
 
@@ -26,6 +27,7 @@ COOKIE: Final = "mistnet_session"
 _ADMIN: Final = "admin token"
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _BELIEVED_OPEN: Final = timedelta(seconds=1)
+_DEADLINE_SECONDS: Final = 2.0
 _READING: Final = {"GET", "HEAD", "OPTIONS"}
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -38,6 +40,7 @@ class Doorman:
         self._admin_token = given.get_secret_value() if given else None
         self._admin_is_guessable = self._admin_token is not None and is_guessable(self._admin_token)
         self._clock = app.database.clock
+        self._shown_url = app.database.shown_url
         self._local = local
         self._local_csrf = new_secret()
         self._closed = False
@@ -122,10 +125,19 @@ class Doorman:
         """
         now = self._clock.now()
         if not self._closed and not self._open_since <= now < self._open_since + _BELIEVED_OPEN:
-            found = await self.tokens.any_made()
+            found = await self._any_token_made()
             self._closed = self._closed or found  # another request may have found one meanwhile
             self._open_since = now
         return self._closed
+
+    async def _any_token_made(self) -> bool:
+        """A database that hangs must not keep a request hanging: without an answer nobody is let in."""
+        asking = asyncio.ensure_future(self.tokens.any_made())
+        await asyncio.wait([asking], timeout=_DEADLINE_SECONDS)
+        if asking.done():
+            return asking.result()
+        asking.cancel()  # not awaited: a connection that hangs takes its time to close
+        raise DatabaseUnreachable(self._shown_url, f"no answer within {_DEADLINE_SECONDS:g} s")
 
     async def _bearer(self, request: Request) -> Visitor:
         scheme, token = get_authorization_scheme_param(request.headers["authorization"])
