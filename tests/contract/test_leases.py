@@ -95,3 +95,18 @@ async def test_expired_leases_go_before_due_work_and_stay_within_room(url: str) 
         taken = await shop.claim("bob", slots=3)
         assert [lease.kind for lease in taken] == ["a", "a", "a"]
         assert {lease.lost_by for lease in taken} == {"ann"}
+
+
+async def test_jobs_whose_leases_were_lost_together_share_no_batch_again(url: str) -> None:
+    async with open_shop(url) as shop:
+        await shop.add(*(new(key=str(n)) for n in range(3)))
+        assert not any(lease.alone for lease in await shop.claim("ann", slots=3))
+        shop.clock.turn(seconds=300)
+        taken = await shop.claim("bob", slots=2)
+        assert [lease.alone for lease in taken] == [True, True]
+        await shop.upkeep.reclaim(now=shop.now, limit=10)
+        (last,) = await shop.claim("bob", slots=3)
+        assert last.alone
+        assert not any(lease.is_suspect for lease in (*taken, last))
+        shop.clock.turn(seconds=300)
+        assert all(lease.is_suspect for lease in await shop.claim("cem", slots=3))

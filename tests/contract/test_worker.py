@@ -263,6 +263,31 @@ async def test_children_are_worked_on_at_once_and_parked_ones_let_in(url: str) -
         assert await shop.one("SELECT count(*) FROM job_history WHERE kind = 'child'") == 30
 
 
+async def test_jobs_that_lost_their_worker_twice_run_while_nothing_else_does(url: str) -> None:
+    running: set[int] = set()
+    beside: dict[int, set[int]] = {}
+
+    async def handler(job: Job[Number]) -> Outcome:
+        running.add(job.id)
+        for _ in range(5):
+            await asyncio.sleep(0.002)
+            for each in running:
+                beside.setdefault(each, set()).update(running - {each})
+        running.discard(job.id)
+        return Done([Effect(job_id=job.id)])
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await add(shop, *(new(key=str(n)) for n in range(12)))
+        await shop.database_write("UPDATE jobs SET alone = TRUE, attempts = 2 WHERE id % 4 = 0")
+        await shop.database_write("UPDATE jobs SET alone = TRUE, attempts = 1 WHERE id % 4 = 1")
+        await shop.worker(concurrency=6).run()
+        assert len(await shop.effects()) == 12
+    isolated = {each for each in beside if each % 4 == 0}
+    assert len(isolated) == 3
+    assert all(not beside[each] for each in isolated), beside
+    assert any(others for each, others in beside.items() if each % 4 == 1), "one loss is no reason to stand still"
+
+
 async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url: str) -> None:
     async with open_shop(sqlite_url, kind("here", lanes=["y"]), kind("there", lanes=["x"]), real_time=True) as shop:
         await add(shop, new("here"), new("there"))

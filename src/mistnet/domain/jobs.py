@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
-from typing import Generic, NewType, TypeAlias, TypeVar
+from typing import Final, Generic, NewType, TypeAlias, TypeVar
 
 import msgspec
 
@@ -95,6 +95,9 @@ class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
         return self.attempt == 1
 
 
+SUSPECT_ATTEMPTS: Final = 2
+
+
 class Lease(msgspec.Struct, frozen=True):
     """A worker's time-limited right to one job, as claimed. The fence makes late writes void."""
 
@@ -111,6 +114,11 @@ class Lease(msgspec.Struct, frozen=True):
     created_at: datetime
     alone: bool
     lost_by: WorkerName | None = None
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what ends its workers: it lost them, or spoilt its batch, and failed again alone."""
+        return self.alone and self.attempts >= SUSPECT_ATTEMPTS
 
     @property
     def claim(self) -> Claim:

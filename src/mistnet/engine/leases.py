@@ -34,6 +34,9 @@ class LeaseKeeper:
     def held(self) -> list[Lease]:
         return list(self._held.values())
 
+    def holds(self, lease: Lease) -> bool:
+        return self._held.get(lease.id) is lease
+
     def take(self, leases: Iterable[Lease]) -> None:
         self._held.update((lease.id, lease) for lease in leases)
 

@@ -77,6 +77,7 @@ class Worker:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
+        self._suspects: list[Lease] = []
         outage = self._outage = tools.outage or Outage(tools.clock, mercy=self._policy.mercy, chance=tools.chance)
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._waits = WaitTeller(card.name)
@@ -178,6 +179,9 @@ class Worker:
     async def _work(self) -> None:
         while not self._draining.is_set():
             await self._room()
+            if self._suspects:
+                await self._isolate(self._suspects.pop(0))
+                continue
             leases = await self._claim()
             if leases:
                 self._start(leases)
@@ -205,6 +209,23 @@ class Worker:
 
     def _start(self, leases: Sequence[Lease]) -> None:
         self._leases.take(leases)
+        self._suspects += [lease for lease in leases if lease.is_suspect]
+        self._run_together([lease for lease in leases if not lease.is_suspect])
+
+    async def _isolate(self, suspect: Lease) -> None:
+        """Runs one job while nothing else runs here: if it ends this process, no other job is lost with it."""
+        await self._until_nothing_runs()
+        if not self._draining.is_set() and self._leases.holds(suspect):
+            self._run_together([suspect])
+            await self._until_nothing_runs()
+
+    async def _until_nothing_runs(self) -> None:
+        while self._running and not self._draining.is_set():
+            self._slot_freed.clear()
+            await self._slot_freed.wait()
+        await self._settler.until_below(1)
+
+    def _run_together(self, leases: Sequence[Lease]) -> None:
         for kind, batch in _batches(self._tools.kinds, leases):
             task = asyncio.create_task(self._execute(kind, batch), name=f"job {batch[0].id}")
             self._running[task] = batch

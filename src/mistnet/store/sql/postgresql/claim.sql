@@ -1,5 +1,6 @@
 -- Lease due jobs of the most urgent kind and lane to one worker.
 -- A job whose lease ran out is due again: its worker died, or lost its way; that costs it an attempt.
+-- From then on it shares no batch: it may be the one that killed them all.
 WITH open AS MATERIALIZED (
     -- what this worker may take: not paused, not over a cap on what runs at once
     SELECT t.kind, t.lane, t.class, LEAST(
@@ -59,6 +60,7 @@ UPDATE jobs
 SET state = 'running',
     fence = jobs.fence + 1,
     attempts = jobs.attempts + CASE WHEN jobs.state = 'running' THEN 1 ELSE 0 END,
+    alone = jobs.alone OR jobs.state = 'running',
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now,

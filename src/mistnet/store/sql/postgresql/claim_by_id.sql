@@ -44,6 +44,7 @@ UPDATE jobs
 SET state = 'running',
     fence = jobs.fence + 1,
     attempts = jobs.attempts + CASE WHEN jobs.state = 'running' THEN 1 ELSE 0 END,
+    alone = jobs.alone OR jobs.state = 'running',
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now,

@@ -15,6 +15,7 @@ noted AS (
 UPDATE jobs
 SET state = CASE WHEN jobs.attempts + 1 >= jobs.max_attempts THEN 'dead' ELSE 'retryable' END,
     attempts = jobs.attempts + 1,
+    alone = TRUE,
     run_at = :now,
     worker = NULL,
     lease_until = NULL,

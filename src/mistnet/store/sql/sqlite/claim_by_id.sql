@@ -3,6 +3,7 @@ UPDATE jobs
 SET state = 'running',
     fence = fence + 1,
     attempts = attempts + CASE WHEN state = 'running' THEN 1 ELSE 0 END,
+    alone = alone OR state = 'running',
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now,

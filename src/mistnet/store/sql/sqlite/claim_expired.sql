@@ -2,6 +2,7 @@
 UPDATE jobs
 SET fence = fence + 1,
     attempts = attempts + 1,
+    alone = TRUE,
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now

@@ -2,6 +2,7 @@
 UPDATE jobs
 SET state = CASE WHEN attempts + 1 >= max_attempts THEN 'dead' ELSE 'retryable' END,
     attempts = attempts + 1,
+    alone = TRUE,
     run_at = :now,
     last_error = 'the lease of ' || worker || ' ran out: the worker died or lost its way',
     worker = NULL,
