@@ -40,7 +40,7 @@ def measure(side: str, setting: str, read: Reader, stock: Sequence[Page]) -> Fig
     )
 
 
-def main(side: str, readers: dict[str, Reader]) -> None:
+def main(side: str, readers: dict[str, Reader], *, more: Sequence[Callable[[list[Page]], Figure]] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=["pages_parse"])
     parser.add_argument("--dsn", help="not used: nothing is stored")
@@ -48,6 +48,8 @@ def main(side: str, readers: dict[str, Reader]) -> None:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--processes", type=int)
     parser.add_argument("--form")
-    stock = pages(parser.parse_args().jobs)
+    stock = list(pages(parser.parse_args().jobs))
     for setting, read in readers.items():
         emit(measure(side, setting, read, stock))
+    for measured in more:
+        emit(measured(stock))
