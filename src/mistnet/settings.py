@@ -165,7 +165,7 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),
         description="This worker's name; by default made of host, process id and a random part.",
     )
-    concurrency: Count = Field(20, description="How many handlers a worker runs at once.")
+    concurrency: Count = Field(20, le=10_000, description="How many handlers a worker runs at once.")
     lease_seconds: Seconds = Field(
         300.0,
         validation_alias=AliasChoices("MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),

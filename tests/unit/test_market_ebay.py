@@ -329,7 +329,7 @@ async def test_a_connection_that_fails_is_tried_once_more_at_once() -> None:
 
 
 async def test_a_rate_limit_says_when_to_come_back() -> None:
-    for said, seconds in (("17", 17), ("", 60), ("soon", 60), ("999999999", 86_400)):
+    for said, seconds in (("17", 17), ("", 60), ("soon", 60), ("999999999", 86_400), ("9" * 5_000, 86_400)):
         ebay = desk(status(429, {}, retry_after=said))
         with pytest.raises(RateLimited) as limited:
             await ebay.ask()

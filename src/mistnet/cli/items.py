@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.rows import FileOption, read_all
 from mistnet.cli.shared import Invocation, shared_options
@@ -18,6 +17,7 @@ from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FI
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
 from mistnet.domain.lists import split_list
+from mistnet.domain.numbers import read_id
 from mistnet.domain.plural import counted
 from mistnet.store.export import Target
 from mistnet.store.item_export import export_items
@@ -36,9 +36,10 @@ _STATES: Final = {
 
 
 def item_number(given: str) -> int:
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= LARGEST_ID):
+    item_id = read_id(given)
+    if item_id is None:
         raise typer.BadParameter(f"{given[:80]!r} is no item's id; `mistnet items list` shows them")
-    return int(given)
+    return item_id
 
 
 ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]

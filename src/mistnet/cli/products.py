@@ -17,6 +17,7 @@ from mistnet.domain.amounts import money
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
+from mistnet.domain.numbers import read_number
 from mistnet.domain.plural import counted
 from mistnet.domain.products import ProductId
 from mistnet.store.crawl_calls import call_for_products
@@ -147,8 +148,8 @@ async def export(
 async def product_called(app: App, given: str) -> ProductLine:
     """By its id, or by any URL of it that was found in a post."""
     pages = ProductPages(app.database)
-    if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
-        found = await pages.one(ProductId(int(given)))
+    if (number := read_number(given)) is not None:
+        found = await pages.one(ProductId(number))
     else:
         found = await _of_url(app, pages, given)
     if found is None:

@@ -80,7 +80,7 @@ async def up(
     host: Host = None,
     port: Port = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="How many handlers run at once.")
+        int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
     ] = None,
 ) -> None:
     """Run everything in this process: API, dashboard, scheduler and a worker.
