@@ -350,6 +350,17 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
+    http_header_seconds: Seconds = Field(10.0, description="How long the head of a request may take to arrive.")
+    http_body_seconds: Seconds = Field(120.0, description="How long the body of a request may take to arrive.")
+    http_body_bytes_per_second: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        500, description="A body that arrives slower than this is given up."
+    )
+    http_idle_seconds: Seconds = Field(
+        15.0, description="How long a connection may stay idle, or leave an answer unread, before it is closed."
+    )
+    http_connections: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        512, description="How many connections may be open at once; never more than half of the open files allowed."
+    )
     admin_token: SecretStr | None = Field(
         None,
         min_length=16,

@@ -8,6 +8,7 @@ import typer
 from loguru import logger
 
 from mistnet.app import App, open_app
+from mistnet.cli.connections import limits_of
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.listening import listen, serving, url_of
@@ -114,7 +115,9 @@ async def _run(
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
             if not working:
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
-            server = await parts.enter_async_context(serving(make_service(app, host=address), listener))
+            server = await parts.enter_async_context(
+                serving(make_service(app, host=address), listener, limits_of(app.settings))
+            )
             url = url_of(listener)
             invocation.out.show(document(url=url), f"mistnet is at {url}")
             if working and app.settings.x_api_key and not await app.harvest.is_capped():
