@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from yarl import URL
@@ -82,7 +83,7 @@ async def test_a_body_that_does_not_come_is_given_up(sqlite_url: str, sent: byte
 
 
 async def test_a_body_that_drips_is_given_up_for_its_rate(sqlite_url: str) -> None:
-    slow = {"http_body_seconds": 2.0, "http_body_bytes_per_second": 100}
+    slow: dict[str, Any] = {"http_body_seconds": 2.0, "http_body_bytes_per_second": 100}
     async with open_api(sqlite_url, **slow) as api, connected(api, POSTED) as streams:
         begun = asyncio.get_running_loop().time()
         assert (await dripped(streams, b" ", 0.1)).startswith(b"HTTP/1.1 408 ")
@@ -90,7 +91,7 @@ async def test_a_body_that_drips_is_given_up_for_its_rate(sqlite_url: str) -> No
 
 
 async def test_a_body_that_is_quick_enough_is_still_given_up_at_its_deadline(sqlite_url: str) -> None:
-    slow = {"http_body_seconds": 0.8, "http_body_bytes_per_second": 1}
+    slow: dict[str, Any] = {"http_body_seconds": 0.8, "http_body_bytes_per_second": 1}
     async with open_api(sqlite_url, **slow) as api, connected(api, POSTED) as streams:
         assert (await dripped(streams, b"  ", 0.1)).startswith(b"HTTP/1.1 408 ")
 

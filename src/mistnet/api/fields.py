@@ -12,8 +12,9 @@ from pydantic.json_schema import WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 
 from mistnet.api.errors import NotFound
-from mistnet.domain.numbers import LARGEST_ID, read_number
+from mistnet.domain import numbers
 
+LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
 PLAIN: Final = r"^[^\x00]*$"
@@ -71,7 +72,7 @@ def _integral(given: object) -> object:
 
 
 def _known_id(given: str) -> int:
-    number = read_number(given)
+    number = numbers.read_number(given)
     if number is None:
         raise NotFound(f"such id: {given}")
     return number

@@ -78,7 +78,7 @@ class LimitedProtocol(H11Protocol):
         self._stalled: asyncio.TimerHandle | None = None
         self._received = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] (as its parent)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
         self._make_room()

@@ -79,7 +79,7 @@ async def serving(
         date_header=True,
         lifespan="on",
         timeout_graceful_shutdown=_FAREWELL_SECONDS,
-        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type] (it only hands the seconds to the loop)
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # it hands them to the loop
         backlog=min(_BACKLOG, limits.connections),  # so many are accepted before any of them can be let go
     )
     server = Server(config)
