@@ -111,6 +111,7 @@ def test_an_auction_is_a_bid_only_if_somebody_has_bid(about: dict[str, Any], wan
         ({"title": "  "}, "is empty"),
         ({"itemId": ...}, "itemId"),
         ({"itemWebUrl": ...}, "itemWebUrl"),
+        ({"itemWebUrl": "javascript:alert(1)"}, "itemWebUrl"),
         ({"buyingOptions": ["AUCTION"], "price": ..., "bidCount": 2}, "no bid price"),
         ({"buyingOptions": ["AUCTION"], "currentBidPrice": PRICE, "bidCount": "many"}, "no count"),
         ({"itemEndDate": "2020-01-01T00:00:00Z"}, "ended at"),
