@@ -35,6 +35,7 @@ from mistnet.domain.errors import BadExport
 from mistnet.store import tables
 from mistnet.store.database import Database
 from mistnet.store.merging import merge_pages
+from mistnet.store.private_files import make_private
 from mistnet.store.search import handle_key, holders
 from mistnet.store.types import RawJson, UtcTime
 
@@ -387,6 +388,7 @@ def _sqlite(what: str, fields: Sequence[Field], target: Target) -> Iterator[Writ
     """One transaction on a file nobody knows yet: no journal is needed, and a commit makes it lasting."""
     columns = ", ".join(f'"{field.name}" {_SQLITE_TYPES[field.shape]}' for field in fields)
     adding = f'INSERT INTO "{what}" VALUES ({", ".join("?" * len(fields))})'
+    make_private(Path(str(target)))
     with closing(sqlite3.connect(str(target), isolation_level=None)) as file:
         file.execute("PRAGMA journal_mode = OFF")
         file.execute("BEGIN")

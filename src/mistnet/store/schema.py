@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -14,6 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from mistnet.domain.errors import DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store.database import Database
+from mistnet.store.private_files import make_private
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BEFORE_HYDRATED_ONLY = "0004"
@@ -86,7 +86,7 @@ def _make_private(database: Database) -> None:
     """A new file is its owner's alone; SQLite would let everybody on the machine read what was collected."""
     if database.file is not None and not database.file.exists():
         with suppress(OSError):  # whatever is wrong, SQLite says it in its own words
-            os.close(os.open(database.file, os.O_CREAT | os.O_EXCL, 0o600))
+            make_private(database.file)
 
 
 async def require_hydratable(database: Database) -> None:
