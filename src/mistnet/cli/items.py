@@ -10,7 +10,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.output import document
 from mistnet.cli.rows import FileOption, read_all
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
 from mistnet.desk.item_documents import item_fields
 from mistnet.desk.items import ask_now, change_item, items_of, known_item, sources_of
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
@@ -191,11 +191,12 @@ async def export(
     format_: FormatOption = None,
     output: OutputOption = None,
     removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
 
-    place = Place.of(format_, output, force=force)
+    place = Place.of(format_, output, force=force, safe=safe)
 
     async def items(app: App, target: Target) -> int:
         return await export_items(app.database, place.format, target, removed=removed)

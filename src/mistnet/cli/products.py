@@ -11,7 +11,7 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.rows import FileOption, named_links
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
 from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.amounts import money
 from mistnet.domain.crawling import bounded
@@ -133,11 +133,12 @@ async def export(
     format_: FormatOption = None,
     output: OutputOption = None,
     doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all offers, each with its product. Amounts are exact, as text."""
 
-    place = Place.of(format_, output, force=force)
+    place = Place.of(format_, output, force=force, safe=safe)
 
     async def offers(app: App, target: Target) -> int:
         return await export_offers(app.database, place.format, target, doubted=doubted)
