@@ -48,6 +48,7 @@ MistnetError
 ├── DatabaseError              exit code 1
 │   ├── DatabaseUnreachable
 │   ├── DatabaseBusy
+│   │   └── DatabaseFull
 │   ├── DatabaseMissing
 │   ├── DatabaseNotMigrated
 │   ├── DatabaseTooNew
@@ -524,6 +525,16 @@ class DatabaseBusy(DatabaseError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the database is busy: {problem}")
+        self.problem = problem
+
+
+class DatabaseFull(DatabaseBusy):
+    """The database has no room left. What was to be written can be written once there is some."""
+
+    def __init__(self, problem: str) -> None:
+        DatabaseError.__init__(
+            self, f"the database cannot write because the disk is full: {problem}. Free some space; nothing is lost."
+        )
         self.problem = problem
 
 

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Final, Protocol
 
 import msgspec
+from loguru import logger
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable, MistnetError
+from mistnet.domain.errors import DatabaseBusy, DatabaseFull, DatabaseUnreachable, MistnetError
 from mistnet.domain.jobs import Lease, Outcome, Retry, Settlement
 from mistnet.domain.ports import Clock, Queue
 from mistnet.domain.redaction import shorten
@@ -120,7 +121,9 @@ class Settler:
                 won = await self._queue.settle(settlements, now=now)
                 self._metrics.settle_seconds.observe(time.perf_counter() - begun)
                 break
-            except (DatabaseBusy, DatabaseUnreachable):
+            except (DatabaseBusy, DatabaseUnreachable) as error:
+                if isinstance(error, DatabaseFull):  # it does not pass by itself, so somebody has to know
+                    logger.warning("cannot write what was done: {problem} Trying again.", problem=str(error))
                 await asyncio.sleep(wait * (0.5 + self._chance.random()))
                 wait = min(wait * 2, _LONGEST_WAIT)
         pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]

@@ -22,6 +22,7 @@ from mistnet.domain.errors import (
     DatabaseBusy,
     DatabaseError,
     DatabaseForeign,
+    DatabaseFull,
     DatabaseNotMigrated,
     DatabaseUnreachable,
     SettingsError,
@@ -37,6 +38,7 @@ from mistnet.store.questions import Question, QuickReader, ask_server
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
+_FULL_STATE: Final = "53100"
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _CONNECT_SECONDS: Final = 10
 _BUSY_SECONDS: Final = 5
@@ -304,8 +306,9 @@ def translate(error: Exception, url: str) -> DatabaseError:
         return DatabaseUnreachable(url, problem or type(origin).__name__)
     code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
     locked = "database is locked" in problem or "database table is locked" in problem
-    if code in _BUSY_STATES or locked or isinstance(origin, ServerBusy | PoolTimeout):
-        return DatabaseBusy(problem)
+    full = code == _FULL_STATE or "disk is full" in problem
+    if full or code in _BUSY_STATES or locked or isinstance(origin, ServerBusy | PoolTimeout):
+        return DatabaseFull(problem) if full else DatabaseBusy(problem)
     if code == "42P01" or "no such table" in problem:
         return DatabaseNotMigrated(url, None, "its tables")
     if "not a database" in problem or "malformed" in problem:
