@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi.responses import StreamingResponse
+from uvicorn.server import ServerState
 from yarl import URL
 
-from mistnet.cli.connections import usable_connections
+from mistnet.cli.connections import Limits, limited, usable_connections
 from tests.apis import Api, open_api
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -113,6 +117,62 @@ async def test_a_whole_request_that_comes_in_parts_is_answered(sqlite_url: str) 
             await writer.drain()
             writer.write(part)
         assert (await all_read(reader)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_answer_nobody_reads_is_given_up(sqlite_url: str) -> None:
+    ended = asyncio.Event()
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(50):  # more than all buffers on the way hold
+            yield b"x" * 1_000_000
+        ended.set()
+
+    async with open_api(sqlite_url, http_idle_seconds=0.3) as api:
+
+        @api.service.get("/large")
+        async def large() -> StreamingResponse:
+            return StreamingResponse(parts())
+
+        with socket.create_connection((URL(api.url).host, URL(api.url).port)) as sock:
+            sock.sendall(HEAD.replace(b"/healthz", b"/large") + b"\r\n")
+            async with asyncio.timeout(PATIENCE):
+                await ended.wait()
+
+
+class Stuck(asyncio.Transport):
+    """A connection whose client reads nothing: it closes only by force."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut = asyncio.Event()
+        self.closing = False
+
+    def write(self, data: object) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.cut.set()
+
+
+async def test_a_connection_that_cannot_be_closed_in_peace_is_cut() -> None:
+    async def nothing(_scope: object, _receive: object, _send: object) -> None:
+        pass
+
+    for end in ("timeout_keep_alive_handler", "_give_up"):
+        made = limited(Limits(idle_seconds=0.1, header_seconds=60))
+        protocol = made(config=uvicorn.Config(nothing, http=made), server_state=ServerState(), app_state={})
+        transport = Stuck()
+        protocol.connection_made(transport)
+        getattr(protocol, end)()
+        async with asyncio.timeout(PATIENCE):
+            await transport.cut.wait()
+        protocol.connection_lost(None)
 
 
 async def test_half_requests_do_not_keep_others_out(sqlite_url: str) -> None:

@@ -76,6 +76,7 @@ class LimitedProtocol(H11Protocol):
         self._phase: object = None
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self._received = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -96,6 +97,10 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stalled = self.loop.call_later(self.limits.idle_seconds, self.transport.abort)
@@ -107,12 +112,15 @@ class LimitedProtocol(H11Protocol):
 
     def _watch(self) -> None:
         """Set the deadline of what the client has to send next. Parts of it do not prolong the deadline."""
+        if self.transport.is_closing():
+            self._see_closed()
+            return
         state = self.conn.their_state
         if state is h11.IDLE and self._has_begun:
             self._unset_keepalive_if_required()  # a second request has begun, and gets the deadline of its head
         is_idle = state is h11.IDLE and self.timeout_keep_alive_task is not None  # uvicorn closes it
         phase = (state, is_idle, self.cycle)
-        if self.transport.is_closing() or phase == self._phase:
+        if phase == self._phase:
             return
         self._phase = phase
         if self._deadline:
@@ -160,7 +168,8 @@ class LimitedProtocol(H11Protocol):
 
     def _refuse(self, status: int, reason: bytes) -> None:
         """Close the connection, with an answer if none has begun."""
-        self._stop_timers()
+        if self._deadline:
+            self._deadline.cancel()
         if reason and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(reason))), ("Connection", "close")]
             events = (h11.Response(status_code=status, headers=headers, reason=reason), h11.Data(data=reason))
@@ -171,8 +180,14 @@ class LimitedProtocol(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
+        self._see_closed()
+
+    def _see_closed(self) -> None:
+        """A transport that closes waits until all is sent, which a client that reads nothing can put off for ever."""
+        if not self._closing:
+            self._closing = self.loop.call_later(self.limits.idle_seconds, self.transport.abort)
 
     def _stop_timers(self) -> None:
-        for timer in (self._deadline, self._stalled):
+        for timer in (self._deadline, self._stalled, self._closing):
             if timer:
                 timer.cancel()
