@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from mistnet.api.auth import COOKIE, Scope
 from mistnet.api.service import bind, make_routes
 from mistnet.app import App
+from mistnet.cli.connections import limits_of
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.settings import Settings
 from mistnet.store.tokens import Tokens
@@ -101,7 +102,10 @@ async def open_api(url: str, *, host: str = "127.0.0.1", **settings: Any) -> Asy
         listener = listen("127.0.0.1", 0)
         jar = aiohttp.DummyCookieJar()
         with api_on(app, host=host) as service:
-            async with serving(service, listener), aiohttp.ClientSession(cookie_jar=jar) as session:
+            async with (
+                serving(service, listener, limits_of(app.settings)),
+                aiohttp.ClientSession(cookie_jar=jar) as session,
+            ):
                 yield Api(app=app, service=service, url=url_of(listener), session=session, clock=clock, headers={})
         listener.close()
 

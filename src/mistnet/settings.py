@@ -173,7 +173,7 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),
         description="This worker's name; by default made of host, process id and a random part.",
     )
-    concurrency: Count = Field(20, description="How many handlers a worker runs at once.")
+    concurrency: Count = Field(20, le=10_000, description="How many handlers a worker runs at once.")
     lease_seconds: Seconds = Field(
         300.0,
         validation_alias=AliasChoices("MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
@@ -369,6 +369,17 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
     socket: Path | None = Field(
         None, description="A Unix socket to listen on in place of `host` and `port`; only its owner can open it."
+    )
+    http_header_seconds: Seconds = Field(10.0, description="How long the head of a request may take to arrive.")
+    http_body_seconds: Seconds = Field(120.0, description="How long the body of a request may take to arrive.")
+    http_body_bytes_per_second: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        500, description="A body that arrives slower than this is given up."
+    )
+    http_idle_seconds: Seconds = Field(
+        15.0, description="How long a connection may stay idle, or leave an answer unread, before it is closed."
+    )
+    http_connections: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        512, description="How many connections may be open at once; never more than half of the open files allowed."
     )
     admin_token: SecretStr | None = Field(
         None,

@@ -381,6 +381,43 @@ async def test_bodies_that_are_not_json_are_refused(sqlite_url: str) -> None:
         assert (broken.status, list(broken.problems)) == (400, ["body"])
 
 
+LONG_NUMBERS = (
+    "9" * 5_000,
+    "0" * 5_000 + "1",
+    "0" * 19 + "1" + "9" * 5_000,
+    "-" + "9" * 5_000,
+    "1" * 25,
+    "\u0663" * 5_000,
+)
+
+
+async def test_numbers_of_any_length_in_paths_and_queries_are_refused_or_not_found(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for route in api_routes(api.service):
+            template, (method, *_) = str(route.path), sorted(route.methods or ())
+            names = _query_names(route.dependant) if template != "/live" else set()  # a stream without end
+            for number in LONG_NUMBERS:
+                filled = re.sub(r"\{(\w+)[^}]*\}", number, template)
+                paths = [filled] if filled != template else []
+                paths += [f"{path_of(template)}?{name}={number}" for name in names]
+                for path in paths:
+                    answer = await api.ask(method, path)
+                    assert answer.status < 500, (method, path[:100], answer.text[:200])
+
+
+async def test_numbers_of_any_length_in_forms_are_refused(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for route in api_routes(api.service):
+            for name in [each.alias for each in route.dependant.body_params]:
+                for number in LONG_NUMBERS:
+                    answer = await api.post(path_of(str(route.path)), data={name: number})
+                    assert answer.status < 500, (route.path, name, number[:30], answer.text[:200])
+
+
+def _query_names(of: Dependant) -> set[str]:
+    return {each.alias for each in of.query_params}.union(*(_query_names(each) for each in of.dependencies))
+
+
 async def test_every_answer_keeps_browsers_careful(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         for path in ("/healthz", "/", "/nothing", "/api/nothing", "/api/accounts?limit=x", "/static/nothing", "/login"):
@@ -469,14 +506,15 @@ async def test_a_bug_shows_nothing_of_itself(sqlite_url: str) -> None:
     with logged() as lines:
         async with open_api(sqlite_url) as api:
 
-            @api.service.get("/broken")
-            async def broken() -> None:
+            @api.service.get("/broken/{what}")
+            async def broken(what: str) -> None:
                 raise RuntimeError("inner secrets")
 
-            answer = await api.get("/broken")
+            answer = await api.get(f"/broken/{'9' * 5_000}")
             assert (answer.status, "inner" in answer.text) == (500, False)
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "inner secrets" in "".join(lines)
+    assert "9" * 300 not in "".join(lines)
     assert "Traceback" not in "".join(lines)
 
 

@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from mistnet.domain.social import UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
+from mistnet.store.tables import users
 from tests.apis import Answer, Api, open_api
 from tests.segmented import Workshop
 from tests.worlds import WorldTransport, service_of
@@ -81,6 +83,10 @@ async def test_segments_are_listed_page_by_page_and_written_out(url: str) -> Non
         table = await api.get("/api/segments/one/export?format=csv")
         assert table.body.decode().splitlines()[0] == "platform,user_id,handle,name,since"
         assert len(table.body.splitlines()) == 3
+        async with api.app.database.write() as connection:
+            await connection.execute(update(users).where(users.c.id == 1).values(name="=1+1"))
+        for query, cell in (("", ",=1+1,"), ("&safe_for_spreadsheets=true", ",'=1+1,")):
+            assert cell in (await api.get(f"/api/segments/one/export?format=csv{query}")).text
 
 
 async def test_what_cannot_be_is_refused_with_the_reason(url: str) -> None:

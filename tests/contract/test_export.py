@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -40,7 +41,18 @@ from mistnet.domain.social import (
 from mistnet.store import tables
 from mistnet.store.accounts import write_tracked
 from mistnet.store.database import Database
-from mistnet.store.export import Exported, Exporter, Format, Selection, fields_of, whole_file
+from mistnet.store.export import (
+    FORMATS,
+    Exported,
+    Exporter,
+    Field,
+    Format,
+    ForSpreadsheets,
+    Selection,
+    Shape,
+    fields_of,
+    whole_file,
+)
 from mistnet.store.social import write_missing, write_posts, write_users
 from tests.commands import command_line
 from tests.databases import analyze, open_database
@@ -596,6 +608,32 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["users.csv"]
 
 
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://evil.example","a")')
+
+
+def test_no_cell_of_a_csv_for_spreadsheets_is_a_formula() -> None:
+    values = (*FORMULAS, "a=b", " =1", "'=1", "", None, True, -5, Decimal("-1.5"), b'{"a": 1}')
+    fields = [Field("value", Shape.TEXT, None)]
+    for target, marked in ((io.BytesIO(), False), (io.BytesIO(), True)):
+        with FORMATS[Format.CSV]("rows", fields, ForSpreadsheets(target) if marked else target) as write:
+            write([[value] for value in values])
+        _, *cells = [row[0] if row else "" for row in csv.reader(io.StringIO(target.getvalue().decode(), newline=""))]
+        mark = "'" if marked else ""
+        assert cells[: len(FORMULAS)] == [f"{mark}{formula}" for formula in FORMULAS]
+        assert cells[len(FORMULAS) :] == ["a=b", " =1", "'=1", "", "", "true", "-5", "-1.5", '{"a": 1}']
+
+
+def test_the_command_marks_cells_that_a_spreadsheet_takes_for_formulas(sqlite_url: str, tmp_path: Path) -> None:
+    fill(sqlite_url)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
+        file.execute("UPDATE users SET name = '=1+1'")
+        file.commit()
+    path = tmp_path / "users.csv"
+    for option, name in ((), ",=1+1,"), (("--safe-for-spreadsheets",), ",'=1+1,"):
+        assert run(sqlite_url, "users", "--output", str(path), "--force", *option).exit_code == 0
+        assert path.read_text().count(name) == 3
+
+
 MAGIC = {".parquet": b"PAR1", ".sqlite": b"SQLite format 3", ".db": b"SQLite format 3", ".csv": b"platform,id"}
 
 
@@ -624,9 +662,15 @@ def test_a_name_that_tells_no_format_takes_the_one_that_is_given(sqlite_url: str
         (("posts", "--output", "nowhere/at/all"), "nowhere/at/all cannot be written: No such file or directory"),
         (
             ("posts", "--output", "nowhere/at/all", "--format", "sqlite"),
-            "nowhere/at/all cannot be written: unable to open",
+            "nowhere/at/all cannot be written: No such file or directory",
         ),
         (("posts", "--output", "."), "is there already"),
+        (("posts", "--safe-for-spreadsheets"), "--safe-for-spreadsheets goes with csv, not with jsonl"),
+        (("posts", "--output", "posts.parquet", "--safe-for-spreadsheets"), "--safe-for-spreadsheets goes with csv"),
+        (
+            ("graph", "--segment", "a", "--edges", "follows", "--output", "a.gexf", "--safe-for-spreadsheets"),
+            "--safe-for-spreadsheets goes with csv",
+        ),
         (("posts", "--author", "nobody"), "no stored user"),
         (("posts", "--since", "soon"), "the time must be like"),
         (("pots",), "'posts'"),

@@ -1,9 +1,11 @@
 """Settling: all or nothing, and only for the holder of the lease."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from loguru import logger
 
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.jobs import Awaited, Continue, Done, Fail, Job, Outcome, Retry, Snooze, Wake
@@ -129,6 +131,52 @@ async def test_a_worker_settles_a_group_alone_when_one_member_is_refused(url: st
         row = await shop.one("SELECT state, attempts, last_error FROM jobs")
         assert (row.state, row.attempts) == ("retryable", 1)
         assert "refused the write" in row.last_error
+
+
+FULL = {
+    "postgresql": (
+        """CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$""",
+        "CREATE TRIGGER no_room BEFORE INSERT ON effects EXECUTE FUNCTION no_room()",
+    ),
+    "sqlite": (
+        "CREATE TRIGGER no_room BEFORE INSERT ON effects BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END",
+    ),
+}
+ROOM = {
+    "postgresql": ("DROP TRIGGER IF EXISTS no_room ON effects", "DROP FUNCTION IF EXISTS no_room"),
+    "sqlite": ("DROP TRIGGER IF EXISTS no_room",),
+}
+
+
+async def test_work_that_is_done_waits_for_room_on_a_full_disk(url: str) -> None:
+    async def handler(job: Job[Number]) -> Outcome:
+        return Done([Effect(job_id=job.args.n)])
+
+    async def execute(statements: Sequence[str]) -> None:
+        async with shop.database.write() as connection:
+            for statement in statements:
+                await connection.exec_driver_sql(statement)
+
+    waiting = asyncio.Event()
+    sink = logger.add(lambda _: waiting.set(), filter=lambda record: "the disk is full" in record["message"])
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await execute(FULL[shop.database.dialect])
+        worker = shop.worker(until_idle=True)
+        try:
+            await shop.queue.enqueue([new(key=str(n), n=n) for n in range(3)], now=shop.database.clock.now())
+            running = asyncio.create_task(worker.run())
+            async with asyncio.timeout(50):
+                await waiting.wait()
+                assert await shop.effects() == []
+                await execute(ROOM[shop.database.dialect])
+                await running
+        finally:
+            logger.remove(sink)
+            await execute(ROOM[shop.database.dialect])
+        assert await shop.effects() == [0, 1, 2]
+        assert await shop.rows("SELECT attempts FROM job_history") == [(0,)] * 3
+        assert await shop.one("SELECT count(*) FROM job_errors") == 0
 
 
 async def test_a_value_without_a_writer_is_a_failed_attempt_that_says_so(url: str) -> None:

@@ -53,6 +53,41 @@ SLIPS = (
     (("statsu",), "No such command"),
     (("jobs", "list", "--colour"), "No such option"),
 )
+LONG = "9" * 5_000
+PADDED = "0" * 19 + "1" + "9" * 4_990
+LONG_NUMBERS = (
+    (("jobs", "show", LONG), "ID"),
+    (("jobs", "list", "--limit", LONG), "--limit"),
+    (("jobs", "list", "--before-id", LONG), "--before-id"),
+    (("jobs", "add", "quick", "--args", f'{{"n": {LONG}}}'), "do not fit"),
+    (("jobs", "add", "quick", "--args", '{"n": 1}', "--in", LONG), "--in must be"),
+    (("hydrate", "event", LONG), "ID"),
+    (("items", "show", PADDED), "no item's id"),
+    (("items", "versions", LONG), "POINT"),
+    (("items", "versions", "1" * 30), "POINT"),
+    (("links", "show", LONG), "no link"),
+    (("products", "show", LONG), "no product"),
+    (("products", "lineage", LONG), "no product"),
+    (("products", "lineage", "1", "--before", f"1.{LONG}"), "--before"),
+    (("products", "of", LONG), "nothing that was collected"),
+    (("prices", "unwatch", LONG), "ID"),
+    (("prices", "watch", "--item", LONG, "--change", "5"), "--item"),
+    (("follows", "list", LONG), "nothing that was collected"),
+    (("follows", "list", PADDED), "nothing that was collected"),
+    (("follows", "sync", PADDED), "not a user id"),
+    (("hydrate", "users", PADDED), "not an id"),
+    (("hydrate", "posts", LONG), "not an id"),
+    (("coverage", "--conversation", LONG), "--conversation"),
+    (("export", "graph", "--edges", "follows", "--around", PADDED, "--output", "g.gexf"), "no stored user"),
+    (("search", "coin", "--limit", LONG), "--limit"),
+    (("segments", "define", "fans", "--followers-of", LONG), "fans"),
+    (("segments", "define", "fans", "--followers-of", PADDED), "fans"),
+    (("serve", "--revoke-token", LONG), "--revoke-token"),
+    (("serve", "--port", LONG), "--port"),
+    (("sources", "set", "x", "--day-credits", LONG), "--day-credits"),
+    (("work", "--concurrency", LONG), "--concurrency"),
+    (("work", "--concurrency", "1" * 30), "--concurrency"),
+)
 BAD_LINES = (
     (b'{"args": {"n": "two"}}', "Expected `int`, got `str`"),
     (b'{"args": {"n": 2}', "line 2"),
@@ -104,6 +139,11 @@ def one_line(done: Ran, *said: str, code: int = 2) -> None:
 
 def test_a_slip_on_the_command_line_is_told_in_one_line(on_sqlite: CommandLine) -> None:
     assert list_misreported(on_sqlite, SLIPS) == []
+
+
+def test_numbers_of_5000_digits_are_told_in_one_short_line(on_sqlite: CommandLine) -> None:
+    assert list_misreported(on_sqlite, LONG_NUMBERS) == []
+    assert len(on_sqlite("jobs", "show", LONG).err) < 500
 
 
 def test_one_bad_line_of_a_file_is_named_and_nothing_is_stored(on_sqlite: CommandLine) -> None:

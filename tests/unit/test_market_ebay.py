@@ -111,6 +111,7 @@ def test_an_auction_is_a_bid_only_if_somebody_has_bid(about: dict[str, Any], wan
         ({"title": "  "}, "is empty"),
         ({"itemId": ...}, "itemId"),
         ({"itemWebUrl": ...}, "itemWebUrl"),
+        ({"itemWebUrl": "javascript:alert(1)"}, "itemWebUrl"),
         ({"buyingOptions": ["AUCTION"], "price": ..., "bidCount": 2}, "no bid price"),
         ({"buyingOptions": ["AUCTION"], "currentBidPrice": PRICE, "bidCount": "many"}, "no count"),
         ({"itemEndDate": "2020-01-01T00:00:00Z"}, "ended at"),
@@ -329,7 +330,7 @@ async def test_a_connection_that_fails_is_tried_once_more_at_once() -> None:
 
 
 async def test_a_rate_limit_says_when_to_come_back() -> None:
-    for said, seconds in (("17", 17), ("", 60), ("soon", 60), ("999999999", 86_400)):
+    for said, seconds in (("17", 17), ("", 60), ("soon", 60), ("999999999", 86_400), ("9" * 5_000, 86_400)):
         ebay = desk(status(429, {}, retry_after=said))
         with pytest.raises(RateLimited) as limited:
             await ebay.ask()

@@ -73,6 +73,18 @@ def test_offers_come_in_many_forms(offers: str, low: str, high: str | None) -> N
     assert facts.amount_max == (None if high is None else Decimal(high))
 
 
+@pytest.mark.parametrize(
+    "written", ["javascript:alert(3)", " JavaScript:alert(3)", "data:image/png,x", "file:///etc/passwd"]
+)
+def test_only_addresses_of_the_web_are_taken_for_pictures(written: str) -> None:
+    hostile = page(JSON_LD.replace("https://img.example/k.jpg", written))
+    assert (hostile.verdict, hostile.image_url) == (PageVerdict.OFFER, None)
+    assert "image_url" not in [each.field for each in hostile.evidence]
+    tags = f'<meta property="og:image" content="/k.jpg"><link rel="canonical" href="{written}"></head>'
+    relative = page(JSON_LD.replace("https://img.example/k.jpg", written).replace("</head>", tags))
+    assert (relative.image_url, relative.canonical_url) == ("https://www.kettles.example/k.jpg", None)
+
+
 def test_offers_that_are_sold_out_do_not_set_the_price() -> None:
     offers = (
         '[{"price":5,"priceCurrency":"EUR","availability":"OutOfStock"},'

@@ -1,10 +1,43 @@
 """A connection that two threads use is never in both at once."""
 
 import asyncio
+import os
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
+from sqlalchemy import text
+
+from mistnet.store.database import Database
+from mistnet.store.export import Exported, Exporter, Format, Selection
+from mistnet.store.schema import migrate
 from mistnet.store.sqlite import quick
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])
+async def test_a_database_and_the_files_beside_it_are_their_owners_alone(tmp_path: Path, mask: int) -> None:
+    with umask(mask):
+        database = Database(f"sqlite:///{tmp_path}/m.db")
+        await migrate(database)
+        async with database.write() as connection:
+            await connection.execute(text("DELETE FROM jobs"))
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+        await Exporter(database).export(Selection(what=Exported.POSTS), Format.SQLITE, tmp_path / "posts.db")
+        await database.close()
+    assert modes == {"m.db": 0o600, "m.db-wal": 0o600, "m.db-shm": 0o600}
+    assert stat.S_IMODE((tmp_path / "posts.db").stat().st_mode) == 0o600
 
 
 async def test_short_calls_stay_in_the_thread_of_the_loop_and_commits_leave_it() -> None:

@@ -156,8 +156,9 @@ async def test_every_error_is_named_for_what_it_means(came: Answer, meaning: typ
 
 
 async def test_a_limit_waits_as_long_as_it_is_told() -> None:
-    threads, _, clock = client(answer({"error": {"code": 17}}, 429, retry_after="90"), error(368, 403))
-    for wait in (timedelta(seconds=90), timedelta(hours=1)):
+    long = answer({"error": {"code": 17}}, 429, retry_after="9" * 5_000)
+    threads, _, clock = client(answer({"error": {"code": 17}}, 429, retry_after="90"), error(368, 403), long)
+    for wait in (timedelta(seconds=90), timedelta(hours=1), timedelta(days=1)):
         with pytest.raises(RateLimited) as caught:
             await threads.posts("ann", own=False)
         assert caught.value.until == clock.now() + wait

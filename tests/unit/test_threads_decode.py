@@ -91,6 +91,20 @@ def test_pictures_films_and_albums_are_media() -> None:
     assert ([each.kind for each in film.media], film.text) == (["video", "animated_gif"], "")
 
 
+def test_only_addresses_of_the_web_are_kept_as_links_and_pictures() -> None:
+    hostile = "javascript:alert(1)"
+    children = {"data": [{"id": "1", "media_type": "IMAGE", "media_url": hostile}]}
+    attached = {"plaintext": "", "link_attachment_url": hostile}
+    told = {**POST, "permalink": hostile, "profile_picture_url": hostile, "gif_url": hostile, "children": children}
+    gathered, own, _ = gather_posts(
+        [raw({**told, "link_attachment_url": hostile, "text_attachment": attached})], "test"
+    )
+    post = gathered.posts[own[0]]
+    assert (post.url, post.links, [each.url for each in post.media]) == (None, (), [None])
+    assert gathered.users[post.author_id].avatar_url is None
+    assert read_profile(b'{"username":"ann","threads_profile_picture_url":"javascript:alert(1)"}').avatar_url is None
+
+
 def test_whose_posts_were_asked_for_counts_where_none_is_named() -> None:
     bare = {name: value for name, value in POST.items() if name != "username"}
     assert only(bare, author="ann").author_id == user_id_of("ann")

@@ -9,7 +9,8 @@ import pytest
 
 from mistnet.domain.crawling import Hop, Visited
 from mistnet.domain.errors import CrawlRefused, NotNow, RateLimited, SourceBlocked, SourceDown, UnsafeAddress
-from mistnet.upstream.web.client import WebRules, retry_after, worth_reading
+from mistnet.upstream.waiting import retry_after
+from mistnet.upstream.web.client import WebRules, worth_reading
 from mistnet.upstream.web.port import WebAnswer
 from tests.shops import Pages, Visitor, html, redirect
 from tests.support import START
@@ -201,10 +202,36 @@ async def test_too_many_requests_is_a_wait_for_as_long_as_the_host_says() -> Non
 
 @pytest.mark.parametrize(
     ("told", "seconds"),
-    [("30", 30), ("Sun, 01 Mar 2026 12:01:00 GMT", 60), ("999999", 3600), ("soon", None), ("", None), (None, None)],
+    [
+        ("30", 30),
+        (" 30 ", 30),
+        ("Sun, 01 Mar 2026 12:01:00 GMT", 60),
+        ("Sun, 01 Mar 2026 12:01:00", 60),
+        ("Sun, 01 Mar 2020 12:01:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 -2300", 3_600),
+        ("999999", 3_600),
+        ("9" * 5_000, 3_600),
+        ("0" * 5_000 + "5", 5),
+        ("-5", None),
+        ("1.5", None),
+        ("\u0663", None),
+        ("soon", None),
+        ("Mon, " + "9" * 5_000 + " Jan 2026 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2026 00:00:00 +99999999999", None),
+        ("", None),
+        (None, None),
+    ],
 )
 def test_a_wait_may_be_told_in_seconds_or_as_a_date(told: str | None, seconds: float | None) -> None:
-    assert retry_after(told, START) == (None if seconds is None else START + timedelta(seconds=seconds))
+    found = retry_after({} if told is None else {"Retry-After": told}, START, longest=timedelta(hours=1))
+    assert found == (None if seconds is None else timedelta(seconds=seconds))
+
+
+async def test_a_host_that_asks_for_a_wait_of_5000_digits_is_left_alone_for_an_hour() -> None:
+    pages = Pages({f"{HOST}/a": html(b"", status=429, retry_after="9" * 5_000)})
+    with pytest.raises(NotNow) as refusal:
+        await Visitor(pages=pages, rules=WebRules(robots=())).visit(f"{HOST}/a")
+    assert refusal.value.until == START + timedelta(hours=1)
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,82 @@ async def test_a_private_name_is_looked_up_once_and_never_connected_to() -> None
     assert names.asked == 1
 
 
+PUBLIC = "203.0.114.1"
+TURNING = "turning.example.com"
+
+
+@asynccontextmanager
+async def routed(monkeypatch: pytest.MonkeyPatch, *answers: bytes) -> AsyncIterator[tuple[int, list[str]]]:
+    """A network in which a public address is a server on this machine. Tells every address a socket is connected to.
+
+    One connection gets the answers one by one; after the last it is closed.
+    """
+    connected: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+        writer.close()
+
+    async def connect(sock: socket.socket, address: tuple[str, int]) -> None:
+        connected.append(address[0])
+        await reach(sock, ("127.0.0.1", address[1]) if address[0] == PUBLIC else address)
+
+    loop = asyncio.get_running_loop()
+    reach = loop.sock_connect
+    monkeypatch.setattr(loop, "sock_connect", connect)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], connected
+    finally:
+        server.close()
+
+
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"
+
+
+async def test_a_name_that_turns_after_a_visit_is_not_visited_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(PUBLIC, "127.0.0.1")
+    async with routed(monkeypatch, PAGE) as (port, connected), opened(resolver=names) as network:
+        door = door_of(f"http://{TURNING}:{port}/", ports={port})
+        assert (await network.get(door, headers={}, readable=worth_reading)).body == b"<html>"
+        with pytest.raises(UnsafeAddress, match=r"resolves to 127\.0\.0\.1"):
+            await network.get(door, headers={}, readable=worth_reading)
+    assert (connected, names.asked) == ([PUBLIC], 2)
+
+
+async def test_a_name_that_turns_while_a_lost_request_is_sent_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client asks once more where a connection it kept is closed under it, and looks the name up for that."""
+    names, dropped = Names(PUBLIC, "::1"), b""
+    async with routed(monkeypatch, PAGE, dropped) as (port, connected), opened(resolver=names) as network:
+        door = door_of(f"http://{TURNING}:{port}/", ports={port})
+        await network.get(door, headers={}, readable=worth_reading)
+        with pytest.raises(UnsafeAddress, match="resolves to ::1"):
+            await network.get(door, headers={}, readable=worth_reading)
+    assert (connected, names.asked) == ([PUBLIC], 2)
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        f"{PUBLIC},127.0.0.1",
+        f"127.0.0.1,{PUBLIC}",
+        f"{PUBLIC},::1",
+        f"{PUBLIC},::ffff:10.0.0.1",
+        f"{PUBLIC},169.254.169.254,{PUBLIC}",
+        "2606:4700::1111,fd00::1",
+    ],
+)
+async def test_an_answer_of_public_and_private_addresses_is_connected_to_nowhere(
+    monkeypatch: pytest.MonkeyPatch, mixed: str
+) -> None:
+    async with routed(monkeypatch, PAGE) as (port, connected), opened(resolver=Names(mixed)) as network:
+        with pytest.raises(UnsafeAddress, match="resolves to"):
+            await network.get(door_of(f"http://{TURNING}:{port}/", ports={port}), headers={}, readable=worth_reading)
+    assert connected == []
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "10.0.0.1"])
 def test_the_last_door_refuses_a_socket_to_a_private_address(address: str) -> None:
     with pytest.raises(OSError, match=address):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -75,9 +76,11 @@ async def test_every_refusal_has_its_own_error(status: int, body: object, error:
 
 
 async def test_a_wait_the_source_names_is_honoured() -> None:
-    with pytest.raises(RateLimited) as raised:
-        await client(Canned(429, {}, {"Retry-After": "17"})).search("from:ann")
-    assert raised.value.until == START + timedelta(seconds=17)
+    in_a_minute = format_datetime(START + timedelta(minutes=1), usegmt=True)
+    for written, seconds in (("17", 17), (in_a_minute, 60), ("9" * 5_000, 3_600)):
+        with pytest.raises(RateLimited) as raised:
+            await client(Canned(429, {}, {"Retry-After": written})).search("from:ann")
+        assert raised.value.until == START + timedelta(seconds=seconds)
 
 
 async def test_no_answer_is_a_source_that_is_down_and_the_key_stays_secret() -> None:

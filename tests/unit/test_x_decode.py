@@ -188,6 +188,29 @@ def test_every_recorded_post_is_read_with_nothing_lost() -> None:
     assert count >= 10
 
 
+def test_only_addresses_of_the_web_are_kept_as_links_and_pictures() -> None:
+    hostile = "javascript:alert(1)"
+    film = {"variants": [{"url": hostile}, {"url": "https://v.example/1.mp4"}]}
+    medium = {"type": "video", "media_url_https": hostile, "url": hostile, "video_info": film}
+    links = [{"url": hostile, "expanded_url": hostile}, {"url": "https://t.co/a", "expanded_url": hostile}]
+    links += [{"url": hostile, "expanded_url": "HTTPS://shop.example/a"}]
+    post = only(
+        {**POST, "url": hostile, "extendedEntities": {"media": [medium]}, "entities": {"urls": links}},
+    )
+    assert post.url is None
+    assert [(each.url, each.shown_as, each.variants) for each in post.media] == [
+        (None, None, ("https://v.example/1.mp4",))
+    ]
+    assert [(each.url, each.expanded_url) for each in post.links] == [
+        ("https://t.co/a", None),
+        ("HTTPS://shop.example/a", "HTTPS://shop.example/a"),
+    ]
+    shown = {**AUTHOR, "url": hostile, "profilePicture": hostile, "coverPicture": hostile}
+    user = read_user(json.dumps(shown).encode(), Detail.PROFILE)
+    assert (user.website, user.avatar_url, user.banner_url) == ("", None, None)
+    assert hostile.encode() in user.raw
+
+
 def test_the_recorded_profile_is_read_with_nothing_lost() -> None:
     profiles = [found["data"] for name, found in corpus() if name.startswith("recorded_user_info")]
     for payload in profiles:

@@ -163,7 +163,7 @@ def add_error_answers(service: FastAPI) -> None:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
         message = redact(str(error), request.app.state.mistnet.secrets)
         if status >= 500:
-            logger.warning("{path} could not be answered: {problem}", path=request.url.path, problem=message)
+            logger.warning("{path} could not be answered: {problem}", path=_path(request), problem=message)
         if isinstance(error, errors.DatabaseError):
             return told(request, status, _away(error), headers={"Retry-After": str(RETRY_SECONDS)})
         return told(request, status, message, _fields(error))
@@ -216,8 +216,13 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one f
 def unforeseen(request: Request, error: Exception) -> Response:
     """The last resort: a bug is told in the log, not to whoever met it."""
     secrets: Sequence[str] = request.app.state.mistnet.secrets
-    logger.error("{path} failed: {problem}", path=request.url.path, problem=redact(repr(error), secrets))
+    logger.error("{path} failed: {problem}", path=_path(request), problem=redact(repr(error), secrets))
     return told(request, 500, "this is a bug in mistnet; its log tells more")
+
+
+def _path(request: Request) -> str:
+    """The path as a log line may have it: anybody can send one of 60,000 characters."""
+    return request.url.path[:200]
 
 
 def told(

@@ -9,10 +9,12 @@ from typing import Annotated, Final, Literal
 from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
 from pydantic.json_schema import WithJsonSchema
+from starlette.convertors import Convertor, register_url_convertor
 
 from mistnet.api.errors import NotFound
+from mistnet.domain import numbers
 
-LARGEST_ID: Final = 2**63 - 1
+LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
 PLAIN: Final = r"^[^\x00]*$"
@@ -29,6 +31,21 @@ class Document(BaseModel):
     """What is answered."""
 
     model_config = ConfigDict(from_attributes=True)
+
+
+class IdConvertor(Convertor[int]):
+    """`{id:id}` in a path. The framework's own `{id:int}` fails where a number has more digits than Python reads."""
+
+    regex = "[0-9]{1,19}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", IdConvertor())  # the framework keeps them by name, and looks when a route is made
 
 
 def _moment(given: object) -> datetime:
@@ -55,8 +72,8 @@ def _integral(given: object) -> object:
 
 
 def _known_id(given: str) -> int:
-    number = int(given)
-    if number > LARGEST_ID:
+    number = numbers.read_number(given)
+    if number is None:
         raise NotFound(f"such id: {given}")
     return number
 
@@ -72,7 +89,7 @@ Whole = BeforeValidator(_whole)
 Integral = BeforeValidator(_integral)
 PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: a 64-bit number.")]
 NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
-"""For `{id:int}`: where another word may stand in its place."""
+"""For `{id:id}`: where another word may stand in its place."""
 
 Who = Annotated[
     str,

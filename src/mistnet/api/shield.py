@@ -40,7 +40,7 @@ class Shield:
             return
         most = MOST_PUSHED_BYTES if scope["path"].startswith("/webhooks/") else MOST_BYTES
         announced = Headers(scope=scope).get("content-length", "")
-        too_large = announced.isdigit() and int(announced) > most
+        too_large = announced.isascii() and announced.isdecimal() and int(announced[:20]) > most
         received = 0
         begun = False
 

@@ -15,7 +15,7 @@ from mistnet.cli.export_graph import GraphAsked, export_graph
 from mistnet.cli.joblines import storable
 from mistnet.cli.search import Author, Since, Until, moment
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, OutputOption, Place, SafeOption, write_out
 from mistnet.store.circles import GRAPH
 from mistnet.store.export import Exported, Exporter, Format, Selection, Target
 from mistnet.store.graph_export import Edges
@@ -91,6 +91,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     ended: Annotated[
         bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
     ] = False,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all rows of a table, those of one author or span of time, a graph of people, or lineage."""
@@ -102,13 +103,13 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     if what is Wanted.GRAPH:
         if author is not None or raw:
             raise typer.BadParameter("a graph knows no --author and no --raw; --around HANDLE is one user's graph")
-        await export_graph(invocation, graph, form and str(form), output, force=force)
+        await export_graph(invocation, graph, form and str(form), output, force=force, safe=safe)
         return
     if graph.is_meant:
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
-    place = Place.of(Format(form) if form else None, output, force=force)
+    place = Place.of(Format(form) if form else None, output, force=force, safe=safe)
     if what is Wanted.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")

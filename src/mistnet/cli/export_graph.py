@@ -13,7 +13,7 @@ import typer
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
-from mistnet.cli.write_out import choose_format
+from mistnet.cli.write_out import choose_format, require_csv
 from mistnet.domain.plural import counted
 from mistnet.store.circles import GRAPH, Circle, circle_of_segment, neighbourhood_of
 from mistnet.store.database import Database
@@ -39,9 +39,16 @@ class GraphAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def export_graph(
-    invocation: Invocation, asked: GraphAsked, form: str | None, output: Path | None, *, force: bool
+    invocation: Invocation,
+    asked: GraphAsked,
+    form: str | None,
+    output: Path | None,
+    *,
+    force: bool,
+    safe: bool = False,
 ) -> None:
     format_, edges = _format(form, output), _edges(asked)
+    require_csv(format_, safe=safe)
     if output is None:
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
@@ -54,7 +61,7 @@ async def export_graph(
             until=asked.until,
         )
         with _files(output, nodes, force=force) as (part, nodes_part), _watched() as told:
-            size = await GraphExporter(database).export(selection, format_, part, nodes_part, told)
+            size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, told)
     _say(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
 
 

@@ -163,7 +163,9 @@ async def history(invocation: Invocation, item: ItemArgument, *, limit: Limit = 
 @shared_options
 async def versions(
     invocation: Invocation,
-    point: Annotated[int, typer.Argument(metavar="POINT", min=1, help="Its id, as `items points` shows it.")],
+    point: Annotated[
+        int, typer.Argument(metavar="POINT", min=1, max=LARGEST_ID, help="Its id, as `items points` shows it.")
+    ],
     *,
     limit: Limit = 50,
     before: Before = None,

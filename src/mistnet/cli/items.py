@@ -7,17 +7,17 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import document
 from mistnet.cli.rows import FileOption, read_all
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
 from mistnet.desk.item_documents import item_fields
 from mistnet.desk.items import ask_now, change_item, items_of, known_item, sources_of
 from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
 from mistnet.domain.errors import did_you_mean
 from mistnet.domain.items import Item, ItemId, ItemState
 from mistnet.domain.lists import split_list
+from mistnet.domain.numbers import read_id
 from mistnet.domain.plural import counted
 from mistnet.store.export import Target
 from mistnet.store.item_export import export_items
@@ -36,9 +36,10 @@ _STATES: Final = {
 
 
 def item_number(given: str) -> int:
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= LARGEST_ID):
+    item_id = read_id(given)
+    if item_id is None:
         raise typer.BadParameter(f"{given[:80]!r} is no item's id; `mistnet items list` shows them")
-    return int(given)
+    return item_id
 
 
 ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]
@@ -190,11 +191,12 @@ async def export(
     format_: FormatOption = None,
     output: OutputOption = None,
     removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
 
-    place = Place.of(format_, output, force=force)
+    place = Place.of(format_, output, force=force, safe=safe)
 
     async def items(app: App, target: Target) -> int:
         return await export_items(app.database, place.format, target, removed=removed)

@@ -21,6 +21,7 @@ from mistnet.domain.amounts import money
 from mistnet.domain.errors import ItemNotFound, UserNotFound
 from mistnet.domain.items import ItemId
 from mistnet.domain.lineage import Around, Change, SeenPrice, snippet
+from mistnet.domain.numbers import read_number
 from mistnet.domain.plural import counted
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.account_products import AccountProducts, LinkedProduct, Spot
@@ -41,10 +42,11 @@ BeforePlace = Annotated[
 def _place(given: str | None) -> tuple[int, int] | None:
     if given is None:
         return None
-    parts = given.split(".")
-    if len(parts) != 2 or not all(each.isascii() and each.isdecimal() and int(each) <= LARGEST_ID for each in parts):
-        raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
-    return int(parts[0]), int(parts[1])
+    match [read_number(part) for part in given.split(".")]:
+        case [int(first), int(second)]:
+            return first, second
+        case _:
+            raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
 
 
 @shared_options

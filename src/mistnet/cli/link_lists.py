@@ -18,6 +18,7 @@ from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import LinkNotFound, SettingsError, did_you_mean
 from mistnet.domain.links import CRAWL_LANES, LinkId, LinkKind, LinkState
+from mistnet.domain.numbers import read_number
 from mistnet.domain.plural import counted
 from mistnet.domain.social import Platform
 from mistnet.store.crawl_calls import Asked, call_for_links, call_for_new
@@ -166,8 +167,8 @@ async def _new_ones(app: App, lane: str | None, limit: int) -> Asked:
 
 async def link_called(app: App, given: str) -> LinkLine:
     pages = LinkPages(app.database)
-    if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
-        found = await pages.one(LinkId(int(given)))
+    if (number := read_number(given)) is not None:
+        found = await pages.one(LinkId(number))
     else:
         name = link_rules.canonical(given)
         link_id = None if isinstance(name, link_rules.Refused) else await pages.called(bounded(name.url_norm))

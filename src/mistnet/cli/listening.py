@@ -16,6 +16,8 @@ import typer
 import uvicorn
 from loguru import logger
 
+from mistnet.cli.connections import Limits, limited
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -137,10 +139,14 @@ def url_of(listener: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def serving(service: "FastAPI", listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
+async def serving(
+    service: "FastAPI", listener: socket.socket, limits: Limits | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
     """Serves while the block runs; open requests may finish within some seconds. The task ends if serving does."""
+    limits = limits or Limits()
     config = uvicorn.Config(
         service,
+        http=limited(limits),
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -148,6 +154,8 @@ async def serving(service: "FastAPI", listener: socket.socket) -> AsyncIterator[
         date_header=True,
         lifespan="on",
         timeout_graceful_shutdown=_FAREWELL_SECONDS,
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # it hands them to the loop
+        backlog=min(_BACKLOG, limits.connections),  # so many are accepted before any of them can be let go
     )
     server = Server(config)
     with _through_our_log():

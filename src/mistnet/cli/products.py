@@ -11,12 +11,13 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.rows import FileOption, named_links
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
 from mistnet.desk.waiting_links import hints_of, waiting_links
 from mistnet.domain.amounts import money
 from mistnet.domain.crawling import bounded
 from mistnet.domain.errors import ProductNotFound
 from mistnet.domain.links import Shop
+from mistnet.domain.numbers import read_number
 from mistnet.domain.plural import counted
 from mistnet.domain.products import ProductId
 from mistnet.store.crawl_calls import call_for_products
@@ -132,11 +133,12 @@ async def export(
     format_: FormatOption = None,
     output: OutputOption = None,
     doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all offers, each with its product. Amounts are exact, as text."""
 
-    place = Place.of(format_, output, force=force)
+    place = Place.of(format_, output, force=force, safe=safe)
 
     async def offers(app: App, target: Target) -> int:
         return await export_offers(app.database, place.format, target, doubted=doubted)
@@ -147,8 +149,8 @@ async def export(
 async def product_called(app: App, given: str) -> ProductLine:
     """By its id, or by any URL of it that was found in a post."""
     pages = ProductPages(app.database)
-    if given.isascii() and given.isdecimal() and int(given) <= LARGEST_ID:
-        found = await pages.one(ProductId(int(given)))
+    if (number := read_number(given)) is not None:
+        found = await pages.one(ProductId(number))
     else:
         found = await _of_url(app, pages, given)
     if found is None:

@@ -13,7 +13,7 @@ import typer
 
 from mistnet.cli.faults import complain
 from mistnet.cli.joblines import storable
-from mistnet.cli.jobs import LARGEST_ID
+from mistnet.domain import numbers
 from mistnet.domain.errors import UsageError
 from mistnet.domain.handles import read_handle
 from mistnet.domain.lists import split_addresses, split_list
@@ -124,18 +124,19 @@ def _named(given: str) -> list[str]:
 def _user(row: Row) -> str:
     given = row.value.strip()
     if given.isascii() and given.isdecimal():
-        if not 1 <= int(given[:20]) <= LARGEST_ID:
+        user_id = numbers.read_id(given)
+        if user_id is None:
             raise typer.BadParameter(f"{given[:80]!r} is not a user id")
-        return str(int(given))
+        return str(user_id)
     return f"@{read_handle(given)}"
 
 
 def read_id(row: Row) -> int:
     """An id of a user or post."""
-    given = row.value.strip()
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= LARGEST_ID):
+    found = numbers.read_id(row.value.strip())
+    if found is None:
         raise typer.BadParameter(f"{row.value[:80]!r} is not an id; ids are whole numbers such as 1585841080431321088")
-    return int(given)
+    return found
 
 
 def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Row]:

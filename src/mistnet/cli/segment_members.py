@@ -14,7 +14,7 @@ from mistnet.cli.rows import FileOption, read_users, unique
 from mistnet.cli.search import moment
 from mistnet.cli.segments import Name
 from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, write_out
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
 from mistnet.desk.following import known_subject, subject_of
 from mistnet.domain.errors import NotReturned, WorkError
 from mistnet.domain.plural import are, counted
@@ -86,11 +86,12 @@ async def export(
     format_: FormatOption = None,
     output: OutputOption = None,
     as_of: AsOf = None,
+    safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write out all members of a segment, now or as they were."""
 
-    place = Place.of(format_, output, force=force)
+    place = Place.of(format_, output, force=force, safe=safe)
 
     async def members(app: App, target: Target) -> int:
         store = app.segments.store

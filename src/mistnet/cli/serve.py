@@ -11,6 +11,7 @@ from loguru import logger
 
 from mistnet.api.log_in_links import LINK_LASTS
 from mistnet.app import App, open_app
+from mistnet.cli.connections import limits_of
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.listening import Place, serving, url_of
@@ -96,7 +97,7 @@ async def up(
     port: Port = None,
     socket_file: Socket = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="How many handlers run at once.")
+        int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
     ] = None,
 ) -> None:
     """Run everything in this process: API, dashboard, scheduler and a worker.
@@ -139,7 +140,7 @@ async def _run(
             if not working:
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
             service = make_service(app, host=None if place.file else place.host)
-            server = await parts.enter_async_context(serving(service, listener))
+            server = await parts.enter_async_context(serving(service, listener, limits_of(app.settings)))
             if place.file:
                 invocation.out.show(document(socket=str(place.file)), f"mistnet listens on {place.file}")
             else:

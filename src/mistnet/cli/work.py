@@ -76,7 +76,7 @@ async def work(
     invocation: Invocation,
     *,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="How many handlers a process runs at once.")
+        int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers a process runs at once.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
     lanes: Annotated[

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, BinaryIO, Final
 
 import msgspec
 import typer
@@ -11,7 +11,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
-from mistnet.store.export import Format, Target, whole_file
+from mistnet.store.export import Format, ForSpreadsheets, Target, whole_file
 
 FormatOption = Annotated[
     Format | None,
@@ -25,6 +25,13 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
+
+SafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--safe-for-spreadsheets", help="CSV: an apostrophe before text that a spreadsheet would run as a formula."
+    ),
+]
 
 _SUFFIXES: Final = {
     ".jsonl": "jsonl",
@@ -61,14 +68,24 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     format: Format
     output: Path | None
     force: bool = False
+    safe: bool = False
 
     @classmethod
-    def of(cls, given: Format | None, output: Path | None, *, force: bool) -> "Place":
+    def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "Place":
         """A table as --format or the name of the file says."""
         chosen = choose_format(given, output, default=Format.JSONL)
         if chosen not in set(Format):
             raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")
-        return cls(format=Format(chosen), output=output, force=force)
+        require_csv(chosen, safe=safe)
+        return cls(format=Format(chosen), output=output, force=force, safe=safe)
+
+    def target(self, place: Path | BinaryIO) -> Target:
+        return ForSpreadsheets(place) if self.safe else place
+
+
+def require_csv(chosen: str, *, safe: bool) -> None:
+    if safe and chosen != Format.CSV:
+        raise typer.BadParameter(f"--safe-for-spreadsheets goes with csv, not with {chosen}. Add --format csv.")
 
 
 async def write_out(
@@ -91,10 +108,10 @@ async def write_out(
         raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
     async with open_app(invocation.settings) as app:
         if output is None:
-            rows = await export(app, sys.stdout.buffer)
+            rows = await export(app, place.target(sys.stdout.buffer))
         else:
             with whole_file(what, output, force=place.force) as part:
-                rows = await export(app, part)
+                rows = await export(app, place.target(part))
     if invocation.out.as_json:
         invocation.out.show(document(**told, format=place.format, output=str(output), rows=rows))
     else:

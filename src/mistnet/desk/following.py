@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -12,14 +11,13 @@ from mistnet.desk.follow_quotes import quote_follows
 from mistnet.domain.errors import BadHandle, NoKey, UserNotFound
 from mistnet.domain.follows import Side, SyncMode
 from mistnet.domain.handles import read_handle
+from mistnet.domain.numbers import read_id
 from mistnet.domain.social import UserId
 from mistnet.domain.sources import Errand
 from mistnet.harvest import WRITERS
 from mistnet.jobs.follow_sync import follow_sync
 from mistnet.store.people import People
 from mistnet.store.writes import Writers
-
-LARGEST_ID: Final = 2**63 - 1
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +110,7 @@ def _id_of(who: str) -> UserId | None:
     given = who.strip()
     if not (given.isascii() and given.isdecimal()):
         return None
-    if not 1 <= int(given[:20]) <= LARGEST_ID:
-        raise UserNotFound(given)
-    return UserId(int(given))
+    user_id = read_id(given)
+    if user_id is None:
+        raise UserNotFound(given[:80])
+    return UserId(user_id)

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mistnet.domain.products import Availability, Evidence, PageFacts, PageVerdict, Price, PriceKind
+from mistnet.domain.web_urls import web_url
 
 _SURE: Final = 0.8
 _SNIPPET: Final = 160
@@ -15,6 +16,7 @@ _FIELDS: Final = (
     *("title", "brand", "sku", "image_url", "canonical_url", "price", "list_price", "availability"),
     *("sold_count", "rating_count", "bid_count", "kind"),
 )
+_ADDRESSES: Final = ("image_url", "canonical_url")
 _FACTS: Final = {"price": "amount", "list_price": "list_amount"}
 Value = str | int | Price | Availability | PriceKind
 _T = TypeVar("_T", str, int, Price, Availability, PriceKind)
@@ -55,6 +57,7 @@ def is_sure(found: Finding | None) -> bool:
 
 def settle(findings: Sequence[Finding], *, kind: PriceKind = PriceKind.ASK) -> PageFacts:
     """The facts of a page that shows a thing for sale, or would."""
+    findings = [each for each in findings if each.field not in _ADDRESSES or web_url(str(each.value))]
     price = best(findings, "price")
     asked = _of(price, Price)
     listed = _of(_listed(findings, asked), Price)

@@ -9,9 +9,9 @@ from typing import Any, Final, assert_never, get_args
 import msgspec
 
 from mistnet.domain.errors import BadSearch, BadSegment
+from mistnet.domain.numbers import read_id
 from mistnet.domain.query import parse
 from mistnet.domain.segments import (
-    LARGEST_ID,
     LONGEST_SECONDS,
     NAME,
     SHORTEST_SECONDS,
@@ -61,8 +61,8 @@ def read_rule(name: str, given: bytes | str | Mapping[str, Any]) -> AnyRule:
 def check(name: str, rule: AnyRule) -> None:
     """What a rule must be beyond its types."""
     match rule:
-        case AboutSubject() if not rule.subject.startswith("@") and int(rule.subject) > LARGEST_ID:
-            raise BadSegment(name, f"no user has the id {rule.subject}")
+        case AboutSubject() if not rule.subject.startswith("@") and read_id(rule.subject) is None:
+            raise BadSegment(name, f"no user has the id {rule.subject[:80]}")
         case OfSegments() if len(set(rule.of)) < len(rule.of):
             twice = next(each for each in rule.of if rule.of.count(each) > 1)
             raise BadSegment(name, f"its rule names {twice!r} twice")

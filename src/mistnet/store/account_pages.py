@@ -12,6 +12,7 @@ from sqlalchemy import Select, and_, func, or_, select
 from mistnet.domain.accounts import AccountState
 from mistnet.domain.coverage import Progress
 from mistnet.domain.fetching import FetchRules, FetchStats
+from mistnet.domain.numbers import read_number
 from mistnet.domain.post_order import PostCursor
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.coverage import PROGRESS
@@ -149,10 +150,10 @@ def _narrowed(asked: Select[Any], wanted: Wanted) -> Select[Any]:
     if words:
         named = func.lower(users.c.name).contains(words, autoescape=True)
         asked = asked.where(or_(users.c.handle_key.contains(words, autoescape=True), named))
-    user_id, _, key = (wanted.after or "").partition("-")
-    if user_id.isdecimal():
+    written, _, key = (wanted.after or "").partition("-")
+    if (user_id := read_number(written)) is not None:
         handle = func.coalesce(users.c.handle_key, "")
-        asked = asked.where(or_(handle > key, and_(handle == key, accounts.c.user_id > int(user_id))))
+        asked = asked.where(or_(handle > key, and_(handle == key, accounts.c.user_id > user_id)))
     return asked.order_by(None).order_by(func.coalesce(users.c.handle_key, ""), accounts.c.user_id)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, union
 
 from mistnet.domain.errors import BadExport
+from mistnet.domain.numbers import read_id
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
 from mistnet.store.search import holders
@@ -16,7 +17,6 @@ from mistnet.store.types import BigId
 
 GRAPH: Final = "graph"
 _X: Final = Platform.X
-_LARGEST_ID: Final = 2**63 - 1
 
 
 class Circle(Protocol):
@@ -108,8 +108,7 @@ async def neighbourhood_of(database: Database, account: str, *, ended: bool = Fa
     """Around whoever goes by a handle now, or has an id."""
     async with database.read() as connection:
         if account.isascii() and account.isdecimal():
-            user_id = min(int(account[:20]), _LARGEST_ID)
-            asked = select(users.c.id).where(users.c.platform == _X, users.c.id == user_id)
+            asked = select(users.c.id).where(users.c.platform == _X, users.c.id == (read_id(account) or 0))
             found = list((await connection.execute(asked)).scalars())
         else:
             found = [user_id for platform, user_id in await holders(connection, account) if platform == _X]

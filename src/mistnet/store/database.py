@@ -328,6 +328,8 @@ def _blames_the_write(error: Exception, origin: BaseException | None, code: str)
     """Whether what was to be written is at fault. Everything else is the database's, and passes."""
     if code:
         return code.startswith(_BLAMED_STATES)
+    if "disk is full" in str(origin):
+        return False
     if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
         return True  # the statement could not even be sent
     blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)

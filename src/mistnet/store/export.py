@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, closing, contextmanager
@@ -33,19 +32,28 @@ from sqlalchemy import (
 
 from mistnet.domain.errors import BadExport
 from mistnet.store import tables
+from mistnet.store.csv_cells import as_text, csv_cell, safe_csv_cell
 from mistnet.store.database import Database
 from mistnet.store.merging import merge_pages
+from mistnet.store.private_files import make_private
 from mistnet.store.search import handle_key, holders
 from mistnet.store.types import RawJson, UtcTime
 
 _GROUP_ROWS: Final = 50_000
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 _NOT_SHOWN: Final = {"handle_key", "search_text", "raw"}
-_QUOTED: Final = re.compile('[",\r\n]')
 
 Row: TypeAlias = Sequence[Any]
 Write: TypeAlias = Callable[[Sequence[Row]], object]
-Target: TypeAlias = Path | BinaryIO
+
+
+class ForSpreadsheets(msgspec.Struct, frozen=True):
+    """Where a CSV goes whose cells no spreadsheet takes for formulas. Other formats cannot be written there."""
+
+    target: Path | BinaryIO
+
+
+Target: TypeAlias = Path | BinaryIO | ForSpreadsheets
 
 
 class Exported(StrEnum):
@@ -294,6 +302,8 @@ def whole_file(what: str, path: Path, *, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def stream_to(target: Target) -> Iterator[BinaryIO]:
+    if isinstance(target, ForSpreadsheets):
+        raise TypeError("only CSV is written for spreadsheets")
     if not isinstance(target, Path):
         yield target
         target.flush()
@@ -328,27 +338,12 @@ def _nested(value: Any) -> Any:
 
 @contextmanager
 def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+    cell = csv_cell
+    if isinstance(target, ForSpreadsheets):
+        cell, target = safe_csv_cell, target.target
     with stream_to(target) as file:
         put(file, (",".join(field.name for field in fields) + "\r\n").encode())
-        yield lambda rows: put(file, "".join(",".join(map(_cell, row)) + "\r\n" for row in rows).encode())
-
-
-def _cell(value: Any) -> str:
-    """RFC 4180. Nothing is nothing at all, an empty text is a pair of quotes."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case bytes() | str():
-            text = str(_text(value))
-            return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
-        case _:
-            return str(value)
-
-
-def _text(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+        yield lambda rows: put(file, "".join(",".join(map(cell, row)) + "\r\n" for row in rows).encode())
 
 
 @contextmanager
@@ -359,7 +354,7 @@ def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Wri
     held: list[Any] = []
 
     def write(rows: Sequence[Row]) -> None:
-        columns = ([_text(row[place]) for row in rows] for place in range(len(fields)))
+        columns = ([as_text(row[place]) for row in rows] for place in range(len(fields)))
         arrays = [arrow.array(column, type_) for column, type_ in zip(columns, schema.types, strict=True)]
         held.append(arrow.Table.from_arrays(arrays, schema=schema))
         if sum(each.num_rows for each in held) >= _GROUP_ROWS or sum(each.nbytes for each in held) >= _GROUP_BYTES:
@@ -387,11 +382,12 @@ def _sqlite(what: str, fields: Sequence[Field], target: Target) -> Iterator[Writ
     """One transaction on a file nobody knows yet: no journal is needed, and a commit makes it lasting."""
     columns = ", ".join(f'"{field.name}" {_SQLITE_TYPES[field.shape]}' for field in fields)
     adding = f'INSERT INTO "{what}" VALUES ({", ".join("?" * len(fields))})'
+    make_private(Path(str(target)))
     with closing(sqlite3.connect(str(target), isolation_level=None)) as file:
         file.execute("PRAGMA journal_mode = OFF")
         file.execute("BEGIN")
         file.execute(f'CREATE TABLE "{what}" ({columns})')
-        yield lambda rows: file.executemany(adding, [[_text(value) for value in row] for row in rows])
+        yield lambda rows: file.executemany(adding, [[as_text(value) for value in row] for row in rows])
         file.execute("COMMIT")
 
 

@@ -16,7 +16,7 @@ from mistnet.domain.errors import BadExport
 from mistnet.domain.social import Platform
 from mistnet.store.circles import GRAPH, Circle
 from mistnet.store.database import Database
-from mistnet.store.export import FORMATS, Field, Format, Row, Shape, instant, told_row
+from mistnet.store.export import FORMATS, Field, Format, ForSpreadsheets, Row, Shape, instant, told_row
 from mistnet.store.gexf import gexf
 from mistnet.store.tables import follows, posts, users
 from mistnet.store.types import BigId, UtcTime
@@ -78,8 +78,9 @@ class GraphSize(msgspec.Struct, frozen=True):
 class GraphExporter:
     """Nothing grows with the graph: members are read by id, edges by whom they come from, and no snapshot is held."""
 
-    def __init__(self, database: Database, *, page_rows: int = 2_000) -> None:
+    def __init__(self, database: Database, *, page_rows: int = 2_000, safe_cells: bool = False) -> None:
         self._database = database
+        self._safe_cells = safe_cells
         self._page_rows = page_rows
 
     async def export(
@@ -96,9 +97,9 @@ class GraphExporter:
         if nodes is None:
             raise BadExport(GRAPH, f"{format_} has its nodes in a file of their own; name one")
         form = FORMATS[Format(format_)]
-        with form(GRAPH, NODE_FIELDS, nodes) as write:
+        with form(GRAPH, NODE_FIELDS, ForSpreadsheets(nodes) if self._safe_cells else nodes) as write:
             people = await _all(self.nodes(selection), write, told)
-        with form(GRAPH, EDGE_FIELDS, edges) as write:
+        with form(GRAPH, EDGE_FIELDS, ForSpreadsheets(edges) if self._safe_cells else edges) as write:
             return GraphSize(people, await _all(self.edges(selection), write, told))
 
     async def _as_gexf(self, selection: GraphSelection, path: Path, told: Told) -> GraphSize:

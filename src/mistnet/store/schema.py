@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +25,7 @@ from mistnet.domain.errors import (
     DatabaseTooNew,
 )
 from mistnet.store.database import Database
+from mistnet.store.private_files import make_private
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BEFORE_HYDRATED_ONLY = "0004"
@@ -148,7 +148,7 @@ def _make_private(database: Database) -> None:
     """A new file is its owner's alone; SQLite would let everybody on the machine read what was collected."""
     if database.file is not None and not database.file.exists():
         with suppress(OSError):  # whatever is wrong, SQLite says it in its own words
-            os.close(os.open(database.file, os.O_CREAT | os.O_EXCL, 0o600))
+            make_private(database.file)
 
 
 async def require_hydratable(database: Database) -> None:

@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any, Final
 
 from mistnet.domain.segments import Member, Segment, What
-from mistnet.store.export import FORMATS, Field, Format, Shape, Target, instant
+from mistnet.store.export import FORMATS, Field, Format, ForSpreadsheets, Shape, Target, instant
 from mistnet.store.segments import Segments
 
 _PAGE: Final = 1_000
@@ -31,11 +31,11 @@ async def export_members(
 
 
 async def stream_members(
-    store: Segments, segment: Segment, format_: Format, *, as_of: datetime | None = None
+    store: Segments, segment: Segment, format_: Format, *, as_of: datetime | None = None, safe_cells: bool = False
 ) -> AsyncGenerator[bytes, None]:
     """The same, a page at a time."""
     held = BytesIO()
-    with FORMATS[format_]("members", _fields(segment), held) as write:
+    with FORMATS[format_]("members", _fields(segment), ForSpreadsheets(held) if safe_cells else held) as write:
         async with aclosing(_pages(store, segment, as_of)) as pages:
             async for page in pages:
                 write(page)

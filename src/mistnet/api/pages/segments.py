@@ -19,6 +19,7 @@ from mistnet.api.parts import Mistnet
 from mistnet.app import App
 from mistnet.domain.errors import BadSegment, MistnetError, NoKey, SegmentDisabled, UsageError
 from mistnet.domain.handles import read_handle
+from mistnet.domain.numbers import read_id
 from mistnet.domain.segments import SegmentId, What
 from mistnet.domain.social import UserId
 from mistnet.domain.visitors import Visitor
@@ -135,7 +136,7 @@ async def _input(app: App, name: str, written: str) -> UserId:
 
 
 def _is_id(written: str) -> bool:
-    return written.isascii() and written.isdecimal() and 0 < int(written[:20]) <= LargestId
+    return read_id(written) is not None
 
 
 @router.post("/segments/{segment_id}/materialize")

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.api.auth import Operator, Reader
-from mistnet.api.pages.accounts import LargestId
 from mistnet.api.pages.dashboard import Shown
 from mistnet.api.pages.render import page
 from mistnet.api.parts import Mistnet
@@ -17,6 +16,7 @@ from mistnet.app import App
 from mistnet.desk import switches
 from mistnet.desk.standings import known_source, standings
 from mistnet.desk.switches import Caps
+from mistnet.domain.numbers import read_number
 from mistnet.store.ledger import By, Ledger
 
 router = APIRouter(include_in_schema=False)
@@ -136,6 +136,7 @@ def _cap(written: str) -> int | None:
     plain = written.replace(",", "").strip()
     if not plain:
         return None
-    if not plain.isascii() or not plain.isdecimal() or int(plain) > LargestId:
+    cap = read_number(plain)
+    if cap is None:
         raise ValueError(f"{written!r} is not a number of credits, such as 200000; 100,000 are one US dollar")
-    return int(plain)
+    return cap

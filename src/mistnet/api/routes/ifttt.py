@@ -10,10 +10,11 @@ from fastapi.security import APIKeyHeader
 
 from mistnet.api.auth import Doorman, same
 from mistnet.api.errors import BadInput, FieldProblem, Refusal, TooOften, refusals
-from mistnet.api.fields import LARGEST_ID, Document, Id
+from mistnet.api.fields import Document, Id
 from mistnet.api.parts import Mistnet
 from mistnet.desk.followers import take_in_follower
 from mistnet.domain.errors import NoKey
+from mistnet.domain.numbers import read_id
 from mistnet.domain.social import UserId
 from mistnet.domain.visitors import is_guessable
 
@@ -121,8 +122,9 @@ def _follower(body: bytes, target: int) -> UserId:
     given = str(_read(body).follower_id or "").strip()
     if not given:
         raise BadInput([FieldProblem(field="follower_id", problem=_BY_ID)])
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= LARGEST_ID):
+    follower = read_id(given)
+    if follower is None:
         raise BadInput([FieldProblem(field="follower_id", problem=f"not a user id; {_BY_ID}")])
-    if int(given) == target:
+    if follower == target:
         raise BadInput([FieldProblem(field="follower_id", problem="nobody follows himself")])
-    return UserId(int(given))
+    return UserId(follower)

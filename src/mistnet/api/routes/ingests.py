@@ -74,7 +74,7 @@ async def list_ingests(
     return pages.listing(rows, lambda row: row.id)
 
 
-@router.get("/{ingest_id:int}", response_model=IngestInFull, responses=refusals(404))
+@router.get("/{ingest_id:id}", response_model=IngestInFull, responses=refusals(404))
 async def show_ingest(ingest_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One of them with what it asked for and, if it failed, what was answered."""
     found = await mistnet.ingests.get(ingest_id)

@@ -155,7 +155,7 @@ async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
     return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
 
 
-@router.get("/jobs/{job_id:int}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
+@router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
 async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """All that is known of one job, with everything that went wrong."""
     job = await _job(mistnet, job_id)
@@ -164,7 +164,7 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.post(
-    "/jobs/{job_id:int}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
+    "/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
 )
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> Change:
     """Make a job due now. A dead or failed one starts anew with all its attempts."""
@@ -173,7 +173,7 @@ async def retry(job_id: NumberPath, mistnet: Mistnet) -> Change:
 
 
 @router.post(
-    "/jobs/{job_id:int}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
+    "/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
 )
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> Change:
     """End a job for good, a running one too: what its worker would write is void."""

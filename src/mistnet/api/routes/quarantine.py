@@ -60,7 +60,7 @@ async def reparse(mistnet: Mistnet) -> object:
     return await reparse_all(mistnet)
 
 
-@router.get("/{kept_id:int}", response_model=KeptInFull, dependencies=READS, responses=refusals(404))
+@router.get("/{kept_id:id}", response_model=KeptInFull, dependencies=READS, responses=refusals(404))
 async def show_kept(kept_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One of them with its payload."""
     found = await listing.Listing(mistnet.database).quarantined(kept_id)

@@ -13,7 +13,7 @@ from pydantic.json_schema import WithJsonSchema
 
 from mistnet.api.auth import OPERATES, READS, Operator
 from mistnet.api.errors import refusals
-from mistnet.api.fields import Document, Given, Id, Moment, WrittenMoment, number_of
+from mistnet.api.fields import Document, Flag, Given, Id, Moment, WrittenMoment, number_of
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.domain.segments import (
@@ -244,10 +244,14 @@ async def export_segment(
     mistnet: Mistnet,
     format_: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
     as_of: AsOf = None,
+    safe_for_spreadsheets: Annotated[
+        Flag, Query(description="CSV: an apostrophe before text that a spreadsheet would run as a formula.")
+    ] = "false",
 ) -> StreamingResponse:
     """All members as a stream of lines."""
     segment = await mistnet.segments.store.get(name)
-    lines = stream_members(mistnet.segments.store, segment, Format(format_), as_of=as_of)
+    safe = safe_for_spreadsheets == "true" and format_ == "csv"
+    lines = stream_members(mistnet.segments.store, segment, Format(format_), as_of=as_of, safe_cells=safe)
     return StreamingResponse(lines, media_type=_TYPES[Format(format_)])
 
 

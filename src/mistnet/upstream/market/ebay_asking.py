@@ -16,6 +16,7 @@ from mistnet.domain.ports import Clock
 from mistnet.domain.redaction import redact, shorten
 from mistnet.domain.sources import Errand, Gate
 from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
+from mistnet.upstream.waiting import retry_after
 
 T = TypeVar("T")
 
@@ -188,7 +189,7 @@ class EbayAsker:
         now, status = self._clock.now(), answer.status
         problem = shorten(self._clean(_told(answer.body), request), 300)
         if status == 429:
-            return RateLimited(EBAY_API, now + _retry_after(answer))
+            return RateLimited(EBAY_API, now + _wait(answer, now))
         if status == 403 and _SOLD_WORD in endpoint:
             advice = f"{problem}; eBay must grant Marketplace Insights, or turn `ebay_sold` off"
             return NotPermitted(EBAY_API, endpoint, advice, status=status)
@@ -233,6 +234,6 @@ def _told(body: bytes) -> str:
     return ", ".join(str(each) for each in said if each) or body[:300].decode("utf-8", "replace")
 
 
-def _retry_after(answer: Answer) -> timedelta:
-    said = next((value for name, value in answer.headers.items() if name.lower() == "retry-after"), "")
-    return timedelta(seconds=max(min(int(said), _LONGEST_WAIT), 1)) if said.strip().isdecimal() else _WAIT
+def _wait(answer: Answer, now: datetime) -> timedelta:
+    asked = retry_after(answer.headers, now, longest=timedelta(seconds=_LONGEST_WAIT))
+    return _WAIT if asked is None else max(asked, timedelta(seconds=1))

@@ -10,6 +10,7 @@ import msgspec
 
 from mistnet.domain.items import Listing, Unreadable
 from mistnet.domain.products import PriceKind
+from mistnet.domain.web_urls import web_url
 from mistnet.upstream.market.amounts import Illegible, count, currency, exact, moment
 
 FIXED_PRICE: Final = "FIXED_PRICE"
@@ -102,14 +103,15 @@ def _listing(
 ) -> Listing:
     if price is None:
         raise Illegible(f"no {kind} price is told")
-    if not told.item_id.strip() or not told.title.strip() or not told.item_web_url.strip():
-        raise Illegible("its itemId, title or itemWebUrl is empty")
+    url = web_url(told.item_web_url)
+    if not told.item_id.strip() or not told.title.strip() or not url:
+        raise Illegible("its itemId or title is empty, or its itemWebUrl is no address of a page")
     return Listing(
         kind=kind,
         amount=exact(price.get("value")),
         currency=currency(price.get("currency")),
         title=told.title.strip(),
-        url=told.item_web_url.strip(),
+        url=url,
         observed_at=at,
         external_id=f"{told.item_id.strip()}{suffix}",
         condition=told.condition or None,

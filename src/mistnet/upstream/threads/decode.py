@@ -23,6 +23,7 @@ from mistnet.domain.social import (
     Unreadable,
     User,
 )
+from mistnet.domain.web_urls import web_url
 from mistnet.upstream.threads.payloads import ChildPayload, PostPayload, ProfilePayload, Thing
 
 _LARGEST_ID: Final = 2**63 - 1
@@ -130,7 +131,7 @@ def _author(shown: PostPayload, asked: str | None) -> User:
         id=user_id_of(handle),
         detail=Detail.AUTHOR,
         handle=handle,
-        avatar_url=shown.profile_picture_url or None,
+        avatar_url=web_url(shown.profile_picture_url),
         verified=shown.is_verified,
         raw=_encode({name: value for name, value in told.items() if value is not None}),
     )
@@ -148,7 +149,7 @@ def _as_post(
         author_id=author.id,
         text=shown.text or "",
         created_at=moment(shown.timestamp),
-        url=shown.permalink or None,
+        url=web_url(shown.permalink),
         conversation_id=root or (own_id if parent is None else None),
         in_reply_to_id=parent,
         quoted=quoted,
@@ -169,26 +170,30 @@ def _media(shown: PostPayload) -> Iterator[Media]:
     for child in children or ():
         yield _child(child)
     if not children and shown.media_type in _KINDS:
-        yield Media(kind=_KINDS[shown.media_type], url=shown.media_url, alt_text=shown.alt_text)
-    if shown.gif_url:
-        yield Media(kind="animated_gif", url=shown.gif_url)
+        yield Media(kind=_KINDS[shown.media_type], url=web_url(shown.media_url), alt_text=shown.alt_text)
+    if gif_url := web_url(shown.gif_url):
+        yield Media(kind="animated_gif", url=gif_url)
 
 
 def _child(child: ChildPayload) -> Media:
     key = None if child.id is None else str(child.id)
     return Media(
-        kind=_KINDS.get(child.media_type or "", "unknown"), url=child.media_url, key=key, alt_text=child.alt_text
+        kind=_KINDS.get(child.media_type or "", "unknown"),
+        url=web_url(child.media_url),
+        key=key,
+        alt_text=child.alt_text,
     )
 
 
 def _links(shown: PostPayload) -> Iterator[LinkMention]:
     """Links beside the text: the one attached, and those of an attached text. A link is told once per place."""
-    if shown.link_attachment_url:
-        yield LinkMention(url=shown.link_attachment_url, place=Place.ATTACHMENT)
+    if link := web_url(shown.link_attachment_url):
+        yield LinkMention(url=link, place=Place.ATTACHMENT)
     attached = shown.text_attachment
     if attached is None:
         return
-    found = [attached.link_attachment_url] if attached.link_attachment_url else []
+    link = web_url(attached.link_attachment_url)
+    found = [link] if link else []
     found += [each.url for each in link_rules.find_urls(attached.plaintext or "")]
     for url in dict.fromkeys(found):
         yield LinkMention(url=url, place=Place.TEXT_ATTACHMENT)
@@ -207,7 +212,7 @@ def read_profile(payload: bytes) -> User:
         handle=shown.username,
         name=shown.name,
         bio=bio if bio is not None else "",
-        avatar_url=shown.threads_profile_picture_url or shown.profile_picture_url or None,
+        avatar_url=web_url(shown.threads_profile_picture_url) or web_url(shown.profile_picture_url),
         verified=shown.is_verified,
         followers_count=shown.follower_count,
         raw=payload,

@@ -20,12 +20,13 @@ from mistnet.domain.errors import (
 from mistnet.domain.redaction import shorten
 from mistnet.domain.sources import THREADS_SOURCE
 from mistnet.upstream.threads.payloads import Envelope, ErrorPayload
+from mistnet.upstream.waiting import retry_after
 
 SOURCE: Final = THREADS_SOURCE
 REFUSED_WAIT: Final = timedelta(hours=1)
 LIMIT_WAIT: Final = timedelta(minutes=5)
 BLOCKED_WAIT: Final = timedelta(hours=1)
-_LONGEST_WAIT_SECONDS: Final = 86_400.0
+_LONGEST_WAIT: Final = timedelta(days=1)
 _FAULTS: Final = frozenset({1, 2})
 _LIMITS: Final = frozenset({4, 17, 32, 341, 613})
 _BLOCKED: Final = 368
@@ -58,9 +59,9 @@ def named(
         reauthorise = f"the token is refused ({problem}); get a new one and set MISTNET_THREADS_TOKEN"
         return SourceRefused(SOURCE, now + REFUSED_WAIT, reauthorise, status=status)
     if status == 429 or code in _LIMITS:
-        return RateLimited(SOURCE, now + _wait(headers, LIMIT_WAIT))
+        return RateLimited(SOURCE, now + _wait(headers, now, LIMIT_WAIT))
     if code == _BLOCKED:
-        return RateLimited(SOURCE, now + _wait(headers, BLOCKED_WAIT))
+        return RateLimited(SOURCE, now + _wait(headers, now, BLOCKED_WAIT))
     if told.is_transient or code in _FAULTS or status >= 500 or status in (408, 425):
         return SourceDown(SOURCE, f"{status} {problem}", status=status)
     return _final(told, status=status, endpoint=endpoint, problem=problem)
@@ -76,9 +77,9 @@ def _final(told: ErrorPayload, *, status: int, endpoint: str, problem: str) -> W
     return BadRequest(SOURCE, endpoint, status, problem)
 
 
-def _wait(headers: Mapping[str, str], otherwise: timedelta) -> timedelta:
-    said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
-    return timedelta(seconds=min(float(said), _LONGEST_WAIT_SECONDS)) if said.isdecimal() else otherwise
+def _wait(headers: Mapping[str, str], now: datetime, otherwise: timedelta) -> timedelta:
+    asked = retry_after(headers, now, longest=_LONGEST_WAIT)
+    return otherwise if asked is None else asked
 
 
 def read_envelope(body: bytes) -> Envelope | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from mistnet.domain.links import WEB_LANE
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import Errand, Gate
 from mistnet.upstream.transport import Unanswered
+from mistnet.upstream.waiting import retry_after
 from mistnet.upstream.web import caching
 from mistnet.upstream.web.doors import PORTS, Door, door_of, joined
 from mistnet.upstream.web.port import WebAnswer, WebTransport
@@ -198,8 +198,8 @@ class WebClient:
 
     def _told_to_wait(self, answer: WebAnswer) -> datetime:
         now = self._clock.now()
-        asked = retry_after(answer.headers.get("retry-after"), now) or now
-        return min(max(asked, now + _SHORTEST_WAIT), now + _LONGEST_WAIT)
+        asked = retry_after(answer.headers, now, longest=_LONGEST_WAIT)
+        return now + max(asked or _SHORTEST_WAIT, _SHORTEST_WAIT)
 
     def _until(self, error: SourceDown | RateLimited) -> datetime:
         return error.until if isinstance(error, RateLimited) else self._clock.now() + _HOST_REST
@@ -270,19 +270,6 @@ def worth_reading(status: int, headers: Mapping[str, str]) -> str | None:
     if not kind or kind.startswith(READ_TYPES) or "+json" in kind or "javascript" in kind:
         return None
     return f"nothing here reads {kind.partition(';')[0][:60]}"
-
-
-def retry_after(told: str | None, now: datetime) -> datetime | None:
-    """Seconds or a date, as servers write it."""
-    if not told:
-        return None
-    if told.strip().isdecimal():
-        return now + timedelta(seconds=min(int(told), _LONGEST_WAIT.total_seconds()))
-    try:
-        at = parsedate_to_datetime(told)
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _as_answer(stored: CachedAnswer) -> WebAnswer:

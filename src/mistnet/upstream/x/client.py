@@ -18,6 +18,7 @@ from mistnet.domain.redaction import redact, shorten
 from mistnet.domain.social import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
 from mistnet.domain.sources import X_SOURCE, Errand, Gate
 from mistnet.upstream.transport import Answer, Request, Transport, Unanswered, Unreached
+from mistnet.upstream.waiting import retry_after
 from mistnet.upstream.x import prices
 from mistnet.upstream.x.decode import UNREADABLE, Illegible, gather_posts, gather_users, number, read_user
 from mistnet.upstream.x.payloads import MISSING, Envelope, PageData
@@ -29,6 +30,7 @@ SOURCE: Final = X_SOURCE
 FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
 PAID_KEY_WAIT: Final = timedelta(seconds=1)
 REFUSED_WAIT: Final = timedelta(hours=1)
+LONGEST_WAIT: Final = timedelta(hours=1)
 KEY_UNSEEN_WAIT: Final = timedelta(seconds=10)
 QUICK_TRIES: Final = 2
 QUICK_PAUSE_SECONDS: Final = 0.5
@@ -259,17 +261,21 @@ class XClient:
         problem = shorten(redact(_problem(answer.body), [key]), 300)
         if status == 429:
             free_tier = "free-tier" in problem.lower()
-            wait = _retry_after(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
+            wait = self._wait(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
             raise RateLimited(SOURCE, now + wait, free_tier=free_tier)
         if status == 402 or (status in (401, 403) and "credit" in problem.lower()):
             raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"no credits left ({problem})", status=status)
         if status == 403 and "api key required" in problem.lower():  # it was sent: a form of throttling
-            raise RateLimited(SOURCE, now + _retry_after(answer, KEY_UNSEEN_WAIT), key_unseen=True)
+            raise RateLimited(SOURCE, now + self._wait(answer, KEY_UNSEEN_WAIT), key_unseen=True)
         if status in (401, 403):
             raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"the key is refused ({problem})", status=status)
         if status >= 500 or status in (408, 425):
             raise SourceDown(SOURCE, f"{status} {problem}", status=status)
         raise BadRequest(SOURCE, endpoint, status, problem)
+
+    def _wait(self, answer: Answer, otherwise: timedelta) -> timedelta:
+        asked = retry_after(answer.headers, self._clock.now(), longest=LONGEST_WAIT)
+        return otherwise if asked is None else asked
 
 
 @contextmanager
@@ -288,11 +294,6 @@ def _unanswered(endpoint: str, problem: str) -> SourceDown:
     error = SourceDown(SOURCE, problem)
     error.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
     return error
-
-
-def _retry_after(answer: Answer, otherwise: timedelta) -> timedelta:
-    said = next((value for name, value in answer.headers.items() if name.lower() == "retry-after"), "")
-    return timedelta(seconds=min(float(said), 3600.0)) if said.isdecimal() else otherwise
 
 
 def _read(answer: Answer, endpoint: str) -> Envelope:

@@ -22,6 +22,7 @@ from mistnet.domain.social import (
     User,
     UserId,
 )
+from mistnet.domain.web_urls import web_url
 from mistnet.upstream.x.payloads import Entities, ExtendedEntities, MediaPayload, PostPayload, UserPayload
 
 _MONTHS: Final = {
@@ -134,7 +135,7 @@ def _as_post(
         text=shown.text,
         created_at=moment(shown.createdAt),
         lang=shown.lang or None,
-        url=shown.url or None,
+        url=web_url(shown.url),
         conversation_id=_post_id(shown.conversationId),
         in_reply_to_id=_post_id(shown.inReplyToId),
         in_reply_to_user_id=_user_id(shown.inReplyToUserId),
@@ -169,9 +170,9 @@ def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
         name=shown.name,
         bio=bio if bio is not None else ("" if detail is Detail.PROFILE else None),
         location=shown.location,
-        website=shown.url if detail is not Detail.AUTHOR else None,
-        avatar_url=shown.profilePicture or shown.profile_image_url_https,
-        banner_url=shown.coverPicture or shown.profile_banner_url,
+        website=None if shown.url is None or detail is Detail.AUTHOR else web_url(shown.url) or "",
+        avatar_url=web_url(shown.profilePicture) or web_url(shown.profile_image_url_https),
+        banner_url=web_url(shown.coverPicture) or web_url(shown.profile_banner_url),
         verified=_first(shown.isBlueVerified, shown.isVerified, shown.verified),
         verified_kind=shown.verifiedType,
         protected=shown.protected,
@@ -234,14 +235,14 @@ def _medium(shown: MediaPayload) -> Media:
     variants = sorted(film.variants or (), key=lambda variant: -(variant.bitrate or 0)) if film else ()
     return Media(
         kind=shown.type or "unknown",
-        url=shown.media_url_https,
+        url=web_url(shown.media_url_https),
         key=shown.media_key,
         width=size.width if size else None,
         height=size.height if size else None,
         alt_text=shown.ext_alt_text,
         duration_ms=film.duration_millis if film else None,
-        variants=tuple(variant.url for variant in variants if variant.url),
-        shown_as=shown.url,
+        variants=tuple(url for variant in variants if (url := web_url(variant.url))),
+        shown_as=web_url(shown.url),
     )
 
 
@@ -251,5 +252,6 @@ def _links(shown: Entities | None) -> Sequence[LinkMention]:
 
 def _mentioned(shown: Entities) -> Iterator[LinkMention]:
     for entity in shown.urls or ():
-        if entity.url or entity.expanded_url:
-            yield LinkMention(url=entity.url or entity.expanded_url or "", expanded_url=entity.expanded_url)
+        shown_as, leads_to = web_url(entity.url), web_url(entity.expanded_url)
+        if found := shown_as or leads_to:
+            yield LinkMention(url=found, expanded_url=leads_to)
