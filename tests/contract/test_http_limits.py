@@ -190,9 +190,10 @@ async def test_half_requests_do_not_keep_others_out(sqlite_url: str) -> None:
 
 
 async def test_more_connections_than_allowed_are_refused_while_all_are_busy(sqlite_url: str) -> None:
-    live = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    token = "an-admin-token-of-the-settings"
+    live = f"GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
     async with (
-        open_api(sqlite_url, http_connections=2) as api,
+        open_api(sqlite_url, http_connections=2, admin_token=token) as api,
         connected(api, live) as one,
         connected(api, live) as two,
     ):

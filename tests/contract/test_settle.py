@@ -159,7 +159,7 @@ async def test_work_that_is_done_waits_for_room_on_a_full_disk(url: str) -> None
                 await connection.exec_driver_sql(statement)
 
     waiting = asyncio.Event()
-    sink = logger.add(lambda _: waiting.set(), filter=lambda record: "the disk is full" in record["message"])
+    sink = logger.add(lambda _: waiting.set(), filter=lambda record: "the database fails" in record["message"])
     async with open_shop(url, kind(handler=handler), real_time=True) as shop:
         await execute(FULL[shop.database.dialect])
         worker = shop.worker(until_idle=True)
