@@ -23,6 +23,7 @@ from mistnet.domain.errors import BadPlugin, DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
 from mistnet.domain.runs import Run
+from mistnet.domain.social import Post
 from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
 from mistnet.engine.governor import Governor
 from mistnet.engine.kinds import Kind, Kinds
@@ -45,6 +46,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.ingests import Ingests
 from mistnet.store.inspect import Inspector
+from mistnet.store.links import links_in
 from mistnet.store.operations import Operations
 from mistnet.store.queue import JobQueue
 from mistnet.store.runs import RunDesk
@@ -126,7 +128,7 @@ class App:
         wakes = Writer(Wake, write_wakes)
         writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
         writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
-        self.writers = Writers(writers)
+        self.writers = Writers(writers, {Post: links_in})
         self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers)
         self.upkeep = StoreUpkeep(self.database)
