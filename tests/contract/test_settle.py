@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -225,8 +226,8 @@ async def test_what_follows_from_a_value_is_found_before_the_transaction_begins(
             steps.append("found")
             yield Effect(job_id=value.job_id, note="found")
 
-        writers = Writers([Writer(Effect, write_effects)], {Effect: find})
-        queue = JobQueue(shop.database, shop.job_writer, writers)
+        writer: Writer[Any] = Writer(Effect, write_effects)
+        queue = JobQueue(shop.database, shop.job_writer, Writers([writer], {Effect: find}))
         await shop.add(new())
         (lease,) = await shop.claim("ann")
         event.listen(shop.database.engine.sync_engine, "begin", lambda _connection: steps.append("transaction"))
@@ -241,7 +242,8 @@ async def test_a_value_from_which_nothing_can_be_found_refuses_the_write(url: st
         raise LookupError("no such thing")
 
     async with open_shop(url) as shop:
-        queue = JobQueue(shop.database, shop.job_writer, Writers([Writer(Effect, write_effects)], {Effect: find}))
+        writer: Writer[Any] = Writer(Effect, write_effects)
+        queue = JobQueue(shop.database, shop.job_writer, Writers([writer], {Effect: find}))
         await shop.add(new())
         (lease,) = await shop.claim("ann")
         with pytest.raises(WriteRefused, match="the writer of Effect failed: LookupError: no such thing"):

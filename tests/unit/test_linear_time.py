@@ -11,13 +11,20 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
 
+from mistnet.domain import marks, query
+from mistnet.domain.errors import BadSearch
+from mistnet.domain.lists import split_addresses
+from mistnet.domain.redaction import redact
 from mistnet.domain.social import LinkMention, Platform, Post, PostId, UserId
 from mistnet.links import canonical, find_codes, find_title, find_urls, inline_target, links_to_keep
+from mistnet.pricing import charset, currencies, identity, numerals, price_text, stock
+from mistnet.pricing.pages import read_page
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 GROWTH = 2.3**2
@@ -65,6 +72,19 @@ def post(text: str, links: Sequence[str] = ()) -> Post:
     return Post(platform=Platform.X, id=PostId(1), author_id=UserId(2), text=text, created_at=AT, raw=b"", links=beside)
 
 
+def page(html: str) -> object:
+    return read_page(html.encode("utf-8", "replace"), url="https://shop.example/p/1", content_type="text/html")
+
+
+def json_ld(text: str) -> object:
+    return page(f"<html><script type='application/ld+json'>{text}</script></html>")
+
+
+def search(text: str) -> None:
+    with suppress(BadSearch):
+        query.parse(text[: query.LONGEST_QUERY])
+
+
 READERS = {
     "urls": Reader(
         find_urls,
@@ -84,16 +104,7 @@ READERS = {
     "links of a post": Reader(
         lambda text: links_to_keep(post(text)),
         [
-            *(
-                "https://m.tb.cn/h.5abcDEF?tk=A ",
-                "https://a.com/1 ",
-                "「",
-                "」",
-                "(aB3dE6gH9jk)",
-                "￥abc1234￥",
-                "淘",
-                " ",
-            ),
+            *("https://m.tb.cn/h.5abcDEF?tk=A ", "https://a.com/1 ", "「", "」", "(aB3dE6gH9jk)", "￥abc1234￥", "淘"),
             *(" ", "(", "a.com/?a=1&b", "l.facebook.com/?u=", "https%3A%2F%2F", "a.com…"),
         ],
         [Hostile("", "https://m.tb.cn/h.5abcDEF「"), Hostile("", "(aB3dE6gH9jk) ")],
@@ -124,6 +135,75 @@ READERS = {
         ["<meta ", "http-equiv=", "refresh", "url=", '"', "'", "var url=", "location", "=", ".replace(", " ", ">"],
         samples=20,
     ),
+    "prices": Reader(
+        price_text.parse_price,
+        ["1", "$", "€", ".", ",", "'", " ", "-", "x", "*", "?", "to", "NT$", "kr", "%", "万", "tr", "save "],
+        [Hostile("", "1 "), Hostile("", "*1"), Hostile("", "1€")],
+        length=450,
+        longest=450,
+        samples=20,
+    ),
+    "numbers": Reader(
+        lambda text: [*numerals.numerals(numerals.plain(text))],
+        ["1", " 111", "$", "€", ".", ",", "'", " ", "万", "tr", "１", "千"],
+        length=1_000,
+        longest=8_000,
+        samples=10,
+    ),
+    "currencies": Reader(currencies.code_of, ["$", "NT", " ", "kr", "."], samples=5),
+    "stock": Reader(stock.availability_words, ["sold", "out", " ", "not ", "currently ", "in stock"], samples=5),
+    "searches": Reader(
+        search, ["a", '"', "-", "*", "OR ", " ", "é", "中", "\u0301"], length=200, longest=200, samples=20
+    ),
+    "found words": Reader(
+        lambda text: [*marks.pattern(query.parse('"a b \u0301 \u0301 \u0301 \u0301 c"')).finditer(text)],
+        ["a", "b", "\u0301", " ", "_", "c", "-", "é"],
+        [Hostile("a b", "\u0301")],
+    ),
+    "redaction": Reader(
+        redact,
+        ["aa", "://", ":", "@", "/", "bearer ", "token", "=", '"', "'", "x-", "password", " ", "authorization:", "+"],
+    ),
+    "charsets": Reader(
+        lambda text: charset.decode(text.encode("latin-1")),
+        ["<meta ", "charset", "=", '"', "gbk", ">", " ", "<?xml ", "encoding", "é"],
+        [Hostile("<meta charset=punycode>" + 2_000 * "é" + "-", "a")],
+        samples=20,
+    ),
+    "content types": Reader(
+        lambda text: charset.decode(b"\xff", content_type=text), ["charset", "=", '"', "gbk", " ", ";"], samples=10
+    ),
+    "JSON-LD": Reader(
+        json_ld,
+        [
+            *("{", "}", "[", "]", '"', ",", ":", "\\", "/*", "*/", "//", "<!--", "-->", "<![CDATA[", "\n", " ", "1"),
+            *("e5", "&#", "&amp;", '"a":', '{"@type":"Product","name":"a"},'),
+        ],
+        [Hostile("", '\\"'), Hostile("", "/*"), Hostile('{"a":"', "\\"), Hostile("&#", "1"), Hostile("[1e", "9", "]")],
+    ),
+    "pages": Reader(
+        page,
+        [
+            *("<div>", "</div>", "<p class=price>", "<p class=stock>", "<div class=stock>", "<b>", "<a href=x>"),
+            *("<h1>", "<p itemprop=price>", "<div itemscope itemprop=offers>", "<span itemscope>", "$1", "SKU."),
+            *("_", " 1", "<del>", "<table>", "<!--", "&#", '"sku":', "<i itemprop=name>"),
+        ],
+        [
+            Hostile("<p>", "<div>"),
+            Hostile("", "<div class=stock>"),
+            Hostile("", "<button><object>"),
+            Hostile("<div itemscope>", "<b>", "<i itemscope itemprop=a></i>" * 100),
+            Hostile("<script>", "<script>"),
+            Hostile("", "<!--"),
+        ],
+        samples=10,
+    ),
+    "numbers of things": Reader(
+        lambda text: [*identity._labelled(text)],
+        ["SKU", ".", "_", "1", " ", "Art", "-", "Cod", " de", "No", "/", "#", "Ref"],
+        [Hostile("", "SKU./" * 20 + "1/")],
+    ),
+    "lists": Reader(split_addresses, [",", " ", "a", "://", "+", "."], samples=10),
 }
 
 

@@ -13,6 +13,7 @@ from mistnet.pricing import gates
 from mistnet.pricing.charset import decode
 from mistnet.pricing.currencies import site_currency
 from mistnet.pricing.findings import Finding, best, finding, is_sure, settle
+from mistnet.pricing.html import parse_html
 from mistnet.pricing.identity import identity_findings, scripted, without_variant
 from mistnet.pricing.jsonld import loads
 from mistnet.pricing.meta import meta_findings
@@ -24,6 +25,8 @@ from mistnet.pricing.taobao import is_taobao, read_taobao, script_findings
 from mistnet.pricing.visible import described_price, former_price, visible_price, visible_stock
 
 _CALLBACK: Final = re.compile(r"^[\w.$\s]{1,60}\(\s*(?=[{\[])")
+_LONGEST_HEADING: Final = 1_000
+"""Every product of a page is compared with its headings."""
 _ALIBABA: Final = re.compile(r"(?:^|\.)(?:taobao|tmall)\.(?:com|hk)$")
 
 
@@ -58,7 +61,7 @@ def _read_answer(payload: Any, url: str) -> PageFacts:
 
 
 def _read_html(text: str, url: str) -> PageFacts:
-    tree = LexborHTMLParser(text)
+    tree = parse_html(text)
     found = _machine_findings(tree, text, url)
     tree.strip_tags(list(UNSEEN))
     said = gates.visible_text(tree)
@@ -124,7 +127,7 @@ def _currency(found: Sequence[Finding]) -> str | None:
 
 
 def headings(tree: LexborHTMLParser) -> list[str]:
-    return [each.casefold() for each in _headings(tree)]
+    return [each[:_LONGEST_HEADING].casefold() for each in _headings(tree)]
 
 
 def _headings(tree: LexborHTMLParser) -> list[str]:
