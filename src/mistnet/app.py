@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import secrets as random_names
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +16,7 @@ import msgspec
 from mistnet import __version__, feeding, outgoing, segmenting
 from mistnet.crawling import Crawling
 from mistnet.dispatching import Dispatching
-from mistnet.domain.errors import BadPlugin, DatabaseError
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
 from mistnet.domain.runs import Run
@@ -36,6 +33,7 @@ from mistnet.harvest import WRITERS, Harvest
 from mistnet.hydration import hydration_of
 from mistnet.jobs.args import backfill, relook
 from mistnet.outgoing import Outgoing
+from mistnet.plugins import Plugin, load_plugin, require_own_kinds
 from mistnet.pricewatching import watches_of
 from mistnet.progress import ProgressLog
 from mistnet.segmenting import Segmenting
@@ -75,13 +73,6 @@ class Via(StrEnum):
     AMQP = "amqp"
 
 
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin brings: kinds of jobs, and writers for the values their handlers return."""
-
-    kinds: Sequence[Kind] = ()
-    writers: Sequence[Writer[Any]] = ()
-
-
 class App:
     """All parts, put together for one process."""
 
@@ -118,8 +109,11 @@ class App:
             Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
             Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
-            *(load_plugin(name) for name in settings.plugins),
         ]
+        for name in settings.plugins:
+            plugin = load_plugin(name)
+            require_own_kinds(name, plugin, [kind for each in brought for kind in each.kinds])
+            brought.append(plugin)
         self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
         self._require_known_kinds()
         self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
@@ -392,23 +386,6 @@ def tuned(kind: Kind, settings: Settings) -> Kind:
     )
     timeout = timedelta(seconds=own.timeout_seconds) if own.timeout_seconds else kind.timeout
     return msgspec.structs.replace(kind, rules=rules, timeout=timeout)
-
-
-def load_plugin(name: str) -> Plugin:
-    """Calls the function a setting names; it must answer with a Plugin."""
-    module_name, _, function_name = name.partition(":")
-    if not function_name:
-        raise BadPlugin(name, "write it as module:function")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # a module beside one's own mistnet.toml needs no installing
-    try:
-        make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise BadPlugin(name, str(error)) from error
-    made = make()
-    if not isinstance(made, Plugin):
-        raise BadPlugin(name, f"it returned {type(made).__name__}, not a Plugin")
-    return made
 
 
 def worker_name(settings: Settings) -> WorkerName:

@@ -78,6 +78,7 @@ BAD_VARIABLES = (
     ("MISTNET_PLUGINS", '["tests.plugins.toy:plugin"', "with commas between, or as JSON"),
     ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
     ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
+    ("MISTNET_PLUGINS", '["tests.plugins.toy:LANE"]', "LANE is not a function"),
     ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
 )
 READING = (
@@ -246,10 +247,22 @@ def test_a_reader_that_leaves_early_is_no_error(on_sqlite: CommandLine) -> None:
     assert listing.stderr.read() == ""
 
 
+BROKEN = """
+from mistnet.app import Plugin
+
+class Kinds(list):
+    def __iter__(self):
+        raise RuntimeError("token=abcdef123456")
+
+def plugin():
+    return Plugin(kinds=Kinds())
+"""
+
+
 def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
     on_sqlite: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "broken.py").write_text("def plugin():\n    raise RuntimeError('token=abcdef123456')\n")
+    (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "broken", importlib.import_module("broken"))
     settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"])}
