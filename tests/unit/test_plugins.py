@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from mistnet.domain.errors import BadPlugin
 from mistnet.plugins import load_plugin
-from mistnet.settings import Settings
-from tests.databases import make_app
+from tests.apis import app_on
 
 HEAD = "from mistnet.app import Plugin\nfrom tests.support import kind\n"
 
@@ -65,6 +63,5 @@ async def test_a_plugin_cannot_bring_a_kind_that_is_there_already(
 ) -> None:
     code = f"def plugin():\n    return Plugin(kinds=[kind(each) for each in {names!r}])"
     name = written(tmp_path, f"twice_{len(names)}", code, monkeypatch)
-    settings = Settings(database_url=SecretStr(f"sqlite:///{tmp_path}/a.db"), plugins=[name])
     with pytest.raises(BadPlugin, match=rf"there is a kind called '{names[0]}' already; give its own another name"):
-        make_app(settings)
+        app_on(f"sqlite:///{tmp_path}/a.db", plugins=[name])
