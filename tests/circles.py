@@ -190,7 +190,7 @@ class Desk:
     async def tell(self, *writes: Write) -> None:
         """Writes values as a settled job would."""
         async with self.database.write() as connection:
-            await self.writers.write(connection, writes, self.clock.now())
+            await self.writers.write(connection, self.writers.prepare(writes), self.clock.now())
 
     async def forget_jobs(self) -> None:
         """As if somebody had cancelled them all."""

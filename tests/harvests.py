@@ -19,7 +19,7 @@ from mistnet.domain.jobs import NewJob, Write
 from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
 from mistnet.harvest import WRITERS
 from mistnet.settings import Settings
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 
@@ -36,7 +36,7 @@ async def open_harvest(url: str, *, clock: TurnedClock | None = None, **settings
 async def tell(app: App, *writes: Write) -> None:
     """Writes values as a settled job would."""
     async with app.database.write() as connection:
-        await Writers(WRITERS).write(connection, writes, app.database.clock.now())
+        await Writers(WRITERS).write(connection, Prepared(writes), app.database.clock.now())
 
 
 async def change(app: App, sql: str, **values: object) -> None:

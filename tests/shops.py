@@ -197,8 +197,9 @@ class Town(Stepping):
     transport: ShopTransport
 
     async def write(self, *posts: Post) -> None:
+        prepared = self.app.writers.prepare([WRITER, *posts])
         async with self.app.database.write() as connection:
-            await self.app.writers.write(connection, [WRITER, *posts], self.clock.now())
+            await self.app.writers.write(connection, prepared, self.clock.now())
 
     async def crawl(self) -> list[Outcome]:
         return await self.all_steps()

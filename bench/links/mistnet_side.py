@@ -19,7 +19,7 @@ from w3lib.url import canonicalize_url
 from bench.links.stock import long_texts, texts, urls
 from bench.queue.common import Figure, Options, emit
 from mistnet.links import canonical, find_urls
-from mistnet.links.x_rules import urls_by_x
+from mistnet.links.x_rules import rules
 
 ROUNDS = 5
 OURS = "mistnet"
@@ -37,7 +37,7 @@ def measured(options: Options) -> Iterator[Figure]:
         "ada-url": ada_url.normalize_url,
     }
     yield from _figures(NAMED, "links/s", naming, posted)
-    finding: dict[str, Callable[[str], Any]] = {OURS: find_urls, "twitter-text": urls_by_x}
+    finding: dict[str, Callable[[str], Any]] = {OURS: find_urls, "twitter-text": rules().extract}
     yield from _figures(SEARCHED, "texts/s", finding, said)
     yield from _figures(LONG_SEARCHED, "texts/s", finding, long_texts(max(options.jobs // 1_000, 4)))
 

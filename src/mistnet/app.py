@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import secrets as random_names
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,10 +17,11 @@ import msgspec
 from mistnet import __version__, feeding, outgoing, segmenting
 from mistnet.crawling import Crawling
 from mistnet.dispatching import Dispatching
-from mistnet.domain.errors import BadPlugin, DatabaseError
+from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
 from mistnet.domain.runs import Run
+from mistnet.domain.social import Post
 from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
 from mistnet.engine.governor import Governor
 from mistnet.engine.kinds import Kind, Kinds
@@ -37,6 +35,7 @@ from mistnet.harvest import WRITERS, Harvest
 from mistnet.hydration import hydration_of
 from mistnet.jobs.args import backfill, relook
 from mistnet.outgoing import Outgoing
+from mistnet.plugins import Plugin, load_plugin, require_own_kinds
 from mistnet.pricewatching import watches_of
 from mistnet.progress import ProgressLog
 from mistnet.segmenting import Segmenting
@@ -47,6 +46,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.ingests import Ingests
 from mistnet.store.inspect import Inspector
+from mistnet.store.links import links_in
 from mistnet.store.operations import Operations
 from mistnet.store.patience import patiently
 from mistnet.store.queue import JobQueue
@@ -76,13 +76,6 @@ class Via(StrEnum):
 
     DB = "db"
     AMQP = "amqp"
-
-
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin brings: kinds of jobs, and writers for the values their handlers return."""
-
-    kinds: Sequence[Kind] = ()
-    writers: Sequence[Writer[Any]] = ()
 
 
 class App:
@@ -132,8 +125,11 @@ class App:
             Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
             Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
-            *(load_plugin(name) for name in settings.plugins),
         ]
+        for name in settings.plugins:
+            plugin = load_plugin(name)
+            require_own_kinds(name, plugin, [kind for each in brought for kind in each.kinds])
+            brought.append(plugin)
         self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
         self._require_known_kinds()
         self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
@@ -142,7 +138,7 @@ class App:
         wakes = Writer(Wake, write_wakes)
         writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
         writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
-        self.writers = Writers(writers)
+        self.writers = Writers(writers, {Post: links_in})
         self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers)
         self.upkeep = StoreUpkeep(self.database)
@@ -437,23 +433,6 @@ def tuned(kind: Kind, settings: Settings) -> Kind:
     )
     timeout = timedelta(seconds=own.timeout_seconds) if own.timeout_seconds else kind.timeout
     return msgspec.structs.replace(kind, rules=rules, timeout=timeout)
-
-
-def load_plugin(name: str) -> Plugin:
-    """Calls the function a setting names; it must answer with a Plugin."""
-    module_name, _, function_name = name.partition(":")
-    if not function_name:
-        raise BadPlugin(name, "write it as module:function")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # a module beside one's own mistnet.toml needs no installing
-    try:
-        make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise BadPlugin(name, str(error)) from error
-    made = make()
-    if not isinstance(made, Plugin):
-        raise BadPlugin(name, f"it returned {type(made).__name__}, not a Plugin")
-    return made
 
 
 def worker_name(settings: Settings) -> WorkerName:

@@ -12,7 +12,6 @@ from mistnet import __version__
 from mistnet.domain.crawling import CRAWL, CrawlArgs, Crawled
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.links import CRAWL_LANES, PostLinks
-from mistnet.domain.social import Post
 from mistnet.domain.sources import CallRecord, KeyLabel, SourceName
 from mistnet.engine.duties import Duty
 from mistnet.engine.governor import Governor
@@ -106,11 +105,10 @@ class Crawling:
         self._parts = AsyncExitStack()
 
     def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
-        """After the posts: the links of each post that was written land with it, and so do their crawl jobs."""
+        """After the posts: the links of each post that is written land with it, and so do their crawl jobs."""
         found = LinkWriter(job_writer, self.lanes)
         watches = watches_of(self._settings, job_writer)
         return [
-            Writer(Post, found.write_links_of_posts),
             Writer(PostLinks, found.write_post_links),
             Writer(Crawled, CrawlWriter(found, watches, PointWriter(watches)).write),
         ]

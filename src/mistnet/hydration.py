@@ -146,10 +146,13 @@ class Hydration:
 
     async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
         """One answer after the other, so that no statement has more values than a database takes."""
+        prepared = [
+            self._writers.prepare(traced(each.writes, ingest_id=ingest_id) if self._names_ingests else each.writes)
+            for each in answers
+        ]
         async with self._database.write() as connection:
-            for answer in answers:
-                writes = traced(answer.writes, ingest_id=ingest_id) if self._names_ingests else answer.writes
-                await self._writers.write(connection, writes, self._database.clock.now())
+            for each in prepared:
+                await self._writers.write(connection, each, self._database.clock.now())
             await self._ingests.end(
                 ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=items, connection=connection
             )

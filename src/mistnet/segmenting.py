@@ -87,8 +87,10 @@ class Segmenting:
             user = await self._harvest.x.user(handle, errand=Errand())
         if user is None:
             raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
+        writers = Writers(SOCIAL_WRITERS)
+        prepared = writers.prepare([user])
         async with self._database.write() as connection:
-            await Writers(SOCIAL_WRITERS).write(connection, [user], self._database.clock.now())
+            await writers.write(connection, prepared, self._database.clock.now())
         return user.id
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> Added:

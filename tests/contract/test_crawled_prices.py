@@ -76,7 +76,7 @@ async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None 
         cached=cached,
     )
     async with town.app.database.write() as connection:
-        await town.app.writers.write(connection, [seen], town.clock.now())
+        await town.app.writers.write(connection, town.app.writers.prepare([seen]), town.clock.now())
 
 
 async def test_an_item_that_names_a_page_has_its_price_whatever_the_title(url: str) -> None:

@@ -13,6 +13,7 @@ from mistnet.domain.jobs import Continue, Done, Retry, Snooze
 from mistnet.domain.links import LinkState, Shop
 from mistnet.domain.products import PageFacts, PageVerdict
 from mistnet.domain.social import Reference
+from mistnet.links.mentions import MOST_LINKS
 from mistnet.sim.shelf import BY_CANONICAL, BY_ITEM, POSTED, SHORT_LINKS
 from mistnet.store.hosts import StoreHosts
 from tests.shops import LANES, open_town, post
@@ -94,6 +95,16 @@ async def test_a_link_that_only_looks_like_a_shops_is_kept_with_the_reason_and_n
         assert (kept, kind, state) == ("https://shopee.tw.evil.com/product/1/2", "refused", "unresolved")
         assert "looks like shopee.tw and is not" in problem
         assert await town.one(JOBS) == 0
+
+
+async def test_a_post_with_too_many_links_says_so_among_the_refused(url: str) -> None:
+    async with open_town(url) as town:
+        await town.write(post(1, " ".join(f"https://example.com/{number}" for number in range(MOST_LINKS + 1))))
+        assert await town.one("SELECT count(*) FROM post_links") == MOST_LINKS + 1
+        kept, state, problem = await town.one("SELECT url_norm, state, problem FROM links WHERE kind = 'refused'")
+        assert (kept, state) == ("left-out:x:1", "unresolved")
+        assert problem == "not followed: the post has 1 more link than the 500 that are kept of one post"
+        assert await town.one(JOBS) == MOST_LINKS
 
 
 @pytest.mark.parametrize("posted", POSTED)
@@ -270,8 +281,8 @@ async def test_a_page_without_a_price_is_crawled_and_names_no_product(sqlite_url
 async def test_a_page_beyond_the_limits_is_unreadable_with_the_reason_and_not_tried_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.upstream.reading.tasks._FEW_TAGS", 0)
-    monkeypatch.setattr("mistnet.upstream.reading.tasks.DEEPEST", 1)
+    monkeypatch.setattr("mistnet.pricing.html._FEW_TAGS", 0)
+    monkeypatch.setattr("mistnet.pricing.html.DEEPEST", 0)
     async with open_town(url) as town:
         await town.write(post(1, "https://www.ebay.com/itm/155932418766"))
         (outcome,) = await town.crawl()
@@ -354,7 +365,7 @@ async def test_a_doubted_offer_that_is_seen_again_and_believed_is_doubted_no_mor
                 doubt=doubt,
             )
             async with town.app.database.write() as connection:
-                await town.app.writers.write(connection, [seen], town.clock.now())
+                await town.app.writers.write(connection, town.app.writers.prepare([seen]), town.clock.now())
             shown = Decimal(await town.one("SELECT o.amount FROM products p JOIN offers o ON o.id = p.offer_id"))
             assert (shown == 9_999) is (doubt is None)
         assert await town.one("SELECT count(*) FROM offers") == 2

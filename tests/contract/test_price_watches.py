@@ -295,7 +295,7 @@ async def _saw(town: PricedTown, *amounts: object, **about: Any) -> None:
     link_id = await town.one("SELECT min(id) FROM links")
     async with town.app.database.write() as connection:
         visits = [seen_by(link_id, amount, **about) for amount in amounts]
-        await town.app.writers.write(connection, visits, town.clock.now())
+        await town.app.writers.write(connection, town.app.writers.prepare(visits), town.clock.now())
 
 
 async def test_what_is_rolled_back_is_neither_suspected_nor_told(url: str) -> None:
@@ -317,7 +317,7 @@ async def test_what_is_rolled_back_is_neither_suspected_nor_told(url: str) -> No
 
 async def _roll_back(town: PricedTown, *visits: Crawled) -> None:
     async with town.app.database.write() as connection:
-        await town.app.writers.write(connection, list(visits), town.clock.now())
+        await town.app.writers.write(connection, town.app.writers.prepare(list(visits)), town.clock.now())
         raise ZeroDivisionError
 
 
@@ -456,7 +456,7 @@ async def tell(
 ) -> None:
     look = PriceAsked(item_id=item_id, source=source, points=points, listings=len(points), **about)
     async with town.app.database.write() as connection:
-        await town.app.writers.write(connection, [look], town.clock.now())
+        await town.app.writers.write(connection, town.app.writers.prepare([look]), town.clock.now())
 
 
 async def watched_item(town: PricedTown, item_id: ItemId, *prices: object, **line: Any) -> WatchLine:

@@ -22,7 +22,7 @@ from mistnet.jobs import args
 from mistnet.settings import load_settings
 from mistnet.store.refusals import Refusals, Refused
 from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 from tests.databases import analyze, make_app
 from tests.support import START, TurnedClock, new
 
@@ -68,7 +68,7 @@ class Desk:
 
     async def write(self, *writes: Write) -> None:
         async with self.app.database.write() as connection:
-            await Writers(WRITERS).write(connection, writes, self.clock.now())
+            await Writers(WRITERS).write(connection, Prepared(writes), self.clock.now())
 
     async def enqueue(self, *jobs: NewJob) -> None:
         await self.app.enqueue(jobs)

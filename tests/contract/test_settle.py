@@ -1,15 +1,19 @@
 """Settling: all or nothing, and only for the holder of the lease."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from loguru import logger
+from sqlalchemy import event
 
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.jobs import Awaited, Continue, Done, Fail, Job, Outcome, Retry, Snooze, Wake
-from tests.support import START, Effect, Number, kind, new, open_shop, run_until
+from mistnet.store.queue import JobQueue
+from mistnet.store.writes import Writer, Writers
+from tests.support import START, Effect, Number, kind, new, open_shop, run_until, write_effects
 
 
 async def test_a_done_job_moves_to_the_history_with_its_writes(url: str) -> None:
@@ -259,3 +263,36 @@ async def test_no_wake_is_lost_when_both_settle_at_the_same_time(url: str) -> No
             )
             (walk,) = await shop.claim(slots=2)
             assert await shop.settle(walk, Done())
+
+
+async def test_what_follows_from_a_value_is_found_before_the_transaction_begins(url: str) -> None:
+    async with open_shop(url) as shop:
+        steps: list[str] = []
+
+        def find(value: Effect) -> Iterator[Effect]:
+            steps.append("found")
+            yield Effect(job_id=value.job_id, note="found")
+
+        writer: Writer[Any] = Writer(Effect, write_effects)
+        queue = JobQueue(shop.database, shop.job_writer, Writers([writer], {Effect: find}))
+        await shop.add(new())
+        (lease,) = await shop.claim("ann")
+        event.listen(shop.database.engine.sync_engine, "begin", lambda _connection: steps.append("transaction"))
+        settled = shop.settlement(lease, Done([Effect(job_id=lease.id)]))
+        assert await queue.settle([settled], now=shop.now) == {lease.claim}
+        assert steps[:2] == ["found", "transaction"]
+        assert await shop.effects() == [lease.id, lease.id]
+
+
+async def test_a_value_from_which_nothing_can_be_found_refuses_the_write(url: str) -> None:
+    def find(_value: Effect) -> Iterator[Effect]:
+        raise LookupError("no such thing")
+
+    async with open_shop(url) as shop:
+        writer: Writer[Any] = Writer(Effect, write_effects)
+        queue = JobQueue(shop.database, shop.job_writer, Writers([writer], {Effect: find}))
+        await shop.add(new())
+        (lease,) = await shop.claim("ann")
+        with pytest.raises(WriteRefused, match="the writer of Effect failed: LookupError: no such thing"):
+            await queue.settle([shop.settlement(lease, Done([Effect(job_id=lease.id)]))], now=shop.now)
+        assert await shop.effects() == []

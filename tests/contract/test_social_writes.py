@@ -28,7 +28,7 @@ from mistnet.harvest import WRITERS
 from mistnet.store.accounts import StoreLook
 from mistnet.store.database import Database
 from mistnet.store.post_listing import PostListing
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 from mistnet.upstream.x.decode import gather_posts
 from tests.databases import open_database
 from tests.examples import count_examples
@@ -62,7 +62,7 @@ class Shelf:
 
     async def write(self, *writes: Write) -> None:
         async with self.database.write() as connection:
-            await self._writers.write(connection, writes, self.clock.now())
+            await self._writers.write(connection, Prepared(writes), self.clock.now())
         self.clock.turn(minutes=1)
 
     async def rows(self, sql: str) -> list[Any]:

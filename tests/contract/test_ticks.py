@@ -17,7 +17,7 @@ from mistnet.harvest import WRITERS
 from mistnet.settings import load_settings
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.schedule import Members, NewTick, Refusal, StoreSchedule, Tick
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 from mistnet.ticking import catch_up
 from tests.databases import make_app
 from tests.support import START, TurnedClock
@@ -49,7 +49,7 @@ class Office:
 
     async def write(self, *writes: Write) -> None:
         async with self.app.database.write() as connection:
-            await Writers(list(WRITERS)).write(connection, writes, self.clock.now())
+            await Writers(list(WRITERS)).write(connection, Prepared(writes), self.clock.now())
 
     async def account(self, user_id: UserId, handle: str, *, newest: int | None = 100) -> None:
         await self.write(

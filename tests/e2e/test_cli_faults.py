@@ -113,8 +113,11 @@ BAD_VARIABLES = (
     ("MISTNET_PLUGINS", '["tests.plugins.toy:plugin"', "with commas between, or as JSON"),
     ("MISTNET_PLUGINS", '["tests.plugins.toy"]', "module:function"),
     ("MISTNET_PLUGINS", '["tests.plugins.nowhere:plugin"]', "cannot be used"),
+    ("MISTNET_PLUGINS", '["tests.plugins.toy:LANE"]', "LANE is not a function"),
     ("MISTNET_PLUGINS", '["os:getcwd"]', "not a Plugin"),
 )
+AT_ONCE = {"MISTNET_DATABASE_WAIT_SECONDS": "0"}
+"""A worker would wait for a while for a database that does not answer."""
 READING = (
     ("status",),
     ("work", "--until-idle"),
@@ -160,6 +163,7 @@ def test_arguments_may_hold_a_nul_character(mistnet: CommandLine) -> None:
 
 
 def test_a_closed_port_is_told_without_the_password(on_sqlite: CommandLine) -> None:
+    on_sqlite.settings |= AT_ONCE
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"postgresql://u:{SECRET}@127.0.0.1:{taken.getsockname()[1]}/x"
@@ -170,6 +174,7 @@ def test_a_closed_port_is_told_without_the_password(on_sqlite: CommandLine) -> N
 
 
 def test_a_server_that_is_silent_is_given_up_on(on_sqlite: CommandLine) -> None:
+    on_sqlite.settings |= AT_ONCE
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -178,6 +183,7 @@ def test_a_server_that_is_silent_is_given_up_on(on_sqlite: CommandLine) -> None:
 
 
 def test_a_wrong_password_is_told_without_the_password(on_sqlite: CommandLine) -> None:
+    on_sqlite.settings |= AT_ONCE
     with PostgresCluster(fast=True) as cluster:
         (cluster.folder / "data" / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         os.kill(cluster.pid, signal.SIGHUP)
@@ -190,6 +196,7 @@ def test_a_wrong_password_is_told_without_the_password(on_sqlite: CommandLine) -
 
 
 def test_a_database_that_is_not_there_is_told(on_sqlite: CommandLine, fresh_postgres: str) -> None:
+    on_sqlite.settings |= AT_ONCE
     url = f"{fresh_postgres}_not"
     one_line(on_sqlite("status", "--database-url", url), "does not exist", code=1)
     doctor = on_sqlite("doctor", "--database-url", url)
@@ -286,10 +293,22 @@ def test_a_reader_that_leaves_early_is_no_error(on_sqlite: CommandLine) -> None:
     assert listing.stderr.read() == ""
 
 
+BROKEN = """
+from mistnet.app import Plugin
+
+class Kinds(list):
+    def __iter__(self):
+        raise RuntimeError("token=abcdef123456")
+
+def plugin():
+    return Plugin(kinds=Kinds())
+"""
+
+
 def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
     on_sqlite: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "broken.py").write_text("def plugin():\n    raise RuntimeError('token=abcdef123456')\n")
+    (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "broken", importlib.import_module("broken"))
     settings = {"MISTNET_PLUGINS": json.dumps(["broken:plugin"])}

@@ -127,7 +127,7 @@ async def _visit_shops(
     try:
         async with database.write() as connection:
             posted = [post(number + 1, f"看 {link} 好") for number, link in enumerate([*HARMLESS, *POSTED] * 3)]
-            await app.writers.write(connection, [WRITER, *posted], clock.now())
+            await app.writers.write(connection, app.writers.prepare([WRITER, *posted]), clock.now())
         if world:
             oracle = Oracle(service.world)
             await app.enqueue([args.suggestion(handle) for handle in oracle.handles[:3]])

@@ -200,7 +200,7 @@ async def _watch_prices(url: str, seed: int, chaos: Chaos) -> Watched:
     try:
         async with database.write() as connection:
             posted = [post(number + 1, thing) for number, thing in enumerate(THINGS)]
-            await app.writers.write(connection, [WRITER, *posted], clock.now())
+            await app.writers.write(connection, app.writers.prepare([WRITER, *posted]), clock.now())
         try:
             await fleet.run(until=lambda: _all_seen(app, truth), deadline=24 * 3600)
         except AssertionError as error:

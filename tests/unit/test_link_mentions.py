@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from mistnet.domain.links import LinkKind, Place, Shop
 from mistnet.domain.social import LinkMention, Media, Platform, Post, PostId, Reference, UserId
-from mistnet.links import examine, links_of
+from mistnet.links import examine, links_of, links_to_keep
+from mistnet.links.mentions import MOST_LINKS
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -117,3 +118,22 @@ def test_what_is_not_followed_is_named_with_its_reason() -> None:
 def test_any_post_may_be_examined(text: str, urls: list[str]) -> None:
     found = examine(post(text, links=[LinkMention(url=url) for url in urls]))
     assert len({mention.canonical.url_norm for mention in found.mentions}) == len(found.mentions)
+
+
+def test_of_a_post_with_very_many_links_the_first_are_kept_and_the_others_counted() -> None:
+    text = " ".join(f"https://example.com/{number}" for number in range(MOST_LINKS + 3))
+    *kept, left_out = links_to_keep(post(text))
+    assert [each.url for each in kept] == [f"https://example.com/{number}" for number in range(MOST_LINKS)]
+    assert (left_out.canonical.kind, left_out.canonical.url_norm) == (LinkKind.REFUSED, "left-out:x:1")
+    assert left_out.title == "the post has 3 more links than the 500 that are kept of one post"
+
+
+def test_links_that_are_shown_again_are_not_too_many() -> None:
+    text = " ".join(f"https://example.com/{number}" for number in range(MOST_LINKS))
+    assert examine(post(f"{text} {text}")).left_out == 0
+
+
+def test_codes_and_refused_links_count_as_links() -> None:
+    text = " ".join(f"https://fakeshopee.tw/{number}" for number in range(MOST_LINKS))
+    found = examine(post(f"{text} ￥AbC12dEf3Gh￥ https://example.com/1"))
+    assert (len(found.mentions), len(found.refusals), found.left_out) == (0, MOST_LINKS, 2)

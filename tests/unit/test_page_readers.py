@@ -16,8 +16,9 @@ from msgspec.json import encode
 from mistnet.domain.crawling import Visited
 from mistnet.domain.errors import PageUnreadable
 from mistnet.domain.products import PageVerdict
+from mistnet.pricing.html import DEEPEST
 from mistnet.upstream.reading.pool import ReadsApart
-from mistnet.upstream.reading.tasks import DEEPEST, Limits, ReadSearch, ReadsHere, require_shallow
+from mistnet.upstream.reading.tasks import Limits, ReadSearch, ReadsHere
 from tests.loops import LOOP
 from tests.support import START
 
@@ -70,21 +71,6 @@ async def test_a_page_that_nests_too_deeply_is_not_even_parsed() -> None:
     with pytest.raises(PageUnreadable, match=f"{DEEPEST:,}"):
         await ReadsHere().page(seen(b"<div>" * 1_000_000))
     assert time.process_time() - begun < 1
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"<ul>" + b"<li>a<p>b<br>" * 20_000,
-        b"<table>" + b"<tr><td>a" * 20_000,
-        b"<select>" + b"<option>a" * 40_000,
-        b"<div><span>a</span></div>" * 20_000,
-        b"a < b </div>" * 20_000,
-    ],
-    ids=["list", "table", "options", "closed", "stray ends"],
-)
-def test_pages_of_many_elements_are_not_deep(body: bytes) -> None:
-    require_shallow(body)
 
 
 async def test_the_worker_goes_on_while_a_page_is_read(readers: ReadsApart) -> None:

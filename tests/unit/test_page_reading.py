@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mistnet.domain.errors import PageUnreadable
 from mistnet.domain.products import Availability, PageFacts, PageVerdict, PriceKind
 from mistnet.pricing import read_page
 from tests.examples import count_examples
@@ -249,8 +250,6 @@ DEEP = 6000
 @pytest.mark.parametrize(
     "html",
     [
-        "<h1>A</h1><div class=price>" + "<span class=price>" * DEEP + "$5",
-        "<div itemscope itemtype='http://schema.org/Product' itemprop=offers>" * DEEP,
         "<script type='application/ld+json'>" + '{"@type":"Product","name":' * DEEP + "1" + "}" * DEEP + "</script>",
         "<script type='application/ld+json'>" + "[" * DEEP + "</script>",
         '<script type="application/ld+json">{"@type":"Product","offers":{"price":1e999999}}</script>',
@@ -261,6 +260,18 @@ DEEP = 6000
 )
 def test_pages_made_to_hurt_do_no_harm(html: str) -> None:
     assert page(html).verdict in (PageVerdict.NO_PRICE, PageVerdict.OFFER)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<h1>A</h1><div class=price>" + "<span class=price>" * DEEP + "$5",
+        "<div itemscope itemtype='http://schema.org/Product' itemprop=offers>" * DEEP,
+    ],
+)
+def test_pages_that_nest_without_end_are_unreadable(html: str) -> None:
+    with pytest.raises(PageUnreadable):
+        page(html)
 
 
 def test_numbers_with_exponents_keep_their_size() -> None:

@@ -78,7 +78,8 @@ async def serve(
     """
     if sum((new_token is not None, list_tokens, revoke_token is not None)) > 1:
         raise typer.BadParameter("give one of --new-token, --list-tokens and --revoke-token")
-    async with open_app(invocation.settings, patient=True) as app:
+    serves = new_token is None and not list_tokens and revoke_token is None
+    async with open_app(invocation.settings, patient=serves) as app:
         if new_token is not None:
             await _make_token(invocation, app, new_token, Scope.of(scope))
         elif list_tokens:

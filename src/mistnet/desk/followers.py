@@ -52,10 +52,11 @@ async def _written(app: App, ingest_id: IngestId, target_id: UserId, follower_id
         ingest_id=ingest_id,
         cause=Cause.PUSHED,
     )
+    prepared = app.writers.prepare([edge])
     for tries_left in reversed(range(_TRIES)):
         try:
             async with app.database.write() as connection:
-                await app.writers.write(connection, [edge], app.database.clock.now())
+                await app.writers.write(connection, prepared, app.database.clock.now())
                 await app.ingests.end(ingest_id, IngestStatus.SUCCESS, calls=calls, items=1, connection=connection)
         except DatabaseBusy:
             if not tries_left:

@@ -12,12 +12,10 @@ from mistnet.domain.errors import BadHandle, NoKey, UserNotFound
 from mistnet.domain.follows import Side, SyncMode
 from mistnet.domain.handles import read_handle
 from mistnet.domain.numbers import read_id
-from mistnet.domain.social import UserId
+from mistnet.domain.social import User, UserId
 from mistnet.domain.sources import Errand
-from mistnet.harvest import WRITERS
 from mistnet.jobs.follow_sync import follow_sync
 from mistnet.store.people import People
-from mistnet.store.writes import Writers
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +87,7 @@ async def look_up_counts(app: App, user_id: UserId) -> None:
         return
     async with app.harvest.opened():
         gathered = await app.harvest.x.users([user_id], errand=Errand())
-    async with app.database.write() as connection:
-        await Writers(WRITERS).write(connection, list(gathered.users.values()), app.database.clock.now())
+    await _write(app, [*gathered.users.values()])
 
 
 async def _looked_up(app: App, handle: str) -> Subject:
@@ -100,9 +97,14 @@ async def _looked_up(app: App, handle: str) -> Subject:
         user = await app.harvest.x.user(handle, errand=Errand())
     if user is None:
         raise BadHandle(f"@{handle}", "X knows nobody of that name")
-    async with app.database.write() as connection:
-        await Writers(WRITERS).write(connection, [user], app.database.clock.now())
+    await _write(app, [user])
     return Subject(user_id=user.id, handle=user.handle)
+
+
+async def _write(app: App, users: Sequence[User]) -> None:
+    prepared = app.writers.prepare(users)
+    async with app.database.write() as connection:
+        await app.writers.write(connection, prepared, app.database.clock.now())
 
 
 def _id_of(who: str) -> UserId | None:

@@ -80,10 +80,11 @@ def _by_author(posts: Sequence[Post]) -> Mapping[UserId, list[Post]]:
 
 
 async def _written(app: App, writes: Sequence[Write]) -> None:
+    prepared = app.writers.prepare(writes)
     for tries_left in reversed(range(_TRIES)):
         try:
             async with app.database.write() as connection:
-                await app.writers.write(connection, writes, app.database.clock.now())
+                await app.writers.write(connection, prepared, app.database.clock.now())
         except DatabaseBusy:
             if not tries_left:
                 raise

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 _BETWEEN: Final = re.compile(r"[,\s]+")
-_BEFORE_ADDRESS: Final = re.compile(r"[,\s]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_BEFORE_ADDRESS: Final = re.compile(r"(?<![,\s])[,\s]++(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
 def split_list(*written: str) -> list[str]:

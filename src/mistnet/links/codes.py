@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from mistnet.links.finding import find_urls
+from mistnet.links.shop_urls import replaced
 
 # Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
 # The two yen signs look alike and are mixed.
@@ -68,9 +69,10 @@ def find_title(text: str) -> str | None:
 
 def _marked(text: str) -> Sequence[tuple[str, str]]:
     sure = [(each.start(), each[1] or each[3], each[0]) for each in _MARKED.finditer(text) if _is_code(each)]
+    of_the_app = bool(_OF_THE_APP.search(text))
     for each in _BRACKETED.finditer(text):
         code = each[1] or each[2] or each[4]
-        if _usual(code) or (_OF_THE_APP.search(text) and _stands_out(code)):
+        if _usual(code) or (of_the_app and _stands_out(code)):
             sure.append((each.start(), code, each[0]))
     return [(code, verbatim) for _, code, verbatim in sorted(sure)]
 
@@ -90,9 +92,7 @@ def _usual(code: str) -> bool:
 
 
 def _without_urls(text: str) -> str:
-    for found in find_urls(text):
-        text = text[: found.start] + "\n" * (found.end - found.start) + text[found.end :]
-    return text
+    return replaced(text, [(found.start, found.end) for found in find_urls(text)], "\n")
 
 
 def _bracketed(text: str, opening: str) -> Iterator[str]:

@@ -22,6 +22,6 @@ def find_urls(text: str) -> Sequence[Found]:
     """Every occurrence, in order. What it finds is always a piece of the text, unchanged."""
     if "." not in text:
         return []
-    spans = [*shop_urls(text)]
+    spans = sorted(shop_urls(text))
     spans += other_urls(blanked(text, spans))
     return [Found(url=text[start:end], start=start, end=end) for start, end in sorted(spans)]

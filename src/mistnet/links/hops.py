@@ -61,7 +61,10 @@ def _seen_from(start: Address, url: str) -> Address | Refused:
 
 def _target(written: str) -> str | None:
     """A whole http(s) URL, or nothing: apps have schemes of their own beside it."""
-    plain = unescape(_ESCAPE.sub(_unescaped, written)).strip()
+    try:
+        plain = unescape(_ESCAPE.sub(_unescaped, written)).strip()
+    except ValueError:  # a character reference with thousands of digits
+        return None
     if plain.startswith("//"):
         plain = f"https:{plain}"
     if not plain.lower().startswith(("http://", "https://")):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import msgspec
 
 from mistnet.domain.links import Canonical, LinkKind, Mention, Place, Shop
+from mistnet.domain.plural import counted
 from mistnet.domain.social import LinkMention, Platform, Post
 from mistnet.links.codes import find_codes, find_title
 from mistnet.links.finding import find_urls
 from mistnet.links.naming import canonical
 from mistnet.links.refused import Refused
+from mistnet.links.shop_urls import blanked
 
 CODE_SCHEME: Final = "taokouling:"
+LEFT_OUT_SCHEME: Final = "left-out:"
+MOST_LINKS: Final = 500
+"""So many links of one post are kept. What it has beyond them is recorded as one link that is refused."""
 _PLACES: Final = {place.value: place for place in Place}
 _TO_A_POST: Final = "it leads to a post, and posts are collected by themselves"
 _CUT_OFF: Final = ("…", "...")
@@ -36,10 +43,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What a post links to, and what was left aside: nothing goes unsaid."""
+    """What a post links to, and what was left aside: nothing goes unsaid. Beyond `MOST_LINKS` they are only counted."""
 
     mentions: Sequence[Mention]
     refusals: Sequence[Refusal]
+    left_out: int = 0
 
 
 class _Posted(msgspec.Struct, frozen=True):
@@ -48,6 +56,39 @@ class _Posted(msgspec.Struct, frozen=True):
     url: str
     place: Place
     leads_to: str
+
+
+class _Known:
+    """The links that come beside a post's text: nearly all of X's stand in the text as well."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        bare = (each.partition("://")[2].removeprefix("www.") for each in names)
+        self._bare, self._whole = sorted(bare), sorted(names)
+
+    def blanked(self, text: str) -> str:
+        """With blanks where one of them stands by itself: it need not be searched for."""
+        for url in sorted(filter(None, self.names), key=len, reverse=True)[:MOST_LINKS]:
+            text = blanked(text, [*_standing_alone(url, text)])
+        return text
+
+    def continues(self, shown: str) -> bool:
+        """Whether one of them begins as a link that is shown cut off."""
+        return _begins_one(self._bare, shown.partition("://")[2] or shown) or _begins_one(self._whole, shown)
+
+
+def _standing_alone(url: str, text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(url)
+    while start >= 0:
+        end = start + len(url)
+        if end == len(text) or text[end].isspace():
+            yield start, end
+        start = text.find(url, end)
+
+
+def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
+    place = bisect_left(ordered, beginning)
+    return place < len(ordered) and ordered[place].startswith(beginning)
 
 
 def links_of(post: Post) -> Sequence[Mention]:
@@ -59,7 +100,7 @@ def links_to_keep(post: Post) -> Sequence[Mention]:
     """All of them, and those that are refused under their own words. Posts that are linked are collected as posts."""
     found = examine(post)
     refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
-    return [*found.mentions, *map(_as_refused, refused.values())]
+    return [*found.mentions, *map(_as_refused, refused.values()), *_left_out(post, found.left_out)]
 
 
 def _as_refused(refusal: Refusal) -> Mention:
@@ -67,26 +108,46 @@ def _as_refused(refusal: Refusal) -> Mention:
     return Mention(url=refusal.url, place=refusal.place, canonical=about, title=refusal.reason)
 
 
+def _left_out(post: Post, count: int) -> Iterator[Mention]:
+    """One for all of them, under a name no other post can have."""
+    if count:
+        name = f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}"
+        about = Canonical(url_norm=name, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+        more = counted(count, "more link", "more links")
+        why = f"the post has {more} than the {MOST_LINKS:,} that are kept of one post"
+        yield Mention(url=name, place=Place.TEXT, canonical=about, title=why)
+
+
 def examine(post: Post) -> Examined:
     """As `links_of`, and what it left out."""
     mentions: dict[str, Mention] = {}
     refusals: dict[tuple[str, Place], Refusal] = {}
+    left_out: set[str] = set()
+    title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
     for posted in _posted(post):
+        if len(mentions) + len(refusals) >= MOST_LINKS:
+            left_out.add(posted.leads_to)
+            continue
         named = _named(posted.leads_to)
         if isinstance(named, Refused):
             refusal = Refusal(url=posted.url, place=posted.place, reason=named.reason)
             refusals.setdefault((posted.url, posted.place), refusal)
         else:
-            mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=_title(post, named))
+            shared = title() if named.shop is Shop.TAOBAO and named.kind is LinkKind.SHORT else None
+            mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
             mentions.setdefault(named.url_norm, mention)
     for mention in _codes(post):
-        mentions.setdefault(mention.canonical.url_norm, mention)
-    return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()])
+        if len(mentions) + len(refusals) < MOST_LINKS:
+            mentions.setdefault(mention.canonical.url_norm, mention)
+        elif mention.canonical.url_norm not in mentions:
+            left_out.add(mention.url)
+    left_out -= {each.url for each in mentions.values()} | {url for url, _ in refusals}
+    return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()], left_out=len(left_out))
 
 
 def _posted(post: Post) -> Iterator[_Posted]:
     beside = [*map(_beside, post.links)]
-    known = {name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)}
+    known = _Known({name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)})
     for url in _in_text(post.text, known):
         if not (post.reposted and _is_xs_own(post, url)):
             yield _Posted(url, Place.TEXT, url)
@@ -112,40 +173,18 @@ def _beside(link: LinkMention) -> _Posted:
     return _Posted(link.url, _PLACES.get(link.place or "", Place.ENTITY), link.expanded_url or link.url)
 
 
-def _in_text(text: str, known: set[str]) -> Iterator[str]:
+def _in_text(text: str, known: _Known) -> Iterator[str]:
     """A link shown cut off is left to the place that has it whole."""
-    for found in find_urls(_without(known, text)):
-        cut_off = text.startswith(_CUT_OFF, found.end) and any(_continues(found.url, each) for each in known)
-        if found.url not in known and not cut_off:
+    for found in find_urls(known.blanked(text)):
+        cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
+        if found.url not in known.names and not cut_off:
             yield found.url
-
-
-def _without(known: set[str], text: str) -> str:
-    """With blanks where a known link stands by itself: on X nearly all do, and need not be searched for."""
-    for url in filter(None, known):
-        start = text.find(url)
-        while start >= 0:
-            end = start + len(url)
-            if end == len(text) or text[end].isspace():
-                text = text[:start] + " " * len(url) + text[end:]
-            start = text.find(url, end)
-    return text
-
-
-def _continues(shown: str, whole: str) -> bool:
-    bare = whole.partition("://")[2].removeprefix("www.")
-    return bare.startswith(shown.partition("://")[2] or shown) or whole.startswith(shown)
 
 
 def _named(url: str) -> Canonical | Refused:
     if _OWN_POST.match(url):
         return Refused(_TO_A_POST)
     return canonical(url)
-
-
-def _title(post: Post, named: Canonical) -> str | None:
-    """The Taobao app writes a title beside the short links it shares."""
-    return find_title(post.text) if named.shop is Shop.TAOBAO and named.kind is LinkKind.SHORT else None
 
 
 def _codes(post: Post) -> Iterator[Mention]:

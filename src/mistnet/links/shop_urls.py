@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from mistnet.links.hosts import SHOPEE_REGIONS, SITES
-from mistnet.links.trimming import GLUED, trimmed
+from mistnet.links.trimming import Endings
 from mistnet.links.wrappers import META_HOSTS
 
 
@@ -29,11 +29,11 @@ _HOSTS: Final = _any_of([*SITES, *META_HOSTS])
 # A slug may hold any letters, but no blank and no slash, and ends in the two ids.
 _SLUG: Final = re.compile(
     rf"{_BEGINS}(?:(?:www|m|mall)\.)?{_SHOPEE}{_PORT}/(?:universal-link/)?"
-    rf"[^\s/?#<>\"\u200b]{{0,500}}-i\.[0-9]+\.[0-9]+(?:/?[?#]{_ASCII}*|/(?![A-Za-z0-9]))?",
+    rf"[^\s/?#<>\"\u200b]{{0,500}}-i\.[0-9]+\.[0-9]+(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?",
     re.IGNORECASE,
 )
-_SHOP: Final = re.compile(rf"{_BEGINS}{_BELOW}{_HOSTS}{_PORT}{_ENDS}(?:[/?#]{_ASCII}*)?", re.IGNORECASE)
-_NEXT: Final = re.compile(GLUED, re.IGNORECASE)
+_SHOP: Final = re.compile(rf"{_BEGINS}{_BELOW}{_HOSTS}{_PORT}{_ENDS}(?P<goes_on>[/?#])?", re.IGNORECASE)
+_REST: Final = re.compile(rf"{_ASCII}*")
 # No shop's host is without one of these.
 _HINTS: Final = ("shop", "shp.ee", "xiapibuy", "taobao", "tmall", "tb.cn", "goofish", "ebay", "amazon", "amzn", "a.co")
 _MORE_HINTS: Final = ("l.", "lm.")
@@ -50,17 +50,30 @@ def shop_urls(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    start = 0
+    """Each character is looked at once, however many URLs could reach as far as it."""
+    endings = Endings(text)
+    start = reach = 0
     while match := pattern.search(text, start):
-        whole = match[0]
-        cut = _NEXT.search(whole, 1)
-        url = trimmed(whole[: cut.start()] if cut else whole)
-        start = match.start() + max(len(url), 1)
-        yield match.start(), match.start() + len(url)
+        whole = match.end()
+        if match["goes_on"]:
+            if whole > reach and (rest := _REST.match(text, whole)):
+                reach = rest.end()
+            whole = max(whole, reach)
+        end = endings.end(match.start(), whole)
+        start = max(end, match.start() + 1)
+        yield match.start(), end
 
 
 def blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with these pieces as blanks, every other character in its place."""
+    """The text with these pieces, which are in order, as blanks; every other character in its place."""
+    return replaced(text, spans, " ")
+
+
+def replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
+    """The text with as many marks in the place of each piece. Pieces are in order and do not overlap."""
+    pieces: list[str] = []
+    last = 0
     for start, end in spans:
-        text = text[:start] + " " * (end - start) + text[end:]
-    return text
+        pieces += [text[last:start], mark * (end - start)]
+        last = end
+    return "".join([*pieces, text[last:]])

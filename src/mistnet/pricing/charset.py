@@ -13,6 +13,15 @@ _HEADER: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _META: Final = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _XML: Final = re.compile(rb"^\s*<\?xml[^>]{0,100}encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE)
 _HEAD: Final = 4096
+# A page that names more is not believed: each takes another pass over all of it.
+_MOST_NAMES: Final = 5
+# Python's own, which no page is written in; some take time that grows with the square of the text.
+_NO_CHARSETS: Final = frozenset(
+    (
+        *("hex", "base64", "zlib", "bz2", "uu", "rot13", "quopri", "punycode", "idna"),
+        *("unicode_escape", "raw_unicode_escape", "undefined"),
+    )
+)
 # Browsers read these names as their larger relatives.
 _WIDER: Final = {
     "gb2312": "gb18030",
@@ -40,7 +49,7 @@ def decode(body: bytes, *, content_type: str | None = None, charset: str | None 
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    named = [charset, *_HEADER.findall(content_type or ""), *_declared(body)]
+    named = [*dict.fromkeys([charset, *_HEADER.findall(content_type or ""), *_declared(body)])][:_MOST_NAMES]
     for name in ("utf-8", *filter(None, named)):
         text = _strictly(body, name)
         if text is not None:
@@ -74,4 +83,4 @@ def _leniently(body: bytes, name: str) -> str:
 def _codec(name: str) -> str:
     lowered = name.strip().lower()
     found = _WIDER.get(lowered, lowered)
-    return found if codecs.lookup(found).name not in ("hex", "base64", "zlib", "bz2", "uu", "rot13", "quopri") else "?"
+    return found if codecs.lookup(found).name.replace("-", "_") not in _NO_CHARSETS else "?"

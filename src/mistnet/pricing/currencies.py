@@ -29,18 +29,28 @@ _BEFORE: Final = re.compile(rf"(?P<mark>{_any_of(MARKS)})[.]?[\s:]{{0,3}}$")
 _AFTER: Final = re.compile(rf"^[\s,.\-–—=*]{{0,4}}?(?P<mark>{_any_of(_BEHIND)})")
 _ANYWHERE: Final = re.compile(_any_of(MARKS))
 _REACH: Final = 14
+# Most numbers have no mark beside them, which these show at once.
+_FIRST_LETTERS: Final = frozenset(mark[0] for mark in _BEHIND)
+_LAST_LETTERS: Final = frozenset(mark[-1] for mark in MARKS)
+_FURTHEST: Final = 5
 
 
 def mark_before(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     """The mark that ends at a place in a text: where it starts, and what it may mean."""
     start = max(place - _REACH, 0)
-    found = _BEFORE.search(text[start:place])
+    near = text[start:place]
+    if _LAST_LETTERS.isdisjoint(near[-_FURTHEST:]):
+        return None
+    found = _BEFORE.search(near)
     return (start + found.start("mark"), _meanings(found["mark"])) if found else None
 
 
 def mark_after(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     """The mark that follows a place in a text: where it ends, and what it may mean."""
-    found = _AFTER.search(text[place : place + _REACH])
+    near = text[place : place + _REACH]
+    if _FIRST_LETTERS.isdisjoint(near[:_FURTHEST]):
+        return None
+    found = _AFTER.search(near)
     return (place + found.end("mark"), _meanings(found["mark"])) if found else None
 
 

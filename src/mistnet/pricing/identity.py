@@ -17,7 +17,7 @@ MARKED: Final = 0.75
 SCRIPTED: Final = 0.7
 ADDRESSED: Final = 0.5
 _SHORTEST: Final = 6
-_NUMBER: Final = r"(?P<number>(?=[\w./-]*\d)[A-Za-z0-9][\w./-]{2,28}[A-Za-z0-9])"
+_NUMBER: Final = r"(?P<number>(?=[\w./-]{0,29}\d)[A-Za-z0-9][\w./-]{2,28}[A-Za-z0-9])"
 _LABEL: Final = re.compile(
     r"""(?<!\w)(?:
       SKU|Art(?:ikel|icle|\.)?[\s.-]*(?:Nr|No|Nummer|Number|N°|Code)|Artikelnr|Best(?:ell)?[\s.-]*(?:Nr|Nummer)

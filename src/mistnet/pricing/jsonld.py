@@ -5,13 +5,15 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from selectolax.lexbor import LexborHTMLParser
 
-_STRING: Final = r'"(?:\\.|[^"\\])*"'
-_COMMENT: Final = re.compile(rf"({_STRING})|<!--|-->|/\*.*?\*/|<!\[CDATA\[|\]\]>|//[^\n]*", re.DOTALL)
+# What is never closed reaches to the end: looking for an end behind every quote and comment would take forever.
+_STRING: Final = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
+_LONG_COMMENT: Final = r"/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)"
+_COMMENT: Final = re.compile(rf"({_STRING})|<!--|-->|{_LONG_COMMENT}|<!\[CDATA\[|\]\]>|//[^\n]*", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 _BAD_ESCAPE: Final = re.compile(r'\\(?!["\\/bfnrtu])')
 _MOST_NODES: Final = 20_000
@@ -30,13 +32,20 @@ def _mended(text: str) -> Iterator[Any]:
     """Each attempt gives up a little more of the letter: as is, without comments, without stray commas."""
     bare = _COMMENT.sub(_string_only, text).strip().rstrip(";").strip()
     tidy = _BAD_ESCAPE.sub(r"\\\\", _TRAILING_COMMA.sub(_string_only, bare))
-    for attempt in (text, bare, tidy, html.unescape(tidy)):
+    for attempt in (text, bare, tidy, _unescaped(tidy)):
         try:
             yield loads(attempt)
         except (ValueError, RecursionError):
             continue
         return
     yield from _first_part(tidy)
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # a character reference with thousands of digits
+        return text
 
 
 def _string_only(found: re.Match[str]) -> str:
@@ -50,7 +59,10 @@ def loads(text: str) -> Any:
 
 
 def _exact(text: str) -> Decimal | None:
-    value = Decimal(text)
+    try:
+        value = Decimal(text)
+    except InvalidOperation:  # an exponent beyond all bounds
+        return None
     return value if value.is_finite() else None
 
 

@@ -27,8 +27,9 @@ _TEXT: Final = 2000
 
 def items(tree: LexborHTMLParser) -> Iterator[dict[str, Any]]:
     """The outermost items of a page: those that are no property of another."""
+    known: dict[int, bool] = {}
     for node in tree.css("[itemscope]"):
-        if "itemprop" not in node.attributes or not _inside_item(node):
+        if "itemprop" not in node.attributes or not _inside_item(node, known):
             yield item(node)
 
 
@@ -64,10 +65,16 @@ def _type(node: LexborNode) -> str:
     return (node.attributes.get("itemtype") or "").strip().rstrip("/").rpartition("/")[2]
 
 
-def _inside_item(node: LexborNode) -> bool:
-    parent = node.parent
-    while parent is not None:
-        if parent.tag != "-undef" and parent.attributes and "itemscope" in parent.attributes:
-            return True
+def _inside_item(node: LexborNode, known: dict[int, bool]) -> bool:
+    """Walks up to an element that was passed before, at most: a page may hold thousands inside one another."""
+    passed: list[int] = []
+    parent, found = node.parent, False
+    while parent is not None and not found:
+        if parent.mem_id in known:
+            found = known[parent.mem_id]
+            break
+        passed.append(parent.mem_id)
+        found = parent.tag != "-undef" and bool(parent.attributes) and "itemscope" in parent.attributes
         parent = parent.parent
-    return False
+    known.update(dict.fromkeys(passed, found))
+    return found

@@ -51,6 +51,8 @@ _DEEPEST: Final = 40
 _LONGEST_BUTTON: Final = 60
 _MOST: Final = 60_000
 _MOST_PRICES: Final = 500
+_MOST_READ: Final = 20
+"""Elements named for a price or a stock may stand inside one another; each is read with all it holds."""
 
 
 class _Says(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,11 +88,12 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stand(NamedTuple):
-    """An element with what its surroundings say of it."""
+    """An element with what its surroundings say of it, and how often its words were read as part of theirs."""
 
     node: LexborNode
     aside: bool
     struck: bool
+    read: int = 0
 
 
 class _Walk:
@@ -111,7 +114,7 @@ class _Walk:
             if stand.node.tag not in UNSEEN:
                 self.place += 1
                 here = self._look(stand)
-                waiting += reversed([_Stand(child, here.aside, here.struck) for child in stand.node.iter()])
+                waiting += reversed([_Stand(child, here.aside, here.struck, here.read) for child in stand.node.iter()])
 
     def _look(self, stand: _Stand) -> _Stand:
         """Keeps an element if it tells something; the answer is how its children stand."""
@@ -120,7 +123,10 @@ class _Walk:
         says = _says(name)
         aside = stand.aside or ((says.aside or tag in _ASIDE_TAGS) and node.mem_id not in self.main)
         struck = stand.struck or tag in _STRUCK or "line-through" in (attributes.get("style") or "")
-        here = _Stand(node, aside, struck)
+        here = _Stand(node, aside, struck, stand.read)
+        if stand.read >= _MOST_READ:
+            return here
+        kept = self._kept
         named = says.price or attributes.get("itemprop") == "price" or "data-price" in attributes
         if len(self.prices) < _MOST_PRICES and (named or (not says.stock and _bare_money(node))):
             self.prices.append(self._spot(here, name, named=named))
@@ -130,7 +136,11 @@ class _Walk:
             self.headings.append(self._spot(here, name))
         elif tag in _BUTTONS and not aside and _is_button(node):
             self.buttons.append(self._spot(here, name))
-        return here
+        return here if self._kept == kept and tag not in _BUTTONS else here._replace(read=stand.read + 1)
+
+    @property
+    def _kept(self) -> int:
+        return len(self.prices) + len(self.stocks) + len(self.headings)
 
     def _spot(self, stand: _Stand, name: str, *, named: bool = False) -> Spot:
         node, attributes = stand.node, stand.node.attributes
@@ -143,7 +153,7 @@ class _Walk:
             aside=stand.aside,
             struck=stand.struck,
             named=named,
-            attribute=attributes.get("content") if is_price else attributes.get("data-price"),
+            attribute=((attributes.get("content") if is_price else attributes.get("data-price")) or "")[:_LONG] or None,
         )
 
 

@@ -13,6 +13,7 @@ from mistnet.pricing import gates
 from mistnet.pricing.charset import decode
 from mistnet.pricing.currencies import site_currency
 from mistnet.pricing.findings import Finding, best, finding, is_sure, settle
+from mistnet.pricing.html import parse_html
 from mistnet.pricing.identity import identity_findings, scripted, without_variant
 from mistnet.pricing.jsonld import loads
 from mistnet.pricing.meta import meta_findings
@@ -24,11 +25,16 @@ from mistnet.pricing.taobao import is_taobao, read_taobao, script_findings
 from mistnet.pricing.visible import described_price, former_price, visible_price, visible_stock
 
 _CALLBACK: Final = re.compile(r"^[\w.$\s]{1,60}\(\s*(?=[{\[])")
+_LONGEST_HEADING: Final = 1_000
+"""Every product of a page is compared with its headings."""
 _ALIBABA: Final = re.compile(r"(?:^|\.)(?:taobao|tmall)\.(?:com|hk)$")
 
 
 def read_page(body: bytes, *, url: str, content_type: str | None, charset: str | None = None) -> PageFacts:
-    """What a saved page or shop answer tells. Never raises on any bytes; a block is never "no price"."""
+    """What a saved page or shop answer tells. A block is never "no price".
+
+    Raises PageUnreadable for a page that nests without end, and nothing else, whatever the bytes.
+    """
     text = decode(body, content_type=content_type, charset=charset)
     payload = _json(text)
     if payload is not None:
@@ -58,7 +64,7 @@ def _read_answer(payload: Any, url: str) -> PageFacts:
 
 
 def _read_html(text: str, url: str) -> PageFacts:
-    tree = LexborHTMLParser(text)
+    tree = parse_html(text)
     found = _machine_findings(tree, text, url)
     tree.strip_tags(list(UNSEEN))
     said = gates.visible_text(tree)
@@ -124,7 +130,7 @@ def _currency(found: Sequence[Finding]) -> str | None:
 
 
 def headings(tree: LexborHTMLParser) -> list[str]:
-    return [each.casefold() for each in _headings(tree)]
+    return [each[:_LONGEST_HEADING].casefold() for each in _headings(tree)]
 
 
 def _headings(tree: LexborHTMLParser) -> list[str]:

@@ -3,8 +3,11 @@
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -14,11 +17,13 @@ from mistnet.pricing import currencies, words
 from mistnet.pricing.numerals import Numeral, numerals, plain
 
 _LONGEST: Final = 2000
+_MOST_NUMBERS: Final = 200
+"""What has more numbers than this is a table, not a price."""
 _CONTEXT: Final = 40
 _NAME: Final = "part of a name, not a price"
 _COUNT: Final = "a count, not a price"
 _TEASER: Final = re.compile(
-    r"[\d$¥€£₫đ฿₱][.,]?\?+|\?+[.,]?\d|\d[.,]?(?:x{2,}|\*{2,})(?!\w)|[$¥₫฿₱]\s?(?:x{1,3}|\*+)[.,\d]"
+    r"[\d$¥€£₫đ฿₱][.,]?\?|\?[.,]?\d|\d[.,]?(?:x{2,}|\*{2,})(?!\w)|[$¥₫฿₱]\s?(?:x{1,3}|\*+)[.,\d]"
 )
 _BETWEEN: Final = re.compile(
     r"\s*(?:-|–|—|~|〜|～|至|到|to|a|à|bis|до|hasta|sampai|s/d|đến|tới|ถึง|until|and up to|até|ate)\s*", re.IGNORECASE
@@ -45,7 +50,7 @@ def parse_price(text: str, *, currency_hint: str | None = None, site: str | None
     written = plain(text[:_LONGEST])
     if _TEASER.search(written):
         return NoPrice(reason="part of the amount is hidden")
-    found = list(numerals(written))
+    found = [*islice(numerals(written), _MOST_NUMBERS)]
     verdicts = [_why_not(written, each) for each in found]
     fit = [each for each, why in zip(found, verdicts, strict=True) if why is None]
     if not fit or (any(each.is_money for each in found) and not any(_is_money(written, each, fit) for each in fit)):
@@ -105,10 +110,11 @@ def _priced(
 
 def _other_end(text: str, first: Numeral, found: Sequence[Numeral]) -> Numeral | None:
     """The upper end of a span, if only a word for `to` stands between this number and the next."""
-    later = [each for each in found if each.start > first.start]
-    if not later or not _BETWEEN.fullmatch(text[first.reach[1] : later[0].reach[0]]):
+    place = bisect_right(found, first.start, key=attrgetter("start"))
+    later = found[place] if place < len(found) else None
+    if later is None or not _BETWEEN.fullmatch(text[first.reach[1] : later.reach[0]]):
         return None
-    return None if _why_not(text, later[0]) and not later[0].is_money else later[0]
+    return None if _why_not(text, later) and not later.is_money else later
 
 
 def _shares(first: Numeral, second: Numeral) -> bool:

@@ -77,7 +77,8 @@ def structured_findings(tree: LexborHTMLParser, page: PageName) -> Iterator[Find
 
 def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) -> Iterator[Finding]:
     """The product's own values. A product that is one of many alike on a list page is believed less."""
-    peers = [each for each in products if each.aside == main.aside and page.fits(each) == page.fits(main)]
+    best = page.fits(main)  # once: its name may be long, and its peers many
+    peers = [each for each in products if each.aside == main.aside and page.fits(each) == best]
     crowded = len({text(each.node.get("name")) for each in peers}) > 2
     confidence = main.confidence * (0.5 if crowded else 0.75 if main.aside else 1.0)
     node = _with_variant(main.node, page)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from mistnet.domain.social import LinkMention, Media, Platform, Post, PostId, Reference, UserId
 from mistnet.store.database import Database
-from mistnet.store.links import LinkWriter
+from mistnet.store.links import LinkWriter, links_in
 from mistnet.store.tables import posts
 
 AT_ONCE: Final = 500
@@ -43,8 +43,9 @@ async def scan(
     for each in [platform] if platform else Platform:
         last = _LOWEST
         while part := await _part(database, each, last, since):
+            found = [told for post in part for told in links_in(post)]
             async with database.write() as connection:
-                added = await writer.write_links_of_posts(connection, part, database.clock.now())
+                added = await writer.write_post_links(connection, found, database.clock.now())
             seen, last = seen + len(part), part[-1].id
             links, mentions = links + added.links, mentions + added.mentions
             yield Scanned(posts=seen, links=links, mentions=mentions)

@@ -42,6 +42,12 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int = 0
 
 
+def links_in(post: Post) -> Iterator[PostLinks]:
+    """The links of a post, for the same transaction as the post. A post without any costs no statement."""
+    if mentions := link_rules.links_to_keep(post):
+        yield PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
+
+
 class LinkWriter:
     """Knows which lanes are crawled: a link on any other is written and left alone."""
 
@@ -49,17 +55,10 @@ class LinkWriter:
         self._job_writer = job_writer
         self._lanes = frozenset(lanes)
 
-    async def write_links_of_posts(self, connection: AsyncConnection, given: Sequence[Post], now: datetime) -> Added:
-        """Finds the links of posts that were just written. A post without any costs no statement."""
-        found = [
-            PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
-            for post in given
-            if (mentions := link_rules.links_to_keep(post))
-        ]
-        return await self.write_post_links(connection, found, now) if found else Added()
-
     async def write_post_links(self, connection: AsyncConnection, given: Sequence[PostLinks], now: datetime) -> Added:
         """However often a post is told of, each of its mentions is there once."""
+        if not given:
+            return Added()
         targets = {
             bounded(each.canonical.url_norm): LinkTarget(url=each.url, canonical=each.canonical, title=each.title)
             for told in given

@@ -13,11 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.jobs import Write
+from mistnet.domain.links import PostLinks
 from mistnet.domain.social import Platform, Post, User, UserId
 from mistnet.store.database import Database
 from mistnet.store.statements import statement
 from mistnet.store.tables import posts, quarantine, users
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 
 _SLICE: Final = 200
 
@@ -110,10 +111,11 @@ class Quarantine:
             .values(resolved_at=now)
             .returning(quarantine.c.id)
         )
+        prepared = {each.id: writers.prepare(readings[each.id].writes) for each in kept}
         async with self._database.write() as connection:
             won = set((await connection.execute(marked)).scalars())
-            told = [(each, readings[each.id].writes) for each in kept if each.id in won]
-            await writers.write(connection, await _news(connection, told), now)
+            told = [(each, prepared[each.id].writes) for each in kept if each.id in won]
+            await writers.write(connection, Prepared(await _news(connection, told)), now)
         return won
 
 
@@ -142,4 +144,6 @@ async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> M
 
 
 def _place(write: Write) -> object:
+    if isinstance(write, PostLinks):  # the links of a payload are as old as its post
+        return Post, write.platform, write.post_id
     return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None

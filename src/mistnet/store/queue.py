@@ -28,7 +28,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.statements import command, statement
-from mistnet.store.writes import Writers
+from mistnet.store.writes import Prepared, Writers
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 CAP_LOCK = 0x6D697374  # any number all mistnet workers share: claims under a cap go one at a time
@@ -113,13 +113,15 @@ class JobQueue:
         done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
         back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
         plain = not back and not any(s.writes for s in settlements)
+        # Before the transaction: looking for the links of posts takes a while, and others wait to write.
+        prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}
         async with self._database.statement() if plain else self._database.write() as connection:
             won = await self._finish(connection, done, now) if done else set()
             back = await self._with_waits_that_are_over(connection, back, now)
             won |= await self._put_back(connection, back, now) if back else set()
-            writes = [write for s in settlements if s.lease.claim in won for write in s.writes]
+            writes = [write for claim, each in prepared.items() if claim in won for write in each.writes]
             if writes:
-                await self._writers.write(connection, writes, now)
+                await self._writers.write(connection, Prepared(writes), now)
             over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
             if over:
                 await end_with_jobs(connection, over, now)  # after the writes: an ingest may have ended with them

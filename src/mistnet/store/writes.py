@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,14 +23,42 @@ class Writer(msgspec.Struct, Generic[W], frozen=True):
     write: Callable[[AsyncConnection, Sequence[W], datetime], Awaitable[object]]
 
 
-class Writers:
-    """All writers in the order their tables depend on each other."""
+class Prepared(msgspec.Struct, frozen=True):
+    """Values ready to be written, with all that had to be worked out for them."""
 
-    def __init__(self, writers: Sequence[Writer[Write]]) -> None:
+    writes: Sequence[Write]
+
+
+class Writers:
+    """All writers in the order their tables depend on each other.
+
+    What follows from a value by its type, such as the links of a post, is found by `prepare` before a transaction is
+    open: on SQLite and libSQL nobody else can write while one is.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[Writer[Write]],
+        finders: Mapping[type[Write], Callable[[Any], Iterable[Write]]] | None = None,
+    ) -> None:
         self._writers = tuple(writers)
         self._known = {writer.of for writer in writers}
+        self._finders = finders or {}
 
-    async def write(self, connection: AsyncConnection, writes: Sequence[Write], now: datetime) -> None:
+    def prepare(self, writes: Iterable[Write]) -> Prepared:
+        """Finds what follows from these values. This may take a while, so no transaction may be open."""
+        prepared: list[Write] = []
+        for value in writes:
+            prepared.append(value)
+            if find := self._finders.get(type(value)):
+                try:
+                    prepared += find(value)
+                except Exception as error:
+                    raise _refused(type(value), error) from error
+        return Prepared(prepared)
+
+    async def write(self, connection: AsyncConnection, prepared: Prepared, now: datetime) -> None:
+        writes = prepared.writes
         unknown = {type(value).__name__ for value in writes if type(value) not in self._known}
         if unknown:
             raise WriteRefused(f"no writer is known for {', '.join(sorted(unknown))}")
@@ -47,4 +75,8 @@ async def _guarded(writer: Writer[Write], connection: AsyncConnection, values: S
     except (MistnetError, SQLAlchemyError, OSError):
         raise
     except Exception as error:
-        raise WriteRefused(f"the writer of {writer.of.__name__} failed: {type(error).__name__}: {error}") from error
+        raise _refused(writer.of, error) from error
+
+
+def _refused(of: type[Write], error: Exception) -> WriteRefused:
+    return WriteRefused(f"the writer of {of.__name__} failed: {type(error).__name__}: {error}")

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from mistnet.pricing.html import parse_html
 from mistnet.upstream.market.amounts import Illegible
 
 EVERY: Final = "*"
@@ -122,7 +123,7 @@ def _walk(told: Any, path: Sequence[str]) -> Iterator[Any]:
 
 class HtmlTree:
     def __init__(self, text: str) -> None:
-        self._page = LexborHTMLParser(text)
+        self._page = parse_html(text)
 
     def listings(self, path: str) -> Sequence[Found]:
         return [HtmlFound(node) for node in self._page.css(path)]

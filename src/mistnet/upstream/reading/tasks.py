@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -12,25 +11,11 @@ import msgspec
 
 from mistnet import pricing
 from mistnet.domain.crawling import Visited
-from mistnet.domain.errors import PageUnreadable
 from mistnet.domain.items import Listing, Unreadable
 from mistnet.domain.products import PageFacts
 
 if TYPE_CHECKING:
     from mistnet.upstream.market.shop_file import ShopRules
-
-DEEPEST: Final = 1_000
-"""Browsers stop at 512 elements inside each other; no honest page comes near."""
-
-_FEW_TAGS: Final = 10_000
-"""So few cannot nest deeply enough to take long, and are not counted one by one."""
-_TAG: Final = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
-_ENDED_BY_THE_NEXT: Final = frozenset(
-    b"area base br col embed hr img input link meta param source track wbr "
-    b"p li dt dd tr td th thead tbody tfoot colgroup option optgroup rp rt".split()
-)
-"""Elements without an end tag, or that the next of their kind ends."""
-
 
 HEAD: Final = 4
 """So many bytes before each message give its length."""
@@ -51,7 +36,6 @@ class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     body: bytes
 
     def run(self) -> PageFacts:
-        require_shallow(self.body)
         return pricing.read_page(self.body, url=self.url, content_type=self.content_type)
 
 
@@ -76,10 +60,7 @@ class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def run(self) -> SearchRead:
         from mistnet.upstream.market.search_pages import read_search  # noqa: PLC0415 (most children read no search)
 
-        rules = _rules_of(self.rules)
-        if rules.format == "html":
-            require_shallow(self.body)
-        return read_search(self.body, rules, url=self.url, content_type=self.content_type, now=self.now)
+        return read_search(self.body, _rules_of(self.rules), url=self.url, content_type=self.content_type, now=self.now)
 
 
 Task: TypeAlias = ReadPage | ReadSearch
@@ -130,19 +111,6 @@ def framed(message: bytes) -> bytes:
 
 def page_task(seen: Visited) -> ReadPage:
     return ReadPage(url=seen.final_url, content_type=seen.content_type, body=seen.body)
-
-
-def require_shallow(body: bytes) -> None:
-    """The parser's time grows with the square of the depth, so depth has a limit of its own."""
-    if body.count(b"<") < _FEW_TAGS:
-        return
-    depth = 0
-    for tag in _TAG.finditer(body):
-        if tag[2].lower() in _ENDED_BY_THE_NEXT:
-            continue
-        depth = max(depth - 1, 0) if tag[1] else depth + 1
-        if depth > DEEPEST:
-            raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
 
 
 @lru_cache(maxsize=64)
