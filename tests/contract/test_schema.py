@@ -20,7 +20,15 @@ from sqlalchemy import Connection, text
 from mistnet.domain.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
 from mistnet.store import tables
 from mistnet.store.database import Database
-from mistnet.store.schema import _MIGRATION_LOCK, MIGRATIONS, migrate, require_current, revisions, schema_state
+from mistnet.store.schema import (
+    _MIGRATION_LOCK,
+    MIGRATIONS,
+    _upgrade,
+    migrate,
+    require_current,
+    revisions,
+    schema_state,
+)
 from tests.commands import DEADLINE_SECONDS, Ran
 from tests.databases import create_database, drop_database, with_database
 from tests.services.sqld import SqldServer
@@ -217,3 +225,28 @@ def test_revisions_are_named_by_their_files() -> None:
     scripts = ScriptDirectory.from_config(config)
     assert revisions() == [script.revision for script in reversed(list(scripts.walk_revisions()))]
     assert revisions()[-1] == scripts.get_current_head()
+
+
+LINK = """
+    INSERT INTO links (id, url_norm, url, host, lane, platform, kind, state, first_seen_at)
+    VALUES (1, 'https://a.example/', 'https://a.example/', 'a.example', 'web', 'web', 'page', 'new',
+        '2026-03-01 12:00:00+00:00')
+"""
+CRAWL = "INSERT INTO crawls (id, link_id, at, outcome) VALUES (:id, 1, '2026-03-01 12:00:00+00:00', :outcome)"
+
+
+async def test_visits_are_kept_when_their_table_learns_a_new_outcome(empty_urls: tuple[str, str]) -> None:
+    database = Database(empty_urls[0])
+    try:
+        async with database.write() as connection:
+            await connection.run_sync(_upgrade, "0008")
+            await connection.execute(text(LINK))
+            for number in (3, 7):
+                await connection.execute(text(CRAWL), {"id": number, "outcome": "offer"})
+        await migrate(database)
+        async with database.write() as connection:
+            await connection.execute(text(CRAWL), {"id": 8, "outcome": "unreadable"})
+            rows = await connection.execute(text("SELECT id, outcome FROM crawls ORDER BY id"))
+            assert [tuple(row) for row in rows] == [(3, "offer"), (7, "offer"), (8, "unreadable")]
+    finally:
+        await database.close()

@@ -53,7 +53,9 @@ def _copy() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("crawls_pkey")),
         sqlite_autoincrement=True,
     )
-    op.execute(sa.text("INSERT INTO crawls SELECT * FROM crawls_before ORDER BY id"))
+    if op.get_bind().execute(sa.text("SELECT 1 FROM crawls_before LIMIT 1")).first():
+        # Only then: to copy no rows would begin the count of ids, and an empty database would not look like one.
+        op.execute(sa.text("INSERT INTO crawls SELECT * FROM crawls_before ORDER BY id"))
     op.drop_table("crawls_before")
     op.create_index("crawls_at", "crawls", ["at"])
     op.create_index("crawls_link", "crawls", ["link_id", "id"])
