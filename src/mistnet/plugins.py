@@ -33,7 +33,7 @@ def load_plugin(name: str) -> Plugin:
         make: object = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise BadPlugin(name, str(error)) from error
-    except Exception as error:  # somebody else's code, of which anything can be expected
+    except Exception as error:  # code of others, of which anything can be expected
         raise BadPlugin(name, f"importing it failed with {type(error).__name__}: {error}") from error
     if not callable(make):
         raise BadPlugin(name, f"{function_name} is not a function")

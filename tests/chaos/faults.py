@@ -96,7 +96,7 @@ def short_transactions(target: Target) -> None:
 
 
 def locked_jobs(target: Target) -> None:
-    """Somebody holds the table of jobs, and nobody waits for it for long."""
+    """Another session holds the table of jobs, and no one waits for it for long."""
 
     async def play() -> None:
         async with target.connection() as connection, connection.transaction():

@@ -1,4 +1,4 @@
-"""Pages that take too much to read, met by a real process: they cost nobody else anything."""
+"""Pages that take too much to read, met by a real process: they cost no other job anything."""
 
 import asyncio
 import gzip
@@ -90,5 +90,5 @@ def test_hostile_pages_end_unreadable_while_their_neighbours_are_read_and_the_se
     problems = {row["url"].rpartition("/")[2]: row["problem"] for row in found if row["problem"]}
     assert "inside each other" in problems["deep"]
     assert "longer than 1 s" in problems["wide"]
-    assert on_sqlite.sql("SELECT error FROM job_errors") == [], "nobody lost a lease or failed"
+    assert on_sqlite.sql("SELECT error FROM job_errors") == [], "no job lost its lease or failed"
     assert slowest < LEASE_SECONDS, "the process must answer while it reads"

@@ -81,7 +81,7 @@ class Doorman:
             await self.sessions.end(secret)
 
     async def _begin_session(self, request: Request, visitor: Visitor, *, token_id: int | None) -> str:
-        """Always under a new secret: one that a browser brings along may be known to whoever put it there."""
+        """Always under a new secret: one that a browser brings along may be known to the one who put it there."""
         await self.log_out(request)
         now = self._clock.now()
         secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
@@ -107,7 +107,7 @@ class Doorman:
     async def _local_visitor(self, request: Request) -> Visitor | None:
         """A program on this machine, where that is enough.
 
-        Loopback is, as long as nobody has made a token: who makes one wants it to be asked for, and on loopback a
+        Loopback is, as long as no token was made: who makes one wants it to be asked for, and on loopback a
         proxy cannot be told from a program that speaks for itself. The Unix socket always is, because the mode of
         its file says who may open it.
         """
@@ -131,7 +131,7 @@ class Doorman:
         return self._closed
 
     async def _any_token_made(self) -> bool:
-        """A database that hangs must not keep a request hanging: without an answer nobody is let in."""
+        """A database that hangs must not keep a request hanging: without an answer no one is let in."""
         asking = asyncio.ensure_future(self.tokens.any_made())
         await asyncio.wait([asking], timeout=_DEADLINE_SECONDS)
         if asking.done():
@@ -149,7 +149,7 @@ class Doorman:
     async def _checked(self, request: Request, token: str, *, counted: bool) -> tuple[Visitor, KeptToken | None]:
         """The owner of a right token. Wrong ones are counted by address, and by the account they were a guess at.
 
-        A token that nobody can guess is checked before anything is counted, so that the failures of others never
+        A token that cannot be guessed is checked before anything is counted, so that the failures of others never
         keep its owner out: behind one proxy or router, strangers have the same address. Only an admin token that
         could be guessed has to wait, and only where it was tried too often.
         """

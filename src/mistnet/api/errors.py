@@ -188,7 +188,7 @@ def _allowed(request: Request) -> str:
 
 
 def _away(error: errors.DatabaseError) -> str:
-    """Where the database is concerns nobody but the log."""
+    """Where the database is is for the log alone."""
     if isinstance(error, errors.DatabaseNotMigrated | errors.DatabaseTooNew):
         return "the database and this version of mistnet do not fit together; its log tells what to do"
     return "the database does not answer now; try again, nothing was lost"

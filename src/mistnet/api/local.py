@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 def local_entry(request: Request) -> Entry | None:
-    """How a program on this machine reached us directly. None: it did not, or it may speak for somebody else.
+    """How a program on this machine reached us directly. None: it did not, or it may speak for others.
 
     A proxy speaks for others. Another name in Host means that a page of another site was led here by its own name
     server, or that the request was meant for the address of a proxy.

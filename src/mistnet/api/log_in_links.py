@@ -1,4 +1,4 @@
-"""Links that log one person in, once: for whoever started the service and sits at its terminal."""
+"""Links that log one person in, once: for the person who started the service and sits at its terminal."""
 
 from __future__ import annotations
 

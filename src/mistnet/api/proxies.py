@@ -11,7 +11,7 @@ from fastapi import Request
 Address: TypeAlias = IPv4Address | IPv6Address
 
 SOCKET_PEER: Final = "unix"
-"""How the setting names whoever connects by the Unix socket: such a peer has no address."""
+"""How the setting names those who connect by the Unix socket: such a peer has no address."""
 
 _ONE_CLIENT_V6: Final = 64
 _FORWARDING: Final = {

@@ -1,4 +1,4 @@
-"""Slows down whoever tries secrets."""
+"""Slows down those who try secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Throttle:
             self._by_account.setdefault(account, deque(maxlen=_BY_ACCOUNT)).append(now)
 
     def wait(self, address: str, account: str | None = None) -> int | None:
-        """For how many seconds this address must not try again, or nobody for this account; None: they may."""
+        """For how many seconds this address must not try again, or no one for this account; None: they may."""
         now = self._clock()
         counted = (
             (self._by_address.get(address), _BY_ADDRESS),

@@ -104,7 +104,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 def _remove_leftover(path: Path) -> None:
-    """A process that was killed leaves its file behind, and nobody answers there."""
+    """A process that was killed leaves its file behind, and there is no answer from it."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -66,7 +66,7 @@ def new_secret(prefix: str = "") -> str:
 
 
 def is_guessable(secret: str) -> bool:
-    """Whether somebody who tries many may find it: a rough measure, by its length and its different characters."""
+    """Whether it can be found by trying many: a rough measure, by its length and its different characters."""
     return len(secret) * math.log2(len(set(secret)) or 1) < _GUESSABLE_BITS
 
 

@@ -12,7 +12,7 @@ from mistnet.domain.ports import Clock, Queue
 from mistnet.engine.policy import Policy
 
 _SOON_SECONDS: Final = 1.0
-"""After a failure: leases are to be renewed before somebody takes them for lost."""
+"""After a failure: leases are to be renewed before others take them for lost."""
 
 
 class LeaseKeeper:

@@ -24,7 +24,7 @@ _CALM: Final = timedelta(seconds=2)
 class Outage:
     """Shared by all parts of a worker. They report every failure and every success.
 
-    While nobody can write, nobody can renew a lease, so leases run out that are not lost. Once the database
+    While no one can write, no one can renew a lease, so leases run out that are not lost. Once the database
     answers, their workers get `mercy` to renew them before anybody else takes the jobs and counts an attempt.
     """
 

@@ -32,7 +32,7 @@ FEW_CONNECTIONS: Final = 0.1
 """The share of connections that should stay free: one more process takes several at once."""
 
 STALLED: Final = timedelta(minutes=15)
-"""Jobs were due for so long, and none was begun or settled: nobody does them, or every try hangs."""
+"""Jobs were due for so long, and none was begun or settled: no one does them, or every try hangs."""
 
 _FILE_SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _PATIENCE: Final = ("SET LOCAL lock_timeout = '2s'", "SET LOCAL statement_timeout = '3s'")
@@ -77,7 +77,7 @@ class DatabaseHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DatabaseProbe:
-    """One look. It never raises for an ill database, and writes a row that nobody else can see."""
+    """One look. It never raises for an ill database, and writes a row that no one else can see."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -33,7 +33,7 @@ class Writers:
     """All writers in the order their tables depend on each other.
 
     What follows from a value by its type, such as the links of a post, is found by `prepare` before a transaction is
-    open: on SQLite and libSQL nobody else can write while one is.
+    open: on SQLite and libSQL no one else can write while one is.
     """
 
     def __init__(

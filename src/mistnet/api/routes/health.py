@@ -30,7 +30,7 @@ _NOT_READY: Final[Mapping[DatabaseState, str]] = {
 
 
 class NotReady(Refusal):
-    """Where the database is, and what exactly it said, concerns nobody but the log."""
+    """Where the database is, and what exactly it said, is for the log alone."""
 
     def __init__(self, state: DatabaseState) -> None:
         super().__init__(503, _NOT_READY[state], headers={"Retry-After": str(RETRY_SECONDS)})

@@ -86,7 +86,7 @@ async def new_x_follower(
 
 
 def _require_secret(request: Request, given: str | None, secret: str | None) -> None:
-    """Compared in constant time; whoever fails too often has to wait. Where none is set, none is right.
+    """Compared in constant time; one who fails too often has to wait. Where none is set, none is right.
 
     A right secret is not refused for the failures of others, unless it is one that others can guess.
     """
