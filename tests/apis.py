@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from multidict import CIMultiDictProxy
 from pydantic import SecretStr
@@ -141,6 +142,10 @@ async def csrf_of(api: Api, cookie: str) -> str:
 def app_on(url: str, **settings: Any) -> App:
     """An app that has asked nothing of its database yet."""
     return make_app(Settings(database_url=SecretStr(url), **settings))
+
+
+def query_names(of: Dependant) -> set[str]:
+    return {each.alias for each in of.query_params}.union(*(query_names(each) for each in of.dependencies))
 
 
 def api_routes(service: FastAPI) -> list[RouteContext]:

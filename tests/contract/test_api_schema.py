@@ -20,7 +20,7 @@ from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from mistnet.api.auth import Scope
-from mistnet.api.openapi import describe
+from mistnet.api.openapi import describe, operations
 from mistnet.api.service import make_routes, make_service
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
@@ -29,7 +29,7 @@ from mistnet.domain.social import Platform, Unreadable, UserId
 from mistnet.jobs import args
 from mistnet.segments.rules import read_rule
 from mistnet.store.tokens import Tokens
-from tests.apis import PUBLIC, app_on
+from tests.apis import PUBLIC, api_routes, app_on, query_names
 from tests.databases import Templates
 from tests.followed import follow, point, tell_prices
 from tests.harvests import end_badly, post, tell, user
@@ -143,11 +143,19 @@ def running(request: pytest.FixtureRequest) -> Running:
     return found
 
 
-DESCRIBED = dict(describe(make_routes()))
-LABELS = [f"{method.upper()} {path}" for path, methods in DESCRIBED["paths"].items() for method in methods]
+ROUTES = [route for route in api_routes(make_routes()) if route.include_in_schema]
+LABELS = sorted(f"{method} {route.path_format}" for route in ROUTES for method in route.methods or ())
 READS = [label for label in LABELS if label.startswith("GET ")]
-COVERED = LABELS if EXAMPLES > FEW else LABELS[ROTATION % 8 :: 8]
-"""Every limit of every parameter of these is tried; which eighth of all operations it is changes with the commit."""
+PAGED = [str(route.path_format) for route in ROUTES if "cursor" in query_names(route.dependant)]
+
+
+def share(labels: list[str], of: int) -> list[str]:
+    """One in so many; which ones changes with the commit. A longer search takes all."""
+    return labels if EXAMPLES > FEW else labels[ROTATION % of :: of]
+
+
+COVERED = share(LABELS, 8)
+"""Every limit of every parameter of these is tried."""
 COMMON = settings(
     deadline=None,
     derandomize=True,
@@ -157,31 +165,46 @@ COMMON = settings(
 
 
 @pytest.fixture(scope="module")
-def wide(request: pytest.FixtureRequest, narrow: schemathesis.BaseSchema) -> schemathesis.BaseSchema:
+def described() -> dict[str, Any]:
+    """Made where tests run, not in every process that collects them: it takes two seconds."""
+    return dict(describe(make_routes()))
+
+
+@pytest.fixture(scope="module")
+def wide(
+    request: pytest.FixtureRequest, described: dict[str, Any], narrow: schemathesis.BaseSchema
+) -> schemathesis.BaseSchema:
     """Questions at random and at every limit; for the daily loop those at random will do."""
     if request.config.option.no_services:
         return narrow
-    schema = schemathesis.openapi.from_dict(DESCRIBED)
+    schema = schemathesis.openapi.from_dict(described)
     schema.config.phases.coverage.unexpected_methods = {"TRACE"}
     return schema
 
 
 @pytest.fixture(scope="module")
-def narrow() -> schemathesis.BaseSchema:
+def narrow(described: dict[str, Any]) -> schemathesis.BaseSchema:
     """Questions at random alone."""
-    schema = schemathesis.openapi.from_dict(DESCRIBED)
+    schema = schemathesis.openapi.from_dict(described)
     schema.config.phases.coverage.enabled = False
     return schema
 
 
-@pytest.mark.parametrize("label", LABELS)
+def test_every_route_and_every_list_of_pages_is_described(described: dict[str, Any]) -> None:
+    told = list(operations(described))
+    assert sorted(f"{method} {path}" for path, method, _ in told) == LABELS
+    paged = [path for path, _, about in told if "cursor" in {each["name"] for each in about.get("parameters", ())}]
+    assert sorted(PAGED) == sorted(paged)
+
+
+@pytest.mark.parametrize("label", share(LABELS, 2))
 def test_every_operation_answers_as_it_is_described(
     label: str, wide: schemathesis.BaseSchema, narrow: schemathesis.BaseSchema, on_sqlite: Running
 ) -> None:
     ask(label, wide if label in COVERED else narrow, on_sqlite, examples=EXAMPLES)
 
 
-@pytest.mark.parametrize("label", READS if EXAMPLES > FEW else READS[ROTATION % 8 :: 8])
+@pytest.mark.parametrize("label", share(READS, 8))
 def test_every_read_answers_as_it_is_described_on_postgresql(
     label: str, narrow: schemathesis.BaseSchema, on_postgresql: Running
 ) -> None:
@@ -215,15 +238,7 @@ def call(case: schemathesis.Case[Any], running: Running) -> None:
     )
 
 
-def _paged() -> Iterator[tuple[str, str]]:
-    """Every list that has pages, with the pattern of its cursors."""
-    for path, operations in DESCRIBED["paths"].items():
-        for parameter in operations.get("get", {}).get("parameters", []):
-            if parameter["name"] == "cursor":
-                yield path, parameter["schema"]["anyOf"][0]["pattern"]
-
-
-@pytest.mark.parametrize(("path", "pattern"), list(_paged()))
+@pytest.mark.parametrize("path", PAGED)
 @pytest.mark.parametrize(
     "outermost",
     [
@@ -233,8 +248,13 @@ def _paged() -> Iterator[tuple[str, str]]:
     ids=["least", "largest"],
 )
 def test_a_list_goes_on_from_wherever_its_cursors_can_point(
-    path: str, pattern: str, outermost: tuple[str, ...], running: Running
+    path: str, outermost: tuple[str, ...], running: Running, described: dict[str, Any]
 ) -> None:
+    [pattern] = [
+        each["schema"]["anyOf"][0]["pattern"]
+        for each in described["paths"][path]["get"]["parameters"]
+        if each["name"] == "cursor"
+    ]
     [cursor] = [each for each in outermost if re.fullmatch(pattern, each)]
     there = {"who": "A", "name": "a", "lane": "shopee"}
     own = re.sub(r"\{(\w+)\}", lambda found: there.get(found[1], "1"), path)

@@ -165,6 +165,7 @@ async def test_a_refusal_loses_nothing_and_leaves_what_it_takes_to_mend_it(
         await require_hydratable(database)
 
 
+@pytest.mark.in_turn(0)
 async def test_an_old_database_whose_migration_is_killed_stays_at_a_whole_revision(empty_url: str) -> None:
     await _made_old(empty_url, [])
     found: list[str | None] = []

@@ -181,6 +181,7 @@ async def test_a_file_that_stays_locked_is_reported_as_busy(tmp_path: Path) -> N
             await migrate(database, patience=0.0)
 
 
+@pytest.mark.in_turn(1)
 async def test_a_migration_killed_at_any_statement_leaves_nothing_and_can_be_run_again(
     empty_urls: tuple[str, str],
 ) -> None:

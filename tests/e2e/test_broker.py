@@ -58,6 +58,7 @@ def listening(pid: int) -> list[str]:
     return found
 
 
+@pytest.mark.in_turn(0)
 def test_a_link_seen_in_many_posts_and_feeds_is_one_crawl_over_the_broker(
     on_postgres: CommandLine, broker_url: str, sim_url: str
 ) -> None:

@@ -24,6 +24,7 @@ def test_a_full_disk_costs_time_alone(tmp_path: Path) -> None:
     assert verdict.problems == [], verdict.table()
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.in_turn(1)
 @pytest.mark.timeout(900)
 def test_frozen_and_killed_processes_lose_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import CommandLine, until
 
@@ -108,6 +110,7 @@ def test_an_idle_worker_hears_of_work_that_others_make_due(mistnet: CommandLine)
     worker.communicate(timeout=DEADLINE_SECONDS)
 
 
+@pytest.mark.in_turn(1)
 def test_a_child_that_was_killed_is_replaced_and_the_crew_stops_together(on_postgres: CommandLine) -> None:
     crew = on_postgres.start("work", "--processes", "2", "--database-url", on_postgres.url, **PATIENT)
     until(lambda: len(worker_pids(on_postgres)) == 2)

@@ -68,6 +68,7 @@ def test_what_people_link_to_becomes_products_with_prices(crawler: CommandLine, 
     assert named["offers"][0]["evidence"]
 
 
+@pytest.mark.in_turn(2)
 def test_links_found_before_are_scanned_and_crawled_when_somebody_says_so(reader: CommandLine, sim_url: str) -> None:
     track_everybody(reader, sim_url)
     assert reader.sql("SELECT count(*) AS n FROM jobs WHERE kind = 'crawl'") == [{"n": 0}]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
 import typer
 from sqlalchemy import text
 
@@ -191,6 +192,7 @@ def on_terminal(command: CommandLine, *arguments: str, rows: int, columns: int, 
         os.close(master)
 
 
+@pytest.mark.in_turn(2)
 def test_on_a_terminal_the_demo_shows_what_happens_until_ctrl_c(on_no_file: CommandLine) -> None:
     temporary = on_no_file.folder / "temporary"
     temporary.mkdir()

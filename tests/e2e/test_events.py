@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import CommandLine, until
 from tests.e2e.test_kill_collecting import IMPATIENT
@@ -41,6 +43,7 @@ def data_ids(mistnet: CommandLine) -> list[int]:
     return [row["id"] for row in mistnet.sql("SELECT id FROM events WHERE channel = 'data' ORDER BY id")]
 
 
+@pytest.mark.in_turn(2)
 def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(on_postgres: CommandLine) -> None:
     log = on_postgres.folder / "log"
     with (

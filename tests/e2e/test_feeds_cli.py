@@ -58,6 +58,7 @@ def test_feeds_are_added_read_and_read_on(on_sqlite: CommandLine, sim: str) -> N
     assert DEFAULT_TOKEN not in said.out + said.err + repr(on_sqlite.sql("SELECT * FROM calls"))
 
 
+@pytest.mark.in_turn(0)
 def test_a_killed_poll_goes_on_where_it_was(on_postgres: CommandLine, sim: str) -> None:
     on_postgres.settings = {**QUICK, **RESTLESS, "MISTNET_THREADS_BASE_URL": sim}
     tell_world(sim, "faults", latency_seconds=[0.3, 0.3])

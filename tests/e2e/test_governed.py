@@ -77,6 +77,7 @@ def test_four_processes_together_never_exceed_the_rate_in_any_span(shared_url: s
     assert all(path.stat().st_size > 1_000 for path in written)  # each of them got its share
 
 
+@pytest.mark.in_turn(0)
 def test_five_failures_stop_all_processes_and_one_call_at_a_time_tries(postgresql_url: str, tmp_path: Path) -> None:
     down = tmp_path / "down"
     down.touch()

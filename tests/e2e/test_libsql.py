@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.commands import DEADLINE_SECONDS
 from tests.e2e.conftest import RESTLESS, CommandLine, until
 from tests.e2e.test_kill_collecting import SEED, collect, differences, repeated_searches
@@ -46,6 +48,7 @@ def test_a_server_that_is_not_there_is_one_clear_line_without_the_token(tmp_path
     assert (wrong.code, "a libSQL URL is libsql://HOST" in wrong.err) == (2, True)
 
 
+@pytest.mark.in_turn(0)
 def test_a_world_is_collected_whole_and_no_page_is_paid_for_twice(on_libsql: CommandLine) -> None:
     with world_served(seed=SEED) as base_url:
         collect(on_libsql, base_url, others=1)
@@ -53,6 +56,7 @@ def test_a_world_is_collected_whole_and_no_page_is_paid_for_twice(on_libsql: Com
         assert repeated_searches(base_url) == {}
 
 
+@pytest.mark.in_turn(1)
 def test_jobs_are_done_exactly_once_though_the_server_restarts_while_they_are_worked_on(tmp_path: Path) -> None:
     with SqldServer() as sqld:
         mistnet = CommandLine(folder=tmp_path, url=sqld.create())

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from mistnet.app import open_app
 from mistnet.settings import load_settings
 from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE, SHOPS_FILE
@@ -79,6 +81,7 @@ def process_in_batches(command: CommandLine, environment: Mapping[str, str]) -> 
     return count
 
 
+@pytest.mark.in_turn(1)
 def test_several_workers_process_each_price_job_exactly_once(
     on_postgres: CommandLine, sim_url: str, tmp_path: Path
 ) -> None:

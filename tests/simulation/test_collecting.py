@@ -88,10 +88,12 @@ def cost_of(memory: Templates, faults: Mapping[Fault, float]) -> float:
     return spent / least
 
 
+@pytest.mark.in_turn(0)
 def test_a_collection_without_faults_costs_a_hundredth_more_than_the_least_at_most(memory: Templates) -> None:
     assert cost_of(memory, {}) <= 1.01
 
 
+@pytest.mark.in_turn(2)
 def test_a_collection_with_a_fault_in_every_eighth_answer_costs_a_twelfth_more_at_most(memory: Templates) -> None:
     possible = set(Fault) - LIST_FAULTS
     assert cost_of(memory, dict.fromkeys(possible, 0.12 / len(possible))) <= 1.08
@@ -156,6 +158,7 @@ def test_a_history_that_upstream_hid_at_first_is_suspect_and_comes_later(memory:
     assert found.alerts_later == []
 
 
+@pytest.mark.in_turn(2)
 def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:
     later = catch_up_later(memory.sqlite(), 0, days=30, faults="all", limit=1)
     assert (later.missing, later.too_low, later.jobs) == ({}, [], [])

@@ -51,6 +51,7 @@ def test_cut_lists_and_crashes_make_no_false_unfollow_on_postgresql(
         right(follow(memory.postgresql(postgres_dsn), seed, storm=True), seed)
 
 
+@pytest.mark.in_turn(0)
 def test_lists_of_many_pages_are_no_different(memory: Templates) -> None:
     for seed in range(3):
         right(follow(memory.sqlite(), seed, size=MANY_PAGES, rates=CUTS), seed)

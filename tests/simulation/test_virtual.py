@@ -157,6 +157,7 @@ def test_a_deadlock_is_resolved_by_the_server_before_time_passes(url: str) -> No
     assert run_virtually(main()) == (["done", "ended by the server"], 2)
 
 
+@pytest.mark.in_turn(1)
 def test_a_seed_gives_the_same_life_twice_on_postgresql(memory: Templates, postgres_dsn: str) -> None:
     first, second = (simulate(memory.postgresql(postgres_dsn), 7) for _ in range(2))
     assert first.faults == second.faults == []
