@@ -50,6 +50,12 @@ def test_credits_that_were_added_are_no_negative_spending(billed: int) -> None:
     assert found.corrections() == ()
 
 
+def test_a_bill_that_does_not_show_all_calls_yet_proves_nothing_about_what_it_lacks() -> None:
+    assert bill(billed=100, booked=300, is_complete=False).verdict is Verdict.NOT_YET
+    assert bill(billed=345, booked=300, is_complete=False).verdict is Verdict.TOO_LITTLE
+    assert bill(billed=-100, booked=300, is_complete=False).verdict is Verdict.CREDITS_ADDED
+
+
 def test_what_was_booked_too_much_is_taken_from_the_oldest_failures() -> None:
     """So the sum of today stays at least what today was billed."""
     days = [failures(100, hours_ago=60), failures(100, hours_ago=30), failures(100)]

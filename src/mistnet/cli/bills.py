@@ -70,6 +70,9 @@ def _finding(bill: Bill, *, is_booked: bool) -> str:
         case Verdict.TOO_MUCH:
             booked = " The ledger is corrected." if is_booked else ""
             return f"X billed {amount} less than was booked for calls that failed.{booked}"
+        case Verdict.NOT_YET:
+            lacking = bill.booked - bill.billed
+            return f"{_money(lacking)} of what was booked {are(lacking)} not on the bill yet."
         case Verdict.CREDITS_ADDED:
             begins = " From now on bill and ledger are compared with this balance." if is_booked else ""
             return f"{_about_added(bill)} Nothing is booked for it: what was billed cannot be told.{begins}"

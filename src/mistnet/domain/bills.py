@@ -26,6 +26,7 @@ class Verdict(StrEnum):
     TOO_LITTLE = "booked too little"
     TOO_MUCH = "booked too much"
     CREDITS_ADDED = "credits were added"
+    NOT_YET = "not all billed yet"
 
 
 class FailedCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     just_before: int = 0
     """Booked for calls so shortly before `since` that the first balance may not have shown them yet."""
 
+    is_complete: bool = True
+    """Whether the balance of now shows all calls: it shows each some time after it was made."""
+
     @property
     def billed(self) -> int:
         """How far the balance fell. Below zero: it rose."""
@@ -80,6 +84,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> Verdict:
         if self.since == self.until:
             return Verdict.FIRST
+        if not self.is_complete and 0 <= self.billed < self.booked:
+            return Verdict.NOT_YET
         if self.billed < self.booked - self.booked_for_failures:
             return Verdict.CREDITS_ADDED  # calls that went well cost what the price table says, and no less
         if self.difference == 0:
@@ -89,7 +95,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_known(self) -> bool:
         """Whether the two balances tell what was billed."""
-        return self.verdict not in (Verdict.FIRST, Verdict.CREDITS_ADDED)
+        return self.verdict not in (Verdict.FIRST, Verdict.CREDITS_ADDED, Verdict.NOT_YET)
 
     def corrections(self) -> Sequence[Correction]:
         """The rows that make the ledger equal to the bill.

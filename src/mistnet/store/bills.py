@@ -94,9 +94,12 @@ class Bills:
             state = await connection.execute(select(sources).where(sources.c.name == source).with_for_update())
             committed = _committed(state.mappings().one(), now)
             keys = await _lock_keys(connection, source, now)
-            bills = [await _bill(connection, source, keys[label], lag) for label in sorted(labels)]
             alive = await _workers_seen_since(connection, now - silence)
             complete_at = await _complete_at(connection, source, keys.values(), lag, now)
+            bills = [
+                await _bill(connection, source, keys[label], lag, is_complete=complete_at is None)
+                for label in sorted(labels)
+            ]
             if alive or complete_at:
                 day, month = [
                     Committed(before=before, after=before, in_ledger=await _booked(connection, source, start))
@@ -138,7 +141,9 @@ async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datet
     return {key.label: msgspec.structs.replace(key, used_at=max(used[key.label], default=None)) for key in found}
 
 
-async def _bill(connection: AsyncConnection, source: SourceName, key: _Key, lag: timedelta) -> Bill:
+async def _bill(
+    connection: AsyncConnection, source: SourceName, key: _Key, lag: timedelta, *, is_complete: bool
+) -> Bill:
     if key.balance is None or key.balance_at is None or key.reconciled_balance is None or key.reconciled_at is None:
         raise AssertionError("a key that has told its balance has both")
     since = key.reconciled_at
@@ -158,6 +163,7 @@ async def _bill(connection: AsyncConnection, source: SourceName, key: _Key, lag:
         balance=key.balance,
         booked=await _sum(connection, *own, calls.c.at >= since),
         failed=[FailedCalls(**row) for row in (await connection.execute(failed)).mappings()],
+        is_complete=is_complete,
         just_before=await _sum(connection, *own, calls.c.at >= since - lag, calls.c.at < since),
     )
 
