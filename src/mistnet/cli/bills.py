@@ -128,9 +128,7 @@ def _grid(bills: Sequence[Bill]) -> Grid:
                 f"{at(bill.since)} UTC",
                 f"{bill.balance_before:,}",
                 f"{bill.balance:,}",
-                _amount(bill.billed),
-                _amount(bill.booked),
-                _amount(bill.difference) if bill.is_known else "not known",
+                *("not known" if each is None else _amount(each) for each in _amounts(bill).values()),
             )
             for bill in bills
         ],
@@ -151,7 +149,7 @@ def _document(done: Reconciled, problems: Mapping[KeyLabel, str]) -> Mapping[str
 
 
 def _fields(bill: Bill) -> Mapping[str, Any]:
-    amounts = {"billed": bill.billed, "booked": bill.booked, "difference": bill.difference if bill.is_known else None}
+    amounts = _amounts(bill)
     dollars = {
         f"{name}_dollars": None if amount is None else round(amount / CREDITS_PER_DOLLAR, 5)
         for name, amount in amounts.items()
@@ -168,9 +166,15 @@ def _fields(bill: Bill) -> Mapping[str, Any]:
     }
 
 
+def _amounts(bill: Bill) -> Mapping[str, int | None]:
+    """In credits; None where the two balances do not tell."""
+    billed = None if bill.verdict is Verdict.CREDITS_ADDED else bill.billed
+    return {"billed": billed, "booked": bill.booked, "difference": bill.difference if bill.is_known else None}
+
+
 def _money(credits_: int) -> str:
     return f"{counted(credits_, 'credit')} ({shown_dollars(credits_)})"
 
 
 def _amount(credits_: int) -> str:
-    return f"{credits_:,} ({shown_dollars(credits_)})" if credits_ else "0"
+    return f"{credits_:,} ({shown_dollars(abs(credits_))})" if credits_ else "0"
