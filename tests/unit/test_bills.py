@@ -1,5 +1,6 @@
 """What a bill says beside the ledger: pure decisions on numbers."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,8 +15,8 @@ MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def bill(*, billed: int, booked: int, failed: list[FailedCalls] | None = None, **about: Any) -> Bill:
-    given = {"since": NOON - HOUR, "until": NOON, "failed": failed or [], **about}
+def bill(*, billed: int, booked: int, failed: Sequence[FailedCalls] = (), **about: Any) -> Bill:
+    given = {"since": NOON - HOUR, "until": NOON, "failed": failed, **about}
     return Bill(label=KeyLabel("key-1"), balance_before=1_000, balance=1_000 - billed, booked=booked, **given)
 
 
