@@ -15,6 +15,8 @@ from mistnet.cli.bills import tell
 from mistnet.cli.spend import today_of
 from mistnet.domain.bills import RECONCILIATION, Bill, Verdict
 from mistnet.domain.errors import SourceDown
+from mistnet.domain.jobs import WorkerName
+from mistnet.domain.ports import WorkerCard
 from mistnet.domain.sources import X_SOURCE, Errand
 from mistnet.harvest import Harvest, keys_of
 from mistnet.sim.ledger import Key, Tier
@@ -22,7 +24,7 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.bills import Bills, Reconciled
 from mistnet.store.ledger import By, Ledger
-from tests.harvests import change, open_harvest, rows
+from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock
 from tests.worlds import SMALLEST, WorldTransport
 
@@ -291,11 +293,5 @@ def lines(done: Reconciled, x: Vendor) -> list[str]:
 
 
 async def sign_in(app: App, name: str) -> None:
-    await change(
-        app,
-        "INSERT INTO workers (name, host, pid, version, lanes, concurrency, running, draining, started_at, seen_at) "
-        "VALUES (:name, 'carp', 1, '1', 'x', 1, 0, :no, :now, :now)",
-        name=name,
-        no=False,
-        now=app.database.clock.now(),
-    )
+    card = WorkerCard(name=WorkerName(name), host="carp", pid=1, concurrency=4, lanes=("x",), version="test")
+    await app.upkeep.sign_in(card, now=app.database.clock.now())
