@@ -210,6 +210,9 @@ class Settings(BaseSettings):
         5, description="How many calls may start at once after a rest."
     )
     x_timeout_seconds: Seconds = Field(60.0, description="How long one call may take.")
+    x_balance_lag_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
+        120.0, description="How long after a call the balance that X tells may not show it yet."
+    )
     x_day_credits: Annotated[int, Field(ge=0)] | None = Field(
         None, description="How many credits may be spent on X in a day (UTC). Unset: no cap."
     )

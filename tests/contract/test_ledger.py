@@ -261,6 +261,15 @@ def test_wrong_usage_is_told_with_the_next_step(sqlite_url: str, arguments: tupl
     assert said in " ".join(done.stderr.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"), [((), "MISTNET_X_API_KEY"), (("--since", "2026-01-01"), "leave out --since and --until")]
+)
+def test_reconciling_needs_a_key_and_no_span(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+    done = run(spend, sqlite_url, "--reconcile", *arguments)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
 async def test_each_key_is_asked_for_its_own_balance_and_a_bad_one_pauses_nothing(url: str) -> None:
     secrets = "rich-key,poor-key,wrong-key"
     async with open_harvest(url, x_api_key=secrets) as app:

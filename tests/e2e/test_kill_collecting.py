@@ -16,6 +16,7 @@ SEED = 5
 MOST_KILLS = min(KILLS, 25)
 ENOUGH_KILLS = min(KILLS, 8)
 """However many are wanted, a small world is collected at some time."""
+SPENDING_KILLS = 4
 
 IMPATIENT = {
     "MISTNET_LEASE_SECONDS": "6",
@@ -98,6 +99,53 @@ def test_a_world_survives_a_massacre_and_no_kill_costs_more_than_a_page(on_postg
         searches = repeated_searches(base_url)
         assert kills >= ENOUGH_KILLS, "too few were killed to prove anything"
         assert sum(times - 1 for times in searches.values()) <= kills, searches
+
+
+def billed_by(base_url: str) -> int:
+    return int(ask_world(base_url, "stats")["credits"].get(KEY, 0))
+
+
+def committed_and_booked(mistnet: CommandLine) -> tuple[int, int]:
+    """What the caps are compared with, and the sum of the ledger."""
+    (found,) = mistnet.sql("SELECT day_credits, (SELECT coalesce(sum(credits), 0) FROM calls) AS booked FROM sources")
+    return found["day_credits"], found["booked"]
+
+
+def kill_a_worker_that_spends(mistnet: CommandLine, base_url: str, **settings: str) -> None:
+    """Start a worker; kill it while it calls, after it has been billed for some pages."""
+    before = billed_by(base_url)
+    worker = mistnet.start("work", "--concurrency", "4", **settings)
+    until(lambda: billed_by(base_url) >= before + 300)
+    worker.kill()
+    worker.communicate()
+
+
+def test_after_kills_the_caps_have_counted_every_credit_and_the_ledger_can_be_made_equal_to_the_bill(
+    on_sqlite: CommandLine,
+) -> None:
+    mistnet = on_sqlite
+    with world_served(seed=SEED) as base_url:
+        settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_BALANCE_LAG_SECONDS": "0"}
+        mistnet.ok("sources", "check", "x", **settings)
+        tell_world(base_url, "faults", preset="all", rates=NO_WAITS, latency_seconds=(0.1, 0.2))
+        mistnet.ok("suggest", *Oracle(World(SEED, "tiny")).suggested, **settings)
+        for _ in range(SPENDING_KILLS):
+            kill_a_worker_that_spends(mistnet, base_url, **settings)
+            billed = billed_by(base_url)  # asked first: what is billed later may be set aside later
+            assert committed_and_booked(mistnet)[0] >= billed
+        made = sum(ask_world(base_url, "stats")["calls"].values())
+        assert mistnet.sql("SELECT count(*) AS calls FROM calls")[0]["calls"] < made, "no call was lost"
+
+        compared = mistnet.ok("spend", "--reconcile", "--json", **settings).json
+        assert (compared["is_booked"], len(compared["workers"])) == (False, SPENDING_KILLS)
+        mistnet.sql("UPDATE workers SET seen_at = '2020-01-01 00:00:00.000000'")
+        tell_world(base_url, "advance", seconds=120)  # the world's balance lags behind, too
+        until(lambda: mistnet.ok("spend", "--reconcile", "--json", **settings).json["is_booked"])
+        billed = billed_by(base_url)
+        assert committed_and_booked(mistnet) == (billed, billed)
+        (key,) = mistnet.ok("spend", "--reconcile", "--json", **settings).json["keys"]
+        assert (key["billed"], key["booked"], key["difference"]) == (0, 0, 0)
+        assert committed_and_booked(mistnet) == (billed, billed)
 
 
 def test_without_kills_no_page_is_paid_for_twice(mistnet: CommandLine) -> None:

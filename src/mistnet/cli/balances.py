@@ -2,15 +2,30 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
+from mistnet import __version__
 from mistnet.app import App
-from mistnet.domain.errors import SourceRefused, WorkError
+from mistnet.domain.errors import NoKey, SourceRefused, WorkError
 from mistnet.domain.ports import Clock
 from mistnet.domain.sources import X_SOURCE, CallRecord, Errand, KeyLabel, SourceBook
 from mistnet.engine.governor import Ticket
 from mistnet.harvest import keys_of
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.x.client import XClient
+
+NOT_ANSWERED: Final = 1
+"""Exit code when a key's balance could not be had."""
+
+
+async def ask_balances(app: App) -> Mapping[KeyLabel, str]:
+    """Ask X with every key that is configured here; tell what went wrong, by key."""
+    if not app.settings.x_api_key:
+        raise NoKey
+    from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
+
+    async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
+        return await check_balances(app, transport)
 
 
 async def check_balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:

@@ -5,9 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from mistnet import __version__
 from mistnet.app import open_app
-from mistnet.cli.balances import check_balances
+from mistnet.cli.balances import NOT_ANSWERED, ask_balances
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import at, document
@@ -16,12 +15,8 @@ from mistnet.cli.standings import blocks, keys_grid
 from mistnet.desk import switches
 from mistnet.desk.standings import known_source, standing_of, standings
 from mistnet.desk.switches import Caps, Switched
-from mistnet.domain.errors import NoKey
 from mistnet.domain.plural import are, counted
 from mistnet.domain.sources import X_SOURCE
-
-NOT_ANSWERED: Final = 1
-"""Exit code of `check` when a key's balance could not be had."""
 
 BY: Final = "command line"
 """Who made a change, for the log."""
@@ -146,12 +141,7 @@ async def check(invocation: Invocation, name: Name) -> int:
         source = await known_source(app, name)
         if source != X_SOURCE:
             raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
-        if not app.settings.x_api_key:
-            raise NoKey
-        from mistnet.upstream.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
-
-        async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
-            problems = await check_balances(app, transport)
+        problems = await ask_balances(app)
         found = await standing_of(app, source)
         now = app.database.clock.now()
     shown = document(source=source, keys=found.keys, problems=problems)

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.bills import reconcile
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.search import Since, Until
 from mistnet.cli.shared import Invocation, shared_options
@@ -19,6 +20,7 @@ from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR, shown_dollars
 SHARED: Final = "shared by several"
 _BAR_CELLS: Final = 40
 _DAYS_DRAWN: Final = 60
+_HOW_TO_TELL: Final = " (`mistnet spend --reconcile` tells)"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
@@ -41,8 +43,19 @@ async def spend(
     by: Annotated[By, typer.Option("--by", metavar="|".join(By), help="What to sum up for.")] = By.DAY,
     since: Since = None,
     until: Until = None,
-) -> None:
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--reconcile",
+            help="Compare the ledger with what X billed, by the balance of each key; book the difference.",
+        ),
+    ] = False,
+) -> int:
     """Show what calls have cost: calls, items, credits, dollars and failures."""
+    if compare:
+        if since or until:
+            raise typer.BadParameter("--reconcile compares since the last time: leave out --since and --until")
+        return await reconcile(invocation)
     async with open_app(invocation.settings) as app:
         rows = await Ledger(app.database).spent(by, since=since, until=until)
         today = await today_of(app)
@@ -68,6 +81,7 @@ async def spend(
     )
     drawn = [plot(_heights(rows, by), fine=invocation.out.on_terminal)] if total.credits else []
     invocation.out.show(shown, grid, *drawn, *said, *map(_told, today))
+    return 0
 
 
 async def today_of(app: App) -> Sequence[Today]:
@@ -85,9 +99,9 @@ async def today_of(app: App) -> Sequence[Today]:
 def plot(heights: Sequence[tuple[str, int]], *, fine: bool) -> str:
     """A bar for each name, the longest for the largest: finely cut on a terminal, plain elsewhere."""
     width = max(len(name) for name, _ in heights)
-    largest = max(value for _, value in heights) or 1
+    largest = max(1, *(value for _, value in heights))
     return "\n".join(
-        f"{name.ljust(width)}  {_bar(value / largest, fine=fine).ljust(_BAR_CELLS)}  {value:,}"
+        f"{name.ljust(width)}  {_bar(max(value, 0) / largest, fine=fine).ljust(_BAR_CELLS)}  {value:,}"
         for name, value in heights
     )
 
@@ -161,7 +175,7 @@ def _bounds(since: datetime | None, until: datetime | None) -> str:
 def _told(today: Today) -> str:
     said = f"{today.source} today: {counted(today.committed, 'credit')} committed, {today.in_ledger:,} in the ledger"
     if today.difference > 0:
-        return f"{said}; {today.difference:,} are set aside, or were spent by workers that died"
+        return f"{said}; {today.difference:,} are set aside, or were spent by workers that died{_HOW_TO_TELL}"
     if today.difference < 0:
         return f"{said}; {-today.difference:,} of them were set aside before midnight"
     return said

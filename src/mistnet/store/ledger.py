@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Text, func, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Text, case, func, select, type_coerce
 
+from mistnet.domain.bills import RECONCILIATION
 from mistnet.domain.social import Platform, UserId
 from mistnet.domain.sources import SourceName
 from mistnet.store.database import Database
@@ -26,7 +27,10 @@ class By(StrEnum):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of one group. An account without a name was not told who it is, or the calls served several."""
+    """The calls of one group. An account without a name was not told who it is, or the calls served several.
+
+    Corrections by `spend --reconcile` are among the credits and are no calls.
+    """
 
     name: str | None
     account_id: UserId | None = None
@@ -50,7 +54,7 @@ class Ledger:
         summed = (
             select(
                 group.label("name"),
-                func.count().label("calls"),
+                func.sum(case((calls.c.endpoint == RECONCILIATION, 0), else_=1)).label("calls"),
                 func.sum(calls.c["items"]).label("items"),
                 func.sum(calls.c.credits).label("credits"),
                 func.count(calls.c.error).label("failures"),
@@ -74,7 +78,7 @@ class Ledger:
     def _group(self, by: By) -> ColumnElement[Any]:
         match by:
             case By.DAY:
-                return self._day()
+                return day_of_call(self._database.dialect)
             case By.ENDPOINT:
                 return calls.c.endpoint
             case By.ACCOUNT:
@@ -82,10 +86,12 @@ class Ledger:
             case By.SOURCE:
                 return calls.c.source
 
-    def _day(self) -> ColumnElement[Any]:
-        if self._database.dialect == "postgresql":
-            return func.to_char(func.timezone("UTC", calls.c.at), "YYYY-MM-DD", type_=Text())
-        return func.substr(type_coerce(calls.c.at, Text()), 1, 10, type_=Text())
+
+def day_of_call(dialect: str) -> ColumnElement[Any]:
+    """The day (UTC) on which a call was made, as text."""
+    if dialect == "postgresql":
+        return func.to_char(func.timezone("UTC", calls.c.at), "YYYY-MM-DD", type_=Text())
+    return func.substr(type_coerce(calls.c.at, Text()), 1, 10, type_=Text())
 
 
 def _with_handles(by_account: Select[Any]) -> Select[Any]:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.domain.sources import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.store.bills import write_balance
 from mistnet.store.call_rows import write_calls
 from mistnet.store.database import Database
 from mistnet.store.driver_values import storable
@@ -177,10 +178,10 @@ class StoreBook:
             return changed.rowcount
 
     async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
-        def noted(state: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            return state, msgspec.structs.replace(key, balance=balance, balance_at=now), None
-
-        await self.change(source, label, noted)
+        async with self._database.write() as connection:
+            await _ensure(connection, source, label)
+            await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
+            await write_balance(connection, source, label, balance, now)
 
     async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
         binds = {"lane": source, "now": now, "about": about}

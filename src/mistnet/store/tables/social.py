@@ -247,6 +247,9 @@ source_keys = Table(
     Column("balance", BigId),
     Column("balance_at", UtcTime),
     Column("fingerprint", Text),
+    Column("reconciled_balance", BigId),
+    Column("reconciled_at", UtcTime),
+    Column("billed_since", UtcTime),
     ForeignKeyConstraint(["source"], ["sources.name"], name="source_keys_source_fkey"),
 )
 

@@ -69,6 +69,8 @@ def backfill(posts_count: int, *, looks: int = 1) -> int:
 
 def shown_dollars(credits_spent: int) -> str:
     """What credits cost, for people: `$0.80`. A little is not nothing: `<$0.01`."""
+    if credits_spent < 0:
+        return f"-{shown_dollars(-credits_spent)}"
     if 0 < credits_spent < CREDITS_PER_DOLLAR // 100:
         return "<$0.01"
     return f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"

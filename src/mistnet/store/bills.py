@@ -1,0 +1,271 @@
+"""What a source billed, by the balances of its keys, beside what the ledger has booked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.domain.bills import (
+    BALANCE,
+    RECONCILIATION,
+    Bill,
+    FailedCalls,
+    Verdict,
+    committed_after,
+    day_start,
+    known_since,
+    month_start,
+)
+from mistnet.domain.jobs import WorkerName
+from mistnet.domain.sources import CallRecord, KeyLabel, SourceName
+from mistnet.store.call_rows import write_calls
+from mistnet.store.database import Database
+from mistnet.store.ledger import day_of_call
+from mistnet.store.tables import calls, source_keys, sources, workers
+
+_LONGEST_CALL: Final = timedelta(minutes=10)
+_SLOTS_AHEAD: Final = timedelta(seconds=5)
+"""While a key is in use its next free moment is this near. It is later after an answer that told us to wait."""
+
+_IS_CALL: Final = calls.c.endpoint.not_in((BALANCE, RECONCILIATION))
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day's or month's cap is compared with, before and after, beside the ledger's sum.
+
+    `not_known`: keys in use of whose bill a part is not known, so that nothing could be given back.
+    """
+
+    before: int
+    after: int
+    in_ledger: int
+    not_known: Sequence[KeyLabel] = ()
+
+
+class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, and whether it was booked.
+
+    It is not while `workers` are alive (and were seen then), nor before the bill shows the last call.
+    """
+
+    bills: Sequence[Bill]
+    workers: Mapping[WorkerName, datetime]
+    complete_at: datetime | None
+    day: Committed
+    month: Committed
+
+    @property
+    def is_booked(self) -> bool:
+        return not self.workers and self.complete_at is None
+
+
+class _Key(msgspec.Struct, frozen=True, kw_only=True):
+    label: KeyLabel
+    next_at: datetime | None
+    balance: int | None
+    balance_at: datetime | None
+    reconciled_balance: int | None
+    reconciled_at: datetime | None
+    billed_since: datetime | None
+    used_at: datetime | None = None
+    """This month, as far as is known."""
+
+
+class Bills:
+    """Compares bill and ledger, and corrects the ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def reconcile(
+        self, source: SourceName, labels: Collection[KeyLabel], *, lag: timedelta, silence: timedelta
+    ) -> Reconciled:
+        """Compare the balances that these keys have just told with the ledger; book the differences.
+
+        One transaction that locks the source's rows: nobody sets credits aside meanwhile.
+        """
+        now = self._database.clock.now()
+        async with self._database.write() as connection:
+            state = await connection.execute(select(sources).where(sources.c.name == source).with_for_update())
+            committed = _committed(state.mappings().one(), now)
+            keys = await _lock_keys(connection, source, now)
+            alive = await _workers_seen_since(connection, now - silence)
+            complete_at = await _complete_at(connection, source, keys.values(), lag, now)
+            bills = [
+                await _bill(connection, source, keys[label], lag, is_complete=complete_at is None)
+                for label in sorted(labels)
+            ]
+            if alive or complete_at:
+                day, month = [
+                    Committed(before=before, after=before, in_ledger=await _booked(connection, source, start))
+                    for start, before in committed
+                ]
+            else:
+                await _write_corrections(connection, source, bills)
+                day, month = [
+                    await _recount(connection, source, keys, bills, start, before) for start, before in committed
+                ]
+                await _set_committed(connection, source, now, day=day.after, month=month.after)
+                for bill in bills:
+                    is_certain = _is_certain(bill, committed, [day, month])
+                    await _set_baseline(connection, source, keys[bill.label], bill, is_certain=is_certain)
+        return Reconciled(bills=bills, workers=alive, complete_at=complete_at, day=day, month=month)
+
+
+async def write_balance(
+    connection: AsyncConnection, source: SourceName, label: KeyLabel, balance: int, now: datetime
+) -> None:
+    """Keep what a key has left. The first balance is also the one from which on bills are compared."""
+    key = (await _lock_keys(connection, source, now))[label]
+    values: dict[str, Any] = {"balance": balance, "balance_at": now}
+    if key.reconciled_at is None:
+        values |= {"reconciled_balance": balance, "reconciled_at": now, "billed_since": known_since(key.used_at, now)}
+    await connection.execute(update(source_keys).where(_is_key(source, label)).values(**values))
+
+
+async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, _Key]:
+    own = source_keys.c
+    names = [name for name in _Key.__struct_fields__ if name != "used_at"]
+    asked = select(*(own[name] for name in names)).where(own.source == source).order_by(own.label).with_for_update()
+    found = [_Key(**row) for row in (await connection.execute(asked)).mappings()]
+    called = select(calls.c.key_label, func.max(calls.c.at).label("at")).where(
+        calls.c.source == source, calls.c.at >= month_start(now), _IS_CALL
+    )
+    last = {row.key_label: row.at for row in await connection.execute(called.group_by(calls.c.key_label))}
+    used = {key.label: [at for at in (last.get(key.label), key.next_at) if at] for key in found}
+    return {key.label: msgspec.structs.replace(key, used_at=max(used[key.label], default=None)) for key in found}
+
+
+async def _bill(
+    connection: AsyncConnection, source: SourceName, key: _Key, lag: timedelta, *, is_complete: bool
+) -> Bill:
+    if key.balance is None or key.balance_at is None or key.reconciled_balance is None or key.reconciled_at is None:
+        raise AssertionError("a key that has told its balance has both")
+    since = key.reconciled_at
+    own = (calls.c.source == source, calls.c.key_label == key.label, _IS_CALL)
+    day = day_of_call(connection.dialect.name)
+    failed = (
+        select(func.max(calls.c.at).label("last_at"), func.sum(calls.c.credits).label("credits"))
+        .where(*own, calls.c.at >= since, calls.c.error.is_not(None), calls.c.credits > 0)
+        .group_by(day)
+        .order_by(day)
+    )
+    return Bill(
+        label=key.label,
+        since=since,
+        until=key.balance_at,
+        balance_before=key.reconciled_balance,
+        balance=key.balance,
+        booked=await _sum(connection, *own, calls.c.at >= since),
+        failed=[FailedCalls(**row) for row in (await connection.execute(failed)).mappings()],
+        is_complete=is_complete,
+        just_before=await _sum(connection, *own, calls.c.at >= since - lag, calls.c.at < since),
+    )
+
+
+async def _workers_seen_since(connection: AsyncConnection, since: datetime) -> Mapping[WorkerName, datetime]:
+    asked = select(workers.c.name, workers.c.seen_at).where(workers.c.seen_at >= since).order_by(workers.c.name)
+    return {WorkerName(row.name): row.seen_at for row in await connection.execute(asked)}
+
+
+async def _complete_at(
+    connection: AsyncConnection, source: SourceName, keys: Collection[_Key], lag: timedelta, now: datetime
+) -> datetime | None:
+    """When the bill will show the last call; None if it does. Calls need no worker: commands and requests make them."""
+    asked = (
+        select(calls.c.at, calls.c.seconds)
+        .where(calls.c.source == source, calls.c.at >= now - lag - _LONGEST_CALL, _IS_CALL)
+        .order_by(calls.c.at.desc())
+        .limit(1)
+    )
+    ended = [row.at + timedelta(seconds=row.seconds) for row in await connection.execute(asked)]
+    ended += [key.next_at for key in keys if key.next_at and key.next_at <= now + _SLOTS_AHEAD]
+    complete_at = max(ended, default=now) + lag
+    return complete_at if ended and complete_at > now else None
+
+
+async def _write_corrections(connection: AsyncConnection, source: SourceName, bills: Sequence[Bill]) -> None:
+    rows = [
+        CallRecord(
+            source=source,
+            key_label=bill.label,
+            endpoint=RECONCILIATION,
+            at=each.at,
+            seconds=0.0,
+            status=None,
+            items=0,
+            credits=each.credits,
+        )
+        for bill in bills
+        for each in bill.corrections()
+    ]
+    if rows:
+        await write_calls(connection, rows)
+
+
+async def _recount(
+    connection: AsyncConnection,
+    source: SourceName,
+    keys: Mapping[KeyLabel, _Key],
+    bills: Sequence[Bill],
+    start: datetime,
+    before: int,
+) -> Committed:
+    """What the cap is compared with from now on: never less than the ledger, nor than what may have been billed."""
+    in_ledger = await _booked(connection, source, start)
+    known = {bill.label for bill in bills if bill.is_known and (keys[bill.label].billed_since or bill.until) <= start}
+    not_known = [key.label for key in keys.values() if key.used_at and key.used_at >= start and key.label not in known]
+    uncertain = sum(bill.uncertain_from(start) for bill in bills if bill.is_known)
+    after = max(before, in_ledger) if not_known else committed_after(in_ledger, before, uncertain)
+    return Committed(before=before, after=after, in_ledger=in_ledger, not_known=not_known)
+
+
+def _is_certain(bill: Bill, periods: Sequence[tuple[datetime, int]], counted: Sequence[Committed]) -> bool:
+    """Whether nothing stays counted because this key may have been billed for it."""
+    kept = [each.after > each.in_ledger for each in counted]
+    return not any(keeps and bill.uncertain_from(start) for keeps, (start, _) in zip(kept, periods, strict=True))
+
+
+async def _set_baseline(
+    connection: AsyncConnection, source: SourceName, key: _Key, bill: Bill, *, is_certain: bool
+) -> None:
+    values: dict[str, Any] = {"reconciled_balance": bill.balance, "reconciled_at": bill.until}
+    if bill.verdict is Verdict.CREDITS_ADDED:
+        values["billed_since"] = known_since(key.used_at, bill.until)
+    elif not is_certain:
+        values["billed_since"] = bill.until  # or the next reconciliation would give back what this one kept
+    await connection.execute(update(source_keys).where(_is_key(source, bill.label)).values(**values))
+
+
+async def _set_committed(
+    connection: AsyncConnection, source: SourceName, now: datetime, *, day: int, month: int
+) -> None:
+    values = {"day": f"{day_start(now):%Y-%m-%d}", "day_credits": day, "month_credits": month}
+    await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+
+
+def _committed(state: Mapping[Any, Any], now: datetime) -> Sequence[tuple[datetime, int]]:
+    """When this day and month began, and what was committed since."""
+    today, day = f"{day_start(now):%Y-%m-%d}", state["day"] or ""
+    return [
+        (day_start(now), state["day_credits"] if day == today else 0),
+        (month_start(now), state["month_credits"] if day[:7] == today[:7] else 0),
+    ]
+
+
+async def _booked(connection: AsyncConnection, source: SourceName, start: datetime) -> int:
+    return await _sum(connection, calls.c.source == source, calls.c.at >= start)
+
+
+async def _sum(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
+    asked = select(func.coalesce(func.sum(calls.c.credits), 0)).where(*conditions)
+    return int((await connection.execute(asked)).scalar_one())
+
+
+def _is_key(source: SourceName, label: KeyLabel) -> ColumnElement[bool]:
+    return (source_keys.c.source == source) & (source_keys.c.label == label)
