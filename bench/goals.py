@@ -110,6 +110,17 @@ def pricing(database: str, *, again: float) -> tuple[Goal, Goal]:
     return goal(f"price points written, {database}", 0.5), goal(f"price points seen again, {database}", again)
 
 
+def crawling(database: str) -> Goal:
+    """What it costs that pages of strangers are read in processes that may be killed."""
+    name = f"crawling, {database}"
+    return Goal(
+        name=f"{name}: page readers / the worker's own process",
+        wanted=0.95,
+        ours=row(name, OURS, "page readers"),
+        other=row(name, OURS, "in the worker's process"),
+    )
+
+
 def over_the_broker(queue: str) -> Goal:
     name = f"jobs over RabbitMQ, {queue} queue"
 
@@ -222,6 +233,8 @@ GOALS: tuple[Goal | Ceiling | Floor, ...] = (
         ours=row("product pages read", OURS),
         other=row("product pages read", "lxml"),
     ),
+    crawling("SQLite"),
+    crawling("PostgreSQL"),
     *governing(1, "sqlite"),
     *governing(4, "sqlite"),
     *governing(1, "postgresql"),
