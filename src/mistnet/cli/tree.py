@@ -296,7 +296,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
             "watches": Command(
                 "price_watches:watches",
-                "Show what is watched: what is known of each price, what is suspected, and when somebody was told.",
+                "Show what is watched: what is known of each price, what only one look saw, and when somebody was told.",
             ),
             "unwatch": Command("price_watches:unwatch", "Take a watch back. Events that were written are still sent."),
         },
