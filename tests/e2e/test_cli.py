@@ -224,6 +224,19 @@ def test_a_paused_kind_waits_until_it_is_resumed(on_sqlite: CommandLine) -> None
     assert states(on_sqlite) == {}
 
 
+def test_the_status_shows_which_sources_are_paused_and_how_to_resume_them(on_sqlite: CommandLine) -> None:
+    assert "paused sources" not in on_sqlite.ok("status").out
+    on_sqlite.ok("sources", "pause", "x", "--reason", "not today")
+    shown = " ".join(on_sqlite.ok("status").out.split())
+    assert "paused sources; `mistnet sources resume NAME` lets calls go on" in shown
+    assert "x by hand" in shown
+    assert "not today" in shown
+    (told,) = on_sqlite.ok("status", "--json").json["paused_sources"]
+    assert (told["name"], told["paused_by"], told["pause_reason"]) == ("x", "operator", "not today")
+    on_sqlite.ok("sources", "resume", "x")
+    assert on_sqlite.ok("status", "--json").json["paused_sources"] == []
+
+
 def test_parked_jobs_are_counted_shown_and_let_in(on_sqlite: CommandLine) -> None:
     lines = "\n".join(json.dumps({"args": {"n": n}}) for n in range(60))
     added = on_sqlite("jobs", "add", "batch", "--from", "-", "--json", stdin=lines)
