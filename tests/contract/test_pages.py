@@ -318,6 +318,17 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
         ]
 
 
+async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        own = UserId(11)
+        swept = Swept(platform=Platform.X, user_id=own, backfilled=True, reposts_backfilled=True)
+        await tell(api.app, user(11), TrackedAccount(platform=Platform.X, user_id=own), swept)
+        shown = (await api.get("/accounts/11", headers=PAGE)).text
+        assert "<dt>Times looked</dt><dd>none yet</dd>" in shown
+        assert '<p class="muted">past read <time' in shown
+        assert '<p class="muted">looked' not in shown
+
+
 async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
     async with open_api(url) as api:
         await follow(api, "/accounts", handle="nobody")
