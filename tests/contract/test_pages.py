@@ -318,6 +318,26 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
         ]
 
 
+async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_api(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for own in (11, 12):
+            about = {"platform": Platform.X, "user_id": UserId(own)}
+            swept = Swept(**about, backfilled=True, reposts_backfilled=True)
+            hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
+            await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))
+        await api.app.watch.look_at_accounts()
+        first, second = sorted(int(each["id"]) for each in (await api.ok("/api/alerts?open=true"))["items"])
+        assert f'action="/alerts/{first}/accept"' in (await api.get("/", headers=PAGE)).text
+        assert await follow(api, f"/alerts/{first}/accept") == "/?did=alert-accepted"
+        done = await api.post(f"/api/alerts/{second}/accept")
+        assert (done.status, done.json["id"], done.json["accepted_by"]) == (200, str(second), "local")
+        assert (await api.post("/api/alerts/99/accept")).status == 404
+        await api.app.watch.look_at_accounts()
+        still = (await api.ok("/api/alerts?open=true"))["items"]
+        assert [bool(each["accepted_at"]) for each in still] == [True, True]
+        assert "suspect: 0 of the 500 posts" in (await api.get("/accounts/11", headers=PAGE)).text
+
+
 async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         own = UserId(11)

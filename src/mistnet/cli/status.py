@@ -14,6 +14,7 @@ from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.domain.plural import counted
 from mistnet.domain.ports import HeldLeases
 from mistnet.domain.sources import PausedBy, SourceName, SourceState
 from mistnet.store.alerts import AlertBook, AlertRow
@@ -164,13 +165,16 @@ def blocks(status: Status) -> list[Block]:
 
 def _alerts(status: Status) -> list[Block]:
     """On top, if there are any: what needs somebody now."""
-    if not status.alerts:
-        return []
     rows = [
-        (alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
+        (str(alert.id), alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
         for alert in status.alerts
+        if alert.accepted_at is None
     ]
-    return [Grid(title="alerts", columns=("", "rule", "since", "what and what to do"), rows=rows)]
+    title = "alerts; `mistnet alerts accept ID` if one is to be as it is"
+    shown: list[Block] = [Grid(title=title, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)]
+    accepted = len(status.alerts) - len(rows)
+    said = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
+    return [*(shown if rows else ()), *([f"{counted(accepted, 'alert')} {said}"] if accepted else ())]
 
 
 def _paused(status: Status) -> list[Block]:
