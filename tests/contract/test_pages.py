@@ -321,7 +321,7 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
 async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_api(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         for own in (11, 12):
-            about = {"platform": Platform.X, "user_id": UserId(own)}
+            about: dict[str, Any] = {"platform": Platform.X, "user_id": UserId(own)}
             swept = Swept(**about, backfilled=True, reposts_backfilled=True)
             hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
             await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))

@@ -249,7 +249,7 @@ def test_an_accepted_alert_leaves_the_status_and_stays_in_the_list(on_sqlite: Co
     assert "few are stored" not in shown
     assert "1 alert is accepted: `mistnet alerts` shows it" in shown
     (told,) = on_sqlite.ok("alerts", "--json").json["alerts"]
-    assert (told["id"], told["accepted_by"]) == (1, "command line")
+    assert (told["id"], told["accepted_by"]) == ("1", "command line")
     assert "there is no open alert 7" in on_sqlite("alerts", "accept", "7").err
 
 
