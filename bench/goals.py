@@ -110,6 +110,20 @@ def pricing(database: str, *, again: float) -> tuple[Goal, Goal]:
     return goal(f"price points written, {database}", 0.5), goal(f"price points seen again, {database}", again)
 
 
+def crawling(database: str) -> tuple[Goal, Goal]:
+    """What it costs that pages of strangers are read in processes that may be killed."""
+
+    def goal(name: str) -> Goal:
+        return Goal(
+            name=f"{name}: page readers / the worker's own process",
+            wanted=0.95,
+            ours=row(name, OURS, "page readers"),
+            other=row(name, OURS, "in the worker's process"),
+        )
+
+    return goal(f"crawling, {database}"), goal(f"crawling, processor time, {database}")
+
+
 def over_the_broker(queue: str) -> Goal:
     name = f"jobs over RabbitMQ, {queue} queue"
 
@@ -222,6 +236,8 @@ GOALS: tuple[Goal | Ceiling | Floor, ...] = (
         ours=row("product pages read", OURS),
         other=row("product pages read", "lxml"),
     ),
+    *crawling("SQLite"),
+    *crawling("PostgreSQL"),
     *governing(1, "sqlite"),
     *governing(4, "sqlite"),
     *governing(1, "postgresql"),

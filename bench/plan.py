@@ -17,6 +17,7 @@ TOPICS = (
     "pages",
     "graph",
     "pages_parse",
+    "crawl",
     "links",
     "broker",
     "points",
@@ -75,6 +76,7 @@ def plan(topics: frozenset[str], *, quick: bool, rounds: int) -> list[Measuremen
             *_pages(),
             *_graph(),
             *_pages_parse(),
+            *_crawl(),
             *_links(),
             *_broker(),
             *_points(),
@@ -290,6 +292,23 @@ def _pages_parse() -> list[Measurement]:
             needs=needs,
         )
         for side, needs in (("mistnet_side", None), ("lxml_side", "lxml"), ("extruct_side", "extruct"))
+    ]
+
+
+def _crawl() -> list[Measurement]:
+    """`jobs` is how many product pages are crawled. The bare loop stores nothing; it runs once per database table."""
+    return [
+        Measurement(
+            topic="crawl",
+            side=side,
+            command="crawl",
+            jobs=400,
+            form=form,
+            package="crawl",
+            database=database,
+        )
+        for database in (SQLITE, POSTGRESQL)
+        for side, form in (("bare_side", "single"), ("mistnet_side", "single"), ("mistnet_side", "here"))
     ]
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Pins the images of compose.yaml and the Dockerfile that have no digest yet to the one their registry has for their version.
 #   sh deploy/pin-images.sh
-# To raise an image: write its new version without a digest, followed by "# no digest: WHY", and run this.
+# To raise an image: write its new version without a digest and run this. In compose.yaml "# no digest: WHY" must follow
+# the version; in the Dockerfile nothing may, because a line with FROM can have no comment.
 set -eu
 folder=$(dirname "$0")
 

@@ -17,6 +17,7 @@ from mistnet.domain.errors import DatabaseError
 from mistnet.domain.leading import Leader, Term
 from mistnet.engine.duties import Duty
 from mistnet.engine.leader import Leadership
+from mistnet.engine.outage import OutageLog
 from mistnet.engine.slots import Interval
 from mistnet.engine.ticker import Ticker
 from mistnet.groups import Group, groups_of
@@ -60,6 +61,7 @@ class Scheduler:
             *duties,
         ]
         self._told_of: set[str] = set()
+        self._outage = OutageLog()
         self._leadership = Leadership(
             StoreLeaders(database),
             name=LEADERSHIP,
@@ -67,6 +69,7 @@ class Scheduler:
             lease=timedelta(seconds=settings.leader_lease_seconds),
             clock=database.clock,
             lead=self._lead,
+            outage=self._outage,
         )
 
     @property
@@ -93,7 +96,7 @@ class Scheduler:
                 logger.debug("cannot ask for the time: {problem}", problem=str(error))
 
     async def _lead(self, term: Term) -> None:
-        ticker = Ticker(self._database.clock)
+        ticker = Ticker(self._database.clock, self._outage)
         for duty in self._duties:
             ticker.add(duty.name, Interval(duty.every), duty.run)
         for group in self.groups if self._settings.scheduler_enabled else ():

@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from loguru import logger
 from pydantic import SecretStr
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from mistnet.app import App
 from mistnet.domain.accounts import TrackedAccount
 from mistnet.domain.alerts import STANDING_RULES, Alert, Rule, Severity
-from mistnet.domain.errors import RateLimited, SourceDown, SourceRefused
+from mistnet.domain.errors import AlertNotFound, RateLimited, SourceDown, SourceRefused
 from mistnet.domain.jobs import WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.domain.social import Platform, UserId
@@ -46,6 +47,26 @@ async def told(app: App) -> list[tuple[Any, ...]]:
 async def sign_in(app: App, name: str = "ann", lanes: tuple[str, ...] = ("x",)) -> None:
     card = WorkerCard(name=WorkerName(name), host="here", pid=1, concurrency=4, lanes=lanes, version="test")
     await app.upkeep.sign_in(card, now=app.database.clock.now())
+
+
+async def test_an_accepted_alert_stays_so_until_it_is_over_or_gets_worse(url: str) -> None:
+    clock = TurnedClock()
+    async with open_harvest(url, clock=clock) as app:
+        book = app.watch.alerts
+        (row,) = (await book.settle([alert()], STANDING_RULES, now=clock.now())).opened
+        accepted = await book.accept(row.id, by="ann", now=clock.turn(minutes=1))
+        assert (accepted.accepted_at, accepted.accepted_by) == (clock.now(), "ann")
+        await book.accept(row.id, by="bea", now=clock.turn(minutes=1))
+        await book.settle([alert(message="2 jobs")], STANDING_RULES, now=clock.turn(minutes=1))
+        (row,) = await book.open_ones()
+        assert (row.message, row.accepted_by) == ("2 jobs", "ann")
+        worse = msgspec.structs.replace(alert(), severity=Severity.CRITICAL)
+        await book.settle([worse], STANDING_RULES, now=clock.turn(minutes=1))
+        (row,) = await book.open_ones()
+        assert (row.accepted_at, row.accepted_by) == (None, None)
+        await book.settle([], STANDING_RULES, now=clock.turn(minutes=1))
+        with pytest.raises(AlertNotFound):
+            await book.accept(row.id, by="ann", now=clock.now())
 
 
 async def test_an_alert_opens_once_is_refreshed_and_closes_when_over(url: str) -> None:

@@ -73,7 +73,7 @@ async def test_a_watch_whose_price_is_below_its_target_already_asks_for_a_second
     async with open_api(url) as api:
         thing, _ = await stocked(api)
         watch = (await added(api, kind="below", product_id=thing, target="300", currency="TWD"))["watch"]
-        assert (watch["standing"], watch["suspected"]["amount"]) == ("suspected", "250.50")
+        assert (watch["standing"], watch["suspected"]["amount"]) == ("unconfirmed", "250.50")
         (job,) = await rows(api.app, "SELECT kind, lane FROM jobs WHERE key LIKE 'again:%'")
         assert tuple(job) == ("crawl", "shopee")
 
@@ -147,5 +147,11 @@ async def test_the_page_of_a_product_shows_how_its_watches_stand(url: str) -> No
         await added(api, kind="below", product_id=thing, target="300", currency="TWD")
         await added(api, kind="back_in_stock", product_id=thing)
         shown = (await api.get(f"/products/{thing}", headers=PAGE)).text
-        for words in ("a change of more than 12.5 %", "back in stock", "a second one decides", "watching", "suspected"):
+        for words in (
+            "a change of more than 12.5 %",
+            "back in stock",
+            "a second one decides",
+            "watching",
+            "unconfirmed",
+        ):
             assert words in shown

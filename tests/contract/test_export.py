@@ -593,6 +593,17 @@ def test_the_command_streams_json_lines_and_counts_them_on_stderr(url: str) -> N
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["2", "3"]
 
 
+def test_a_dash_as_the_output_is_standard_output(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(sqlite_url)
+    monkeypatch.chdir(tmp_path)
+    shown = run(sqlite_url, "users", "--format", "csv", "--output", "-")
+    assert (shown.exit_code, shown.stderr) == (0, "3 users exported\n")
+    assert shown.stdout.startswith("platform,id")
+    assert not Path("-").exists()
+
+
 def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_path: Path) -> None:
     fill(url)
     path = tmp_path / "users.csv"
@@ -659,6 +670,15 @@ def test_a_name_that_tells_no_format_takes_the_one_that_is_given(sqlite_url: str
         (("posts", "--format", "parquet"), "--output FILE"),
         (("posts", "--format", "sqlite"), "--output FILE"),
         (("posts", "--json"), "--json needs --output"),
+        (
+            ("posts", "--output", "-", "--format", "parquet"),
+            "parquet cannot be streamed; name a file with --output FILE",
+        ),
+        (("posts", "--output", "-", "--json"), "--json needs --output FILE"),
+        (
+            ("graph", "--around", "ann", "--edges", "follows", "--output", "-"),
+            "a graph is written to files; name one with --output FILE",
+        ),
         (("posts", "--output", "nowhere/at/all"), "nowhere/at/all cannot be written: No such file or directory"),
         (
             ("posts", "--output", "nowhere/at/all", "--format", "sqlite"),

@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi.responses import StreamingResponse
+from loguru import logger
 from uvicorn.server import ServerState
 from yarl import URL
 
 from mistnet.cli.connections import Limits, limited, usable_connections
+from mistnet.cli.gauges import served
+from mistnet.settings import load_settings
 from tests.apis import Api, open_api
+from tests.databases import make_app
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POSTED = (
@@ -210,6 +214,36 @@ async def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_re
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"connection: close" in answer.lower()
         assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_nonsense_in_place_of_a_request_is_no_warning_in_the_log(sqlite_url: str) -> None:
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(str(message)), format="{level} {message}", level="DEBUG")
+    try:
+        async with open_api(sqlite_url) as api:
+            for _ in range(3):
+                async with connected(api, b"\x16\x03\x01 no HTTP at all\r\n\r\n") as (reader, _):
+                    assert (await all_read(reader)).startswith(b"HTTP/1.1 400 ")
+    finally:
+        logger.remove(sink)
+    assert [line for line in said if "web server" in line] == ["DEBUG web server: Invalid HTTP request received.\n"] * 3
+
+
+async def test_the_metrics_of_a_worker_are_served_within_the_same_limits(sqlite_url: str) -> None:
+    settings = load_settings(database_url=sqlite_url, http_header_seconds=0.3, http_idle_seconds=0.3)
+    app = make_app(settings)
+    try:
+        async with served(app, 0) as url:
+            port = URL(url or "").port
+            for sent, begins in ((HEAD[:10], b"HTTP/1.1 408 "), (HEAD + b"\r\n", b"HTTP/1.1 200 ")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sent)
+                answer = await all_read(reader)
+                writer.transport.abort()
+                assert answer.startswith(begins)
+            assert b"mistnet_" in answer
+    finally:
+        await app.database.close()
 
 
 @pytest.mark.parametrize(("wanted", "descriptors", "most"), [(512, 65_536, 512), (512, 256, 128), (512, 20, 16)])

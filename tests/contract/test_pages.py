@@ -318,6 +318,37 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
         ]
 
 
+async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_api(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        for own in (11, 12):
+            about: dict[str, Any] = {"platform": Platform.X, "user_id": UserId(own)}
+            swept = Swept(**about, backfilled=True, reposts_backfilled=True)
+            hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
+            await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))
+        await api.app.watch.look_at_accounts()
+        first, second = sorted(int(each["id"]) for each in (await api.ok("/api/alerts?open=true"))["items"])
+        assert f'action="/alerts/{first}/accept"' in (await api.get("/", headers=PAGE)).text
+        assert await follow(api, f"/alerts/{first}/accept") == "/?did=alert-accepted"
+        done = await api.post(f"/api/alerts/{second}/accept")
+        assert (done.status, done.json["id"], done.json["accepted_by"]) == (200, str(second), "local")
+        assert (await api.post("/api/alerts/99/accept")).status == 404
+        await api.app.watch.look_at_accounts()
+        still = (await api.ok("/api/alerts?open=true"))["items"]
+        assert [bool(each["accepted_at"]) for each in still] == [True, True]
+        assert "suspect: 0 of the 500 posts" in (await api.get("/accounts/11", headers=PAGE)).text
+
+
+async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: str) -> None:
+    async with open_api(sqlite_url) as api:
+        own = UserId(11)
+        swept = Swept(platform=Platform.X, user_id=own, backfilled=True, reposts_backfilled=True)
+        await tell(api.app, user(11), TrackedAccount(platform=Platform.X, user_id=own), swept)
+        shown = (await api.get("/accounts/11", headers=PAGE)).text
+        assert "<dt>Times looked</dt><dd>none yet</dd>" in shown
+        assert '<p class="muted">past read <time' in shown
+        assert '<p class="muted">looked' not in shown
+
+
 async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
     async with open_api(url) as api:
         await follow(api, "/accounts", handle="nobody")

@@ -67,7 +67,7 @@ async def test_a_lasting_change_is_told_once_with_the_second_look_and_not_before
         await town.look()
         first_at = town.clock.now()
         suspected = await held(town, watch)
-        assert (suspected.standing, await town.told()) == ("suspected", [])
+        assert (suspected.standing, await town.told()) == ("unconfirmed", [])
         assert suspected.suspected is not None
         assert suspected.suspected.amount == 800
         again = await town.one(AGAIN)
@@ -97,7 +97,7 @@ async def test_a_price_that_was_back_at_the_second_look_is_never_told(url: str) 
         watch = await watched(town)
         town.tag(COIN, 800)
         await town.look()
-        assert (await held(town, watch)).standing == "suspected"
+        assert (await held(town, watch)).standing == "unconfirmed"
         town.tag(COIN, 1000)
         await town.second_look()
         await town.second_look()  # two looks minutes apart disagreed, and so it was looked at once more
@@ -240,7 +240,7 @@ async def test_a_price_that_was_seen_once_is_looked_at_again_when_its_watch_begi
         await town.crawl()
         watch = await watched(town)
         assert watch.known is None
-        assert watch.standing == "suspected"
+        assert watch.standing == "unconfirmed"
         town.clock.turn(minutes=10)
         await town.crawl()
         settled = await held(town, watch)
@@ -256,7 +256,7 @@ async def test_a_remembered_page_is_no_second_look_and_a_second_look_takes_none(
         town.tag(CUP, 40)
         await town.app.crawling.answers.prune(before=town.clock.now() + timedelta(days=30))
         await town.look()
-        assert (await held(town, watch)).standing == "suspected"
+        assert (await held(town, watch)).standing == "unconfirmed"
         town.tag(CUP, 50)  # the page is remembered with 40 by now
         await town.look(minutes=8)
         assert await town.told() == []
@@ -474,7 +474,7 @@ async def test_an_item_whose_estimate_changed_is_told_of_by_a_second_look(url: s
         assert now.known is not None
         assert now.known.amount == 32
         await asked(town, item_id, 24, 25, 26)
-        assert (await held(town, watch)).standing == "suspected"
+        assert (await held(town, watch)).standing == "unconfirmed"
         await asked(town, item_id, 24, 25, 26, minutes=5)
         assert await town.told() == [], "the pause is not over"
         await asked(town, item_id, 24, 25, 26, minutes=5)

@@ -157,7 +157,35 @@ async def test_a_duty_that_fails_is_tried_again_and_disturbs_nobody(url: str, li
             while not await slots(office):
                 await asyncio.sleep(0.05)
     assert any(line.startswith("broken broke: RuntimeError: a bug") for line in lines)
-    assert any(line.startswith("busy: ") and "trying again" in line for line in lines)
+    assert [line for line in lines if "locked" in line] == [
+        "busy: the database is busy: locked; the scheduler tries again until it answers\n"
+    ]
+
+
+async def test_a_database_that_fails_is_one_line_for_all_duties_and_one_when_it_answers(
+    sqlite_url: str, lines: list[str]
+) -> None:
+    tries: list[str] = []
+    is_down = True
+
+    def duty(name: str) -> Duty:
+        async def run() -> None:
+            tries.append(name)
+            if is_down:
+                raise DatabaseBusy("locked")
+
+        return Duty(name=name, every=timedelta(milliseconds=50), run=run)
+
+    async with opened(sqlite_url), scheduling(sqlite_url, duty("one"), duty("two")):
+        await until(lambda: tries.count("one") > 3 and tries.count("two") > 3)
+        is_down = False
+        tries.clear()
+        await until(lambda: tries.count("one") > 3 and tries.count("two") > 3)
+    told = [line.strip() for line in lines if "the database" in line]
+    assert told == [
+        "one: the database is busy: locked; the scheduler tries again until it answers",
+        "the database answers the scheduler again",
+    ]
 
 
 async def test_a_duty_never_overlaps_itself(url: str) -> None:

@@ -224,6 +224,35 @@ def test_a_paused_kind_waits_until_it_is_resumed(on_sqlite: CommandLine) -> None
     assert states(on_sqlite) == {}
 
 
+def test_the_status_shows_which_sources_are_paused_and_how_to_resume_them(on_sqlite: CommandLine) -> None:
+    assert "paused sources" not in on_sqlite.ok("status").out
+    on_sqlite.ok("sources", "pause", "x", "--reason", "not today")
+    shown = " ".join(on_sqlite.ok("status").out.split())
+    assert "paused sources; `mistnet sources resume NAME` lets calls go on" in shown
+    assert "x by hand" in shown
+    assert "not today" in shown
+    (told,) = on_sqlite.ok("status", "--json").json["paused_sources"]
+    assert (told["name"], told["paused_by"], told["pause_reason"]) == ("x", "operator", "not today")
+    on_sqlite.ok("sources", "resume", "x")
+    assert on_sqlite.ok("status", "--json").json["paused_sources"] == []
+
+
+def test_an_accepted_alert_leaves_the_status_and_stays_in_the_list(on_sqlite: CommandLine) -> None:
+    on_sqlite.sql(
+        "INSERT INTO alerts (rule, subject, severity, message, opened_at, last_seen_at) VALUES "
+        "('suspect_account', '11', 'warning', 'few are stored', "
+        "'2026-03-01 00:00:00.000000', '2026-03-01 00:00:00.000000')"
+    )
+    assert "few are stored" in on_sqlite.ok("status").out
+    assert "alert 1 is accepted" in on_sqlite.ok("alerts", "accept", "1").out
+    shown = on_sqlite.ok("status").out
+    assert "few are stored" not in shown
+    assert "1 alert is accepted: `mistnet alerts` shows it" in shown
+    (told,) = on_sqlite.ok("alerts", "--json").json["alerts"]
+    assert (told["id"], told["accepted_by"]) == ("1", "command line")
+    assert "there is no open alert 7" in on_sqlite("alerts", "accept", "7").err
+
+
 def test_parked_jobs_are_counted_shown_and_let_in(on_sqlite: CommandLine) -> None:
     lines = "\n".join(json.dumps({"args": {"n": n}}) for n in range(60))
     added = on_sqlite("jobs", "add", "batch", "--from", "-", "--json", stdin=lines)

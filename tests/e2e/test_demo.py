@@ -264,7 +264,7 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandL
 
 
 def test_wrong_wishes_for_a_served_world_are_told_in_one_line(on_no_file: CommandLine) -> None:
-    for wish in (["--latency", "2,1"], ["--key", "a b"], ["--tier", "gold"]):
+    for wish in (["--latency", "2,1"], ["--key", "a b"], ["--tier", "gold"], ["--speed", "0"], ["--speed", "nan"]):
         told = on_no_file("sim", "serve", *wish)
         assert (told.code, told.out) == (2, "")
         assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err

@@ -89,9 +89,10 @@ def test_a_price_below_its_target_is_looked_at_again_and_told(on_sqlite: Command
         stock(on_sqlite)
         arguments = ("--product", EBAY, "--below", "99999.90", "--currency", "usd")
         made = on_sqlite.ok("prices", "watch", *arguments, "--json").json["watch"]
-        assert (made["standing"], made["target"], made["currency"]) == ("suspected", "99999.90", "USD")
+        assert (made["standing"], made["target"], made["currency"]) == ("unconfirmed", "99999.90", "USD")
         shown = on_sqlite.ok("prices", "watches").out
         assert "below 99,999.90 USD" in shown
+        assert f"unconfirmed: one look saw {price_at(sim_url):,} USD" in " ".join(shown.split())
         work(on_sqlite)
         with running(on_sqlite, on_sqlite.folder / "log"):
             until(lambda: readers.taken)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pytest
+from loguru import logger
 
 from mistnet.domain.errors import DatabaseUnreachable
 from mistnet.domain.leading import Leader, Term
@@ -202,6 +203,35 @@ def test_a_short_outage_costs_nobody_the_lead() -> None:
         return election
 
     assert len(run_virtually(story()).acts) == 1
+
+
+def test_an_outage_is_one_line_however_often_the_lead_cannot_be_renewed() -> None:
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(str(message).strip()), format="{message}", level="WARNING")
+
+    async def story() -> None:
+        is_down = False
+
+        async def trouble() -> None:
+            if is_down:
+                raise DatabaseUnreachable("postgresql://somewhere", "gone")
+
+        async with running(Election().process("only", trouble)):
+            await asyncio.sleep(60)
+            is_down = True
+            await asyncio.sleep(600)
+            is_down = False
+            await asyncio.sleep(60)
+
+    try:
+        run_virtually(story())
+    finally:
+        logger.remove(sink)
+    begin, stood_down, end = said
+    assert begin.startswith("renewing the lead: ")
+    assert begin.endswith("; the scheduler tries again until it answers")
+    assert stood_down.startswith("leads the schedule no more: ")
+    assert end == "the database answers the scheduler again"
 
 
 def test_what_breaks_the_acts_breaks_the_process() -> None:

@@ -453,5 +453,5 @@ def test_looks_that_are_written_late_change_nothing(kind: WatchKind, looks: Sequ
 
 def test_a_watch_that_is_new_waits_for_a_first_look() -> None:
     assert watch().standing == "waiting"
-    assert Course(watch()).see(look()).held.standing == "suspected"
+    assert Course(watch()).see(look()).held.standing == "unconfirmed"
     assert known().held.standing == "watching"

@@ -36,6 +36,7 @@ _CODES: Final = {
     503: "unavailable",
 }
 _STATUSES: Final[Mapping[type[errors.MistnetError], int]] = {
+    errors.AlertNotFound: 404,
     errors.JobNotFound: 404,
     errors.NotTracked: 404,
     errors.UserNotFound: 404,

@@ -13,7 +13,7 @@ import typer
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.cli.shared import Invocation
-from mistnet.cli.write_out import choose_format, require_csv
+from mistnet.cli.write_out import choose_format, named_file, require_csv
 from mistnet.domain.plural import counted
 from mistnet.store.circles import GRAPH, Circle, circle_of_segment, neighbourhood_of
 from mistnet.store.database import Database
@@ -47,6 +47,7 @@ async def export_graph(
     force: bool,
     safe: bool = False,
 ) -> None:
+    output = named_file(output)
     format_, edges = _format(form, output), _edges(asked)
     require_csv(format_, safe=safe)
     if output is None:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Final
 
 import typer
 from loguru import logger
-from prometheus_client import start_http_server
+from prometheus_client import make_asgi_app
 
 from mistnet.app import App
 from mistnet.desk.gauges import QueueGauges
@@ -17,24 +17,29 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 @asynccontextmanager
-async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncIterator[None]:
+async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncIterator[str | None]:
     """Serves the meters while the block runs, for this machine alone unless told; without a port nothing happens."""
     if port is None:
-        yield
+        yield None
         return
+    # Workers without meters have no use for a web server, which takes long to load.
+    from mistnet.cli.connections import limits_of  # noqa: PLC0415
+    from mistnet.cli.listening import bind, serving_app, url_of  # noqa: PLC0415
+
     try:
-        server, thread = start_http_server(port, addr=host, registry=app.metrics.registry)
+        listener = bind(host, port)
     except OSError as error:
         problem = f"port {port} cannot be used on {host}: {error.strerror}"
         raise typer.BadParameter(problem, param_hint="--metrics-port") from None
-    logger.info("metrics at http://{host}:{port}/metrics", host=host, port=port)
+    url = url_of(listener)
+    logger.info("metrics at {url}/metrics", url=url)
+    meters = make_asgi_app(registry=app.metrics.registry)
     health = HealthCheck(app)
     refresher = asyncio.create_task(QueueGauges(app, health).run(), name="gauges")
     try:
-        yield
+        with closing(listener):
+            async with serving_app(meters, listener, limits_of(app.settings), lifespan="off"):
+                yield url
     finally:
         refresher.cancel()
         await health.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()

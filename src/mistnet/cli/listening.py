@@ -6,10 +6,10 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import typer
@@ -25,6 +25,8 @@ _BACKLOG: Final = 2048
 _OWNER_ALONE: Final = 0o177
 _FAREWELL_SECONDS: Final = 5
 _LISTENERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+_OF_CLIENTS: Final = ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
+"""How warnings begin that any client can cause, as often as it likes."""
 
 
 class Server(uvicorn.Server):
@@ -50,6 +52,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket on that address; one that cannot be had is a slip of whoever started us."""
+    try:
+        return bind(host, port)
+    except OSError as error:
+        raise _refused(host, port, error) from None
+
+
+def bind(host: str, port: int) -> socket.socket:
     listener: socket.socket | None = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -58,10 +67,10 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
-    except OSError as error:
+    except OSError:
         if listener:
             listener.close()
-        raise _refused(host, port, error) from None
+        raise
     listener.setblocking(False)
     return listener
 
@@ -143,16 +152,27 @@ async def serving(
     service: "FastAPI", listener: socket.socket, limits: Limits | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Serves while the block runs; open requests may finish within some seconds. The task ends if serving does."""
-    limits = limits or Limits()
+    async with serving_app(service, listener, limits or Limits(), lifespan="on") as running:
+        try:
+            yield running
+        finally:
+            service.state.closing.set()
+
+
+@asynccontextmanager
+async def serving_app(
+    application: Callable[..., Any], listener: socket.socket, limits: Limits, *, lifespan: Literal["on", "off"]
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Any ASGI application, within limits."""
     config = uvicorn.Config(
-        service,
+        application,
         http=limited(limits),
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
         date_header=True,
-        lifespan="on",
+        lifespan=lifespan,
         timeout_graceful_shutdown=_FAREWELL_SECONDS,
         timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # it hands them to the loop
         backlog=min(_BACKLOG, limits.connections),  # so many are accepted before any of them can be let go
@@ -163,7 +183,6 @@ async def serving(
         try:
             yield running
         finally:
-            service.state.closing.set()
             server.should_exit = True
             await running
 
@@ -172,7 +191,9 @@ class _Handed(logging.Handler):
     """Hands on what the server has to say; its tracebacks stay with us."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        logger.log(record.levelname, "web server: {said}", said=record.getMessage())
+        said = record.getMessage()
+        level = "DEBUG" if said.startswith(_OF_CLIENTS) else record.levelname
+        logger.log(level, "web server: {said}", said=said)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.amounts import money
 from mistnet.domain.items import ItemId
 from mistnet.domain.price_news import subject
-from mistnet.domain.watches import Wanted, WatchId, WatchKind
+from mistnet.domain.watches import Look, Wanted, WatchId, WatchKind
 from mistnet.store.watch_book import WatchLine
 
 _LINE: Final = "say one of --change PERCENT, --below AMOUNT with --currency, and --back-in-stock"
@@ -96,7 +96,7 @@ async def watches(
         typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
     ] = None,
 ) -> None:
-    """Show what is watched: what is known of each price, what is suspected, and when somebody was told."""
+    """Show what is watched: what is known of each price, what only one look saw, and when somebody was told."""
     if product is not None and item is not None:
         raise typer.BadParameter("name a product or an item, not both")
     async with open_app(invocation.settings) as app:
@@ -147,12 +147,22 @@ def wanted_of(line: WatchLine) -> str:
 
 
 def _row(line: WatchLine) -> Sequence[str]:
-    known = line.known
-    seen = money(known.amount, known.currency) if known else ""
-    if known and line.kind is WatchKind.BACK_IN_STOCK:
-        seen = (known.availability or "").replace("_", " ")
+    known = _seen(line.known, line.kind) if line.known else ""
     told = f"{at(line.told_at)} ({line.events}x)" if line.told_at else ""
-    return str(line.id), subject(line), wanted_of(line), seen, line.problem or line.standing, told, line.title[:60]
+    return str(line.id), subject(line), wanted_of(line), known, line.problem or _state(line), told, line.title[:60]
+
+
+def _state(line: WatchLine) -> str:
+    """Of a price that only one look saw: which, since what is known does not show it yet."""
+    if line.suspected is None:
+        return line.standing
+    return f"{line.standing}: one look saw {_seen(line.suspected, line.kind)}, a second one decides"
+
+
+def _seen(look: Look, kind: WatchKind) -> str:
+    if kind is WatchKind.BACK_IN_STOCK:
+        return (look.availability or "").replace("_", " ")
+    return money(look.amount, look.currency)
 
 
 def fields(line: WatchLine) -> dict[str, Any]:

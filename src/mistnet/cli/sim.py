@@ -46,6 +46,15 @@ def read_key(given: str) -> str:
     return given
 
 
+def read_speed(given: float) -> float:
+    if not given > 0:
+        raise typer.BadParameter(
+            "time must go on, or no rate limit ever ends: give a number above 0, for example 0.001",
+            param_hint="--speed",
+        )
+    return given
+
+
 @shared_options
 async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     invocation: Invocation,
@@ -63,9 +72,7 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     latency: Annotated[
         str, typer.Option("--latency", metavar="LOW,HIGH", help="How long answers take, in seconds.")
     ] = "0,0",
-    speed: Annotated[
-        float, typer.Option("--speed", min=0, max=1e6, help="Simulated seconds per second; 0 stops time.")
-    ] = 1.0,
+    speed: Annotated[float, typer.Option("--speed", max=1e6, help="Simulated seconds per second, more than 0.")] = 1.0,
     tier: Annotated[
         Literal["free", "paid", "unlimited"],
         typer.Option("--tier", metavar="free|paid|unlimited", help="How often the key may ask."),
@@ -95,7 +102,7 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
         size=size,
         faults=faults,
         latency_seconds=read_latency(latency),
-        speed=speed,
+        speed=read_speed(speed),
         key=purse,
         quiet=quiet,
         restless=restless,

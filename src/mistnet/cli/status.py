@@ -1,4 +1,4 @@
-"""The status command: the queue by kind and state, who works, what waits and why, what is missing."""
+"""The status command: paused sources, the queue by kind and state, who works, what waits and why, what is missing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,14 @@ from mistnet.cli.refused import refused_blocks
 from mistnet.cli.shared import Invocation, shared_options
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import GAP_STATES, JobState, KindName
+from mistnet.domain.plural import counted
 from mistnet.domain.ports import HeldLeases
+from mistnet.domain.sources import PausedBy, SourceName, SourceState
 from mistnet.store.alerts import AlertBook, AlertRow
 from mistnet.store.database import Database
 from mistnet.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.store.refusals import Refusals, Refused
+from mistnet.store.sources import StoreBook
 
 _RECENT = timedelta(minutes=1)
 _SHOWN_STATES = (
@@ -44,6 +47,15 @@ class KindStatus(msgspec.Struct, frozen=True, kw_only=True):
     done_last_minute: int
 
 
+class PausedSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A source that is asked nothing until somebody resumes it."""
+
+    name: SourceName
+    paused_at: datetime
+    paused_by: PausedBy | None
+    pause_reason: str | None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How everything stands at one moment."""
 
@@ -54,6 +66,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[SeenWorker]
     gaps: Mapping[KindName, Mapping[JobState, int]]
     alerts: Sequence[AlertRow] = ()
+    paused_sources: Sequence[PausedSource] = ()
     refused: Sequence[Refused] = ()
     gone: Sequence[HeldLeases] = ()
     """Leases of workers that are not there any more: their jobs wait until these run out."""
@@ -91,9 +104,18 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         workers=await inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await AlertBook(database).open_ones(),
+        paused_sources=_paused_sources(await StoreBook(database).states()),
         refused=await Refusals(database).standing(),
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
     )
+
+
+def _paused_sources(states: Sequence[SourceState]) -> Sequence[PausedSource]:
+    return [
+        PausedSource(name=each.name, paused_at=each.paused_at, paused_by=each.paused_by, pause_reason=each.pause_reason)
+        for each in states
+        if each.paused_at
+    ]
 
 
 def _kind_status(
@@ -131,6 +153,7 @@ async def _watch(database: Database, heartbeat: timedelta) -> None:
 def blocks(status: Status) -> list[Block]:
     return [
         *_alerts(status),
+        *_paused(status),
         kinds_grid(status),
         _waits_grid(status),
         _workers_grid(status),
@@ -142,13 +165,33 @@ def blocks(status: Status) -> list[Block]:
 
 def _alerts(status: Status) -> list[Block]:
     """On top, if there are any: what needs somebody now."""
-    if not status.alerts:
+    rows = [
+        (str(alert.id), alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
+        for alert in status.alerts
+        if alert.accepted_at is None
+    ]
+    title = "alerts; `mistnet alerts accept ID` if one is to be as it is"
+    shown: list[Block] = [Grid(title=title, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)]
+    accepted = len(status.alerts) - len(rows)
+    said = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
+    return [*(shown if rows else ()), *([f"{counted(accepted, 'alert')} {said}"] if accepted else ())]
+
+
+def _paused(status: Status) -> list[Block]:
+    """Only if there are any. One that was paused by hand raises no alert, and its jobs wait all the same."""
+    if not status.paused_sources:
         return []
     rows = [
-        (alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
-        for alert in status.alerts
+        (
+            each.name,
+            "by hand" if each.paused_by is PausedBy.OPERATOR else "because it refuses us",
+            f"{span(status.at - each.paused_at)} ago",
+            each.pause_reason or "no reason given",
+        )
+        for each in status.paused_sources
     ]
-    return [Grid(title="alerts", columns=("", "rule", "since", "what and what to do"), rows=rows)]
+    title = "paused sources; `mistnet sources resume NAME` lets calls go on"
+    return [Grid(title=title, columns=("source", "paused", "since", "why"), rows=rows)]
 
 
 def kinds_grid(status: Status) -> Grid:

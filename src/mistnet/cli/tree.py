@@ -58,6 +58,16 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
     ),
     "coverage": Command("coverage:coverage", "Show what is verified, what is being swept and what is missing."),
     "spend": Command("spend:spend", "Show what calls have cost: calls, items, credits, dollars and failures."),
+    "alerts": Group(
+        line="Look at open alerts, and accept one.",
+        lists_by_default=True,
+        commands={
+            "list": Command("alerts:list_alerts", "Show all open alerts, the worst first, accepted ones too."),
+            "accept": Command(
+                "alerts:accept", "Accept an open alert: it needs nobody any more until it is over or gets worse."
+            ),
+        },
+    ),
     "sources": Group(
         line="Look at sources, stop and start them, set their limits.",
         lists_by_default=True,
@@ -296,7 +306,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
             "watches": Command(
                 "price_watches:watches",
-                "Show what is watched: what is known of each price, what is suspected, and when somebody was told.",
+                "Show what is watched: what is known of each price, what only one look saw, and when somebody was told.",
             ),
             "unwatch": Command("price_watches:unwatch", "Take a watch back. Events that were written are still sent."),
         },

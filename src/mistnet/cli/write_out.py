@@ -22,7 +22,7 @@ FormatOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, standard output.")
+    Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, or with -, standard output.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
 
@@ -44,6 +44,12 @@ _SUFFIXES: Final = {
     ".gexf": "gexf",
 }
 _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
+_STANDARD_OUTPUT: Final = Path("-")
+
+
+def named_file(output: Path | None) -> Path | None:
+    """The file that --output names. A dash stands for standard output, as for other programs; ./- is a file."""
+    return None if output == _STANDARD_OUTPUT else output
 
 
 def choose_format(given: str | None, output: Path | None, *, default: str, known: Sequence[str] = (*Format,)) -> str:
@@ -73,6 +79,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "Place":
         """A table as --format or the name of the file says."""
+        output = named_file(output)
         chosen = choose_format(given, output, default=Format.JSONL)
         if chosen not in set(Format):
             raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")

@@ -295,7 +295,8 @@ def _suspect(account: SuspectAccount) -> Alert:
         message=f"{_count(account.stored, 'post')} of @{account.handle} {are} stored, "
         f"though its profile counts {account.counted:,}; its history was read to the end by {_time(account.since)}. "
         f"{again}See https://x.com/{account.handle}: if it shows more, upstream search left posts out, and "
-        f"`mistnet coverage @{account.handle} --repair` reads all of it again.",
+        f"`mistnet coverage @{account.handle} --repair` reads all of it again. If nothing helps, accept this alert: "
+        f"`mistnet alerts` shows its id.",
     )
 
 

@@ -22,6 +22,7 @@ MistnetError
 │   ├── UserNotFound
 │   ├── BadArgs
 │   ├── JobNotFound
+│   ├── AlertNotFound
 │   ├── IngestNotFound
 │   ├── JobNotAllowed
 │   ├── BadPlugin
@@ -320,6 +321,14 @@ class JobNotFound(UsageError):
     def __init__(self, job_id: int) -> None:
         super().__init__(f"there is no job {job_id}; `mistnet jobs list` shows the live ones")
         self.job_id = JobId(job_id)
+
+
+class AlertNotFound(UsageError):
+    """No open alert has this id."""
+
+    def __init__(self, alert_id: int) -> None:
+        super().__init__(f"there is no open alert {alert_id}; `mistnet alerts` shows those that are open")
+        self.alert_id = alert_id
 
 
 class IngestNotFound(UsageError):

@@ -104,7 +104,7 @@ class Watch(Wanted, frozen=True, kw_only=True):
         """In one word, for people."""
         if self.problem:
             return "suspended"
-        return "suspected" if self.suspected else "watching" if self.known else "waiting"
+        return "unconfirmed" if self.suspected else "watching" if self.known else "waiting"
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from loguru import logger
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.leading import Leaders, Term
 from mistnet.domain.ports import Clock
+from mistnet.engine.outage import OutageLog
 
 _TRIES_PER_LEASE: Final = 3
 _SAFE_PART: Final = 5 / 6
@@ -22,6 +23,8 @@ _SAFE_PART: Final = 5 / 6
 _FAREWELL_SECONDS: Final = 2.0
 _MOMENT: Final = 0.001
 _SOON_SECONDS: Final = 0.05
+_ASKING: Final = "asking who leads"
+_RENEWING: Final = "renewing the lead"
 _GLANCE_SECONDS: Final = 2.0
 """How often others look whether the leader resigned."""
 
@@ -38,6 +41,7 @@ class Leadership:
         lease: timedelta,
         clock: Clock,
         lead: Callable[[Term], Coroutine[Any, Any, None]],
+        outage: OutageLog | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leaders = leaders
@@ -46,6 +50,7 @@ class Leadership:
         self._lease = lease
         self._clock = clock
         self._lead = lead
+        self._outage = outage or OutageLog()
         self._monotonic = monotonic
         self._term: Term | None = None
         self._safe_until = 0.0
@@ -71,13 +76,14 @@ class Leadership:
         try:
             async with asyncio.timeout(self._safe_seconds):
                 leader = await self._leaders.present(self._name)
+                self._outage.answered(_ASKING)
                 now = self._clock.now()
                 if leader and leader.holder != self._holder and leader.leads_at(now):
                     left = (leader.lease_until - now).total_seconds()
                     return min(max(left, _SOON_SECONDS), self._pause, _GLANCE_SECONDS)
                 await self._take()
         except (DatabaseError, TimeoutError) as error:
-            logger.warning("cannot ask who leads: {problem}; trying again", problem=_told(error))
+            self._outage.failed(_ASKING, error)
         return self._pause
 
     async def _take(self) -> None:
@@ -99,6 +105,7 @@ class Leadership:
             elif error := renewing.exception():
                 self._put_up_with(error)
             elif renewing.result():
+                self._outage.answered(_RENEWING)
                 self._safe_until = begun + self._safe_seconds
             else:
                 await self._stand_down("another process took over")
@@ -111,7 +118,7 @@ class Leadership:
         """A renewal that failed is tried again while the lease lasts."""
         if not isinstance(error, DatabaseError):
             raise error
-        logger.warning("cannot renew the lead: {problem}; trying again", problem=str(error))
+        self._outage.failed(_RENEWING, error)
 
     async def _rest(self, until: float) -> None:
         """Waits for the next try; ends the term when it stops being safe, and with whatever broke its acts."""
@@ -161,7 +168,3 @@ def _forget(renewing: asyncio.Future[bool]) -> None:
     """What became of a renewal that nobody waits for is nobody's fault."""
     if not renewing.cancelled():
         renewing.exception()
-
-
-def _told(error: Exception) -> str:
-    return str(error) or "no answer in time"

@@ -79,6 +79,30 @@ class Outage:
         return self._lost_before or now
 
 
+class OutageLog:
+    """What the scheduler's parts say of a database that fails: one line when it begins, one when it is over.
+
+    It is over when a part succeeds that had failed. Success of another part may mean only that it asks for less.
+    """
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+
+    def failed(self, part: str, error: Exception) -> None:
+        problem = str(error) or "the database gives no answer in time"
+        if self._failing:
+            logger.debug("{part}: {problem}", part=part, problem=problem)
+        else:
+            again = "the scheduler tries again until it answers"
+            logger.warning("{part}: {problem}; {again}", part=part, problem=problem, again=again)
+        self._failing.add(part)
+
+    def answered(self, part: str) -> None:
+        if part in self._failing:
+            self._failing.clear()
+            logger.warning("the database answers the scheduler again")
+
+
 def _sentence(error: DatabaseError) -> str:
     told = str(error)
     return told if told.endswith(".") else f"{told}."

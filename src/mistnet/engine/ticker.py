@@ -16,6 +16,7 @@ from loguru import logger
 
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.ports import Clock
+from mistnet.engine.outage import OutageLog
 from mistnet.engine.slots import Slots
 
 _LATE: Final = timedelta(milliseconds=20)
@@ -25,8 +26,9 @@ _LATE: Final = timedelta(milliseconds=20)
 class Ticker:
     """Calls actions when their slots come. None overlaps itself; what came meanwhile is one call after it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, outage: OutageLog | None = None) -> None:
         self._clock = clock
+        self._outage = outage or OutageLog()
         self._actions: dict[str, tuple[Slots, Callable[[], Awaitable[object]]]] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -72,7 +74,9 @@ class Ticker:
         try:
             await action()
         except DatabaseError as error:
-            logger.warning("{name}: {problem}; trying again at its next time", name=name, problem=str(error))
+            self._outage.failed(name, error)  # it is tried again at its next time
+        else:
+            self._outage.answered(name)
         finally:
             self._running.discard(task)
 

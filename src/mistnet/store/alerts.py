@@ -7,20 +7,23 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, case, delete, select, text, update
+from sqlalchemy import bindparam, case, delete, func, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.alerts import Alert, Rule, Severity
+from mistnet.domain.errors import AlertNotFound
 from mistnet.domain.events import Channel, EventKind, NewEvent
 from mistnet.store.database import Database
+from mistnet.store.driver_values import storable
 from mistnet.store.events import write_events
 from mistnet.store.inserts import insert_of
 from mistnet.store.tables import alerts
 from mistnet.store.tables.running import OPEN
+from mistnet.store.types import UtcTime
 
 
 class AlertRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert as it is kept."""
+    """One alert as it is kept. An accepted one is true still, and asks for nobody until it gets worse."""
 
     id: int
     rule: Rule
@@ -30,6 +33,8 @@ class AlertRow(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: datetime
     last_seen_at: datetime
     closed_at: datetime | None
+    accepted_at: datetime | None = None
+    accepted_by: str | None = None
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,21 @@ class AlertBook:
             closed = await _close(connection, over, now)
             await write_events(connection, [*map(_opened, opened), *map(_closed, closed)], now)
         return Changes(opened=opened, closed=closed)
+
+    async def accept(self, alert_id: int, *, by: str, now: datetime) -> AlertRow:
+        """Who accepted it first stays on record. Raises AlertNotFound if none is open that has this id."""
+        accepting = (
+            update(alerts)
+            .where(alerts.c.id == alert_id, text(OPEN))
+            .values(
+                accepted_at=func.coalesce(alerts.c.accepted_at, literal(now, UtcTime)),
+                accepted_by=func.coalesce(alerts.c.accepted_by, storable(by)),
+            )
+        )
+        async with self._database.write() as connection:
+            for row in await _rows(connection, accepting.returning(*_COLUMNS)):
+                return row
+        raise AlertNotFound(alert_id)
 
     async def _any_open(self, rules: Collection[Rule]) -> bool:
         wanted = select(alerts.c.id).where(text(OPEN), alerts.c.rule.in_(rules)).limit(1)
@@ -130,7 +150,14 @@ async def _close(connection: AsyncConnection, ids: Sequence[int], now: datetime)
 _REFRESH: Final = (
     update(alerts)
     .where(alerts.c.id == bindparam("known_id"), text(OPEN))
-    .values(message=bindparam("told"), severity=bindparam("grave"), last_seen_at=bindparam("now"))
+    .values(
+        message=bindparam("told"),
+        severity=bindparam("grave"),
+        last_seen_at=bindparam("now"),
+        # What was accepted was less grave than this.
+        accepted_at=case((alerts.c.severity == bindparam("grave"), alerts.c.accepted_at), else_=None),
+        accepted_by=case((alerts.c.severity == bindparam("grave"), alerts.c.accepted_by), else_=None),
+    )
 )
 
 

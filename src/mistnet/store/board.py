@@ -20,7 +20,7 @@ _LETTERS: Mapping[Unit, int] = {"second": 19, "minute": 16}
 
 
 class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something an operator was told of that is not over."""
+    """Something an operator was told of that is neither over nor accepted."""
 
     id: int
     rule: str
@@ -96,7 +96,7 @@ class Board:
         """The worst first, then the newest."""
         asked = (
             select(*(alerts.c[name] for name in OpenAlert.__struct_fields__))
-            .where(alerts.c.closed_at.is_(None))
+            .where(alerts.c.closed_at.is_(None), alerts.c.accepted_at.is_(None))
             .order_by(alerts.c.severity, alerts.c.opened_at.desc(), alerts.c.id)
             .limit(limit)
         )

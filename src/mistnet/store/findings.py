@@ -173,9 +173,10 @@ def odd_listings(found: Sequence[OddListings]) -> Finding:
 
 def open_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[Finding]:
     """What was told to operators already and is not over."""
-    if not alerts:
-        return [ok("alerts", "none is open")]
-    return [warn(f"alert {each.rule}", each.message, _watched(each.last_seen_at, now)) for each in alerts]
+    pending = [each for each in alerts if each.accepted_at is None]
+    if not pending:
+        return [ok("alerts", "all that are open are accepted" if alerts else "none is open")]
+    return [warn(f"alert {each.rule}", each.message, _watched(each.last_seen_at, now)) for each in pending]
 
 
 def _watched(seen_at: datetime, now: datetime) -> str:

@@ -64,7 +64,8 @@ def _alerts(queue: Queue) -> Iterator[Need]:
             rule = alert.rule.replace("_", " ")
             title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
             href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
-            yield Need(level=alert.severity, title=title, told=alert.message, href=href)
+            change = Change(action=f"/alerts/{alert.id}/accept", word="Accept")
+            yield Need(level=alert.severity, title=title, told=alert.message, href=href, change=change)
 
 
 def _nobody_works(queue: Queue, *, has_key: bool) -> Iterator[Need]:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from mistnet.api.auth import Reader
+from mistnet.api.auth import Operator, Reader
+from mistnet.api.fields import NumberPath
 from mistnet.api.pages.account_view import account_rows
 from mistnet.api.pages.attention import attention
 from mistnet.api.pages.dashboard import SHOWN_STATES, Queue, Shown
@@ -57,6 +58,12 @@ async def overview(
         refused=await Refusals(app.database).standing(_REFUSED),
         latest=_mixed(await PostPages(app.database).latest(_LATEST)),
     )
+
+
+@router.post("/alerts/{alert_id:id}/accept")
+async def accept_alert(visitor: Operator, app: Mistnet, alert_id: NumberPath) -> RedirectResponse:
+    await app.watch.alerts.accept(alert_id, by=visitor.name, now=app.database.clock.now())
+    return RedirectResponse("/?did=alert-accepted", 303)
 
 
 def _chart(span: Span, posts: Bars, spent: Bars) -> str:

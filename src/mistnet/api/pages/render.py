@@ -41,6 +41,7 @@ _DID: Final = {
     "run-cancelled": "The run is over. What it has collected stays.",
     "not-cancelled": "The job had ended already.",
     "accepted": "The gaps are accepted: they are ended for good.",
+    "alert-accepted": "The alert is accepted. It is shown again if it gets worse.",
     "requeued": "The jobs that ended without a result are tried anew.",
     "paused": "Paused. No call is made until it is resumed; nothing is lost.",
     "resumed": "It goes on; work that waited for it is due.",

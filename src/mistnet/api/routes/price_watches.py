@@ -1,4 +1,4 @@
-"""Price watches: what somebody wants to be told of, what is known of it, and what is suspected."""
+"""Price watches: what somebody wants to be told of, what is known of it, and what only one look saw."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class LookDocument(Document):
 
 
 class PriceWatchDocument(Document):
-    """One watch. `standing` is waiting (for a first look), watching, suspected (a look crossed the line; a second one
-    decides) or suspended, for the reason in `problem`."""
+    """One watch. `standing` is waiting (for a first look), watching, unconfirmed (one look saw `suspected`; a
+    second one decides) or suspended, for the reason in `problem`."""
 
     id: Id
     kind: WatchKind

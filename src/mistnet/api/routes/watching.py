@@ -7,12 +7,14 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query
 
-from mistnet.api.auth import READS
-from mistnet.api.fields import LARGEST_ID, Document, Flag, Id, Moment
+from mistnet.api.auth import READS, Operator
+from mistnet.api.errors import refusals
+from mistnet.api.fields import LARGEST_ID, Document, Flag, Id, Moment, NumberPath
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.schedule import standing
 from mistnet.store import listing
+from mistnet.store.alerts import AlertRow
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.schedule import StoreSchedule
 
@@ -30,6 +32,8 @@ class AlertDocument(Document):
     opened_at: Moment
     last_seen_at: Moment
     closed_at: Moment | None
+    accepted_at: Moment | None
+    accepted_by: str | None
 
 
 class EventDocument(Document):
@@ -92,6 +96,12 @@ async def list_alerts(
         open_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
     )
     return pages.listing(rows, lambda row: row.id)
+
+
+@router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument, responses=refusals(404))
+async def accept_alert(alert_id: NumberPath, visitor: Operator, mistnet: Mistnet) -> AlertRow:
+    """Accept an open alert: it is not shown as needing somebody until it is over or gets worse."""
+    return await mistnet.watch.alerts.accept(alert_id, by=visitor.name, now=mistnet.database.clock.now())
 
 
 @router.get("/events", response_model=Listing[EventDocument])

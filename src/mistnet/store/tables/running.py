@@ -92,6 +92,8 @@ alerts = Table(
     Column("opened_at", UtcTime, nullable=False),
     Column("last_seen_at", UtcTime, nullable=False),
     Column("closed_at", UtcTime),
+    Column("accepted_at", UtcTime),
+    Column("accepted_by", Text),
     CheckConstraint("severity IN ('warning', 'critical')", name="severity_is_known"),
     Index("alerts_open", "rule", "subject", unique=True, postgresql_where=text(OPEN), sqlite_where=text(OPEN)),
     Index("alerts_opened_at", "opened_at"),

@@ -1,0 +1,1 @@
+"""How fast product pages are crawled: fetched, read and stored, with page readers and without."""

@@ -1,0 +1,18 @@
+"""The `mistnet` command, except that its worker reads pages in its own process. For comparison alone: it has no limits.
+
+python -m bench.crawl.reads_here work --until-idle
+"""
+
+from mistnet import app
+from mistnet.cli.entry import main
+from mistnet.settings import Settings
+from mistnet.upstream.reading.tasks import PageReader, ReadsHere
+
+
+def _reads_here(_settings: Settings) -> PageReader:
+    return ReadsHere()
+
+
+if __name__ == "__main__":
+    app._page_reader = _reads_here  # type: ignore[assignment]  # noqa: SLF001 - no setting does this, and none should
+    main()
