@@ -41,38 +41,10 @@ TYPED = (
 """What no shell stops anyone from typing; a NUL can only come from a program."""
 
 CHANGING = {
-    *(
-        "init",
-        "track",
-        "untrack",
-        "suggest",
-        "up",
-        "serve",
-        "work",
-        "demo",
-        "pause",
-        "resume",
-        "open",
-        "close",
-        "forget",
-    ),
-    *(
-        "set",
-        "check",
-        "try",
-        "posts-of",
-        "users",
-        "posts",
-        "sync",
-        "add",
-        "remove",
-        "poll",
-        "token",
-        "define",
-        "enable",
-    ),
-    *("disable", "materialize", "retry", "cancel", "requeue", "start", "migrate", "declare", "scan", "crawl", "watch"),
-    *("unwatch", "import", "ask", "refresh"),
+    *("add", "ask", "cancel", "check", "close", "crawl", "declare", "define", "demo", "disable", "enable", "forget"),
+    *("import", "init", "materialize", "migrate", "open", "pause", "poll", "posts", "posts-of", "refresh", "remove"),
+    *("requeue", "resume", "retry", "scan", "serve", "set", "start", "suggest", "sync", "token", "track", "try"),
+    *("untrack", "unwatch", "up", "users", "watch", "work"),
 }
 """The last words of commands that change something or go on until they are stopped; all others only read."""
 
