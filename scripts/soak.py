@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 ROOT = Path(__file__).resolve().parents[1]
 STATE = ROOT / "build" / "soak.json"
-REPLAY = re.compile(r"replay: (MISTNET_TEST_SEED=\d+ make test ARGS='[^']+')")
+REPLAY = re.compile(r"replay: ((?:MISTNET_TEST_SEED=\d+ make test|make chaos) ARGS='[^']+')")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,10 @@ class Search:
     total: int
     per_chunk: int
     variable: str
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
     is_range: bool = True
+    script: tuple[str, ...] = ()
+    """A script of this folder and its arguments, in the place of tests; it is told a seed and nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Chunk:
     @property
     def replay(self) -> str:
         """The command that runs the whole chunk again."""
+        if self.search.script:
+            return f"make {Path(self.search.script[0]).stem} ARGS='{' '.join(script_command(self)[2:])}'"
         named = " ".join(f"{name}={value}" for name, value in self.environment.items())
         quoted = " ".join(f'"{each}"' if " " in each else each for each in self.search.arguments)
         return f"{named} make test ARGS='{quoted}'"
@@ -125,6 +129,14 @@ SEARCHES = (
         variable="MISTNET_TEST_KILLS",
         arguments=("tests/e2e/test_kill.py", "tests/e2e/test_kill_collecting.py"),
         is_range=False,
+    ),
+    Search(
+        name="chaos",
+        unit="seeds",
+        total=20,
+        per_chunk=1,
+        variable="MISTNET_TEST_SEEDS",
+        script=("scripts/chaos.py", "--minutes", "3"),
     ),
     Search(
         name="API",
@@ -256,6 +268,14 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
+def command_of(chunk: Chunk) -> list[str]:
+    return script_command(chunk) if chunk.search.script else pytest_command(chunk)
+
+
+def script_command(chunk: Chunk) -> list[str]:
+    return [sys.executable, *chunk.search.script, "--seed", str(chunk.first)]
+
+
 def pytest_command(chunk: Chunk) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "--timeout", "0", *chunk.search.arguments]
 
@@ -267,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.restart:
         STATE.unlink(missing_ok=True)
-    soak = Soak(SEARCHES, STATE, command=pytest_command, processes=os.cpu_count() or 1, console=Console())
+    soak = Soak(SEARCHES, STATE, command=command_of, processes=os.cpu_count() or 1, console=Console())
     return soak.run(seconds=asked.minutes * 60)
 
 

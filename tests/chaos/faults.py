@@ -10,28 +10,41 @@ import resource
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
 from tests.services.postgres import PostgresCluster
+from tests.services.small_disk import SmallDisk
+
+if TYPE_CHECKING:  # they name the faults of theirs, and so import this module
+    from tests.chaos.broker import Broker
+    from tests.chaos.upstream import Upstream
 
 OURS: Final = "application_name = 'mistnet' AND pid <> pg_backend_pid()"
-HOLD_SECONDS: Final = 3.0
+HOLD_SECONDS: Final = 7.0
 """Longer than the leases of the processes it is played against."""
+NOTICE_SECONDS: Final = 60.0
 
 
 @dataclass
 class Target:
-    """What faults are played against: a server of PostgreSQL, or a file; and the processes that work on it."""
+    """What faults are played against: the processes, their database, and the servers around them that there are."""
 
     processes: Callable[[], Sequence[int]]
     chance: random.Random
+    url: str = ""
     cluster: PostgresCluster | None = None
     database: str = "postgres"
-    held: list[str] = field(default_factory=list)
+    disk: SmallDisk | None = None
+    broker: Broker | None = None
+    upstream: Upstream | None = None
+    outages: Callable[[], int] = lambda: 0
+    """How often a process has said that its database fails."""
+    links: int = 0
+    """How often links to hostile pages were written."""
 
     def execute(self, *statements: str) -> None:
         asyncio.run(self._execute(statements))
@@ -61,23 +74,25 @@ class Target:
             self.execute(f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")
 
 
-def cancel_statements(target: Target) -> None:
-    _again_and_again(target, f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+def cancel_statements(target: Target) -> int:
+    busy = f"{OURS} AND state = 'active'"
+    return _again_and_again(target, f"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE {busy}")
 
 
-def end_connections(target: Target) -> None:
-    _again_and_again(target, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+def end_connections(target: Target) -> int:
+    return _again_and_again(target, f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {OURS}")
 
 
-def _again_and_again(target: Target, statement: str) -> None:
-    async def play() -> None:
-        until = time.monotonic() + HOLD_SECONDS
+def _again_and_again(target: Target, statement: str) -> int:
+    async def play() -> int:
+        until, done = time.monotonic() + HOLD_SECONDS, 0
         async with target.connection() as connection:
             while time.monotonic() < until:
-                await connection.execute(statement)
+                done += await connection.fetchval(statement)
                 await asyncio.sleep(target.chance.uniform(0.01, 0.1))
+        return done
 
-    asyncio.run(play())
+    return asyncio.run(play())
 
 
 def read_only(target: Target) -> None:
@@ -147,6 +162,23 @@ def full_disk(target: Target) -> None:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
+def full_server_disk(target: Target) -> None:
+    """Not a byte is left for PostgreSQL until its clients have noticed, and for longer than their leases."""
+    assert target.disk is not None
+    assert target.cluster is not None
+    said, deadline = target.outages(), time.monotonic() + NOTICE_SECONDS
+    target.disk.fill()
+    while target.outages() == said and time.monotonic() < deadline:
+        target.disk.fill()  # the server recycles its log, and so makes room
+        time.sleep(0.1)
+    until = time.monotonic() + HOLD_SECONDS
+    while time.monotonic() < until:
+        target.disk.fill()
+        time.sleep(0.1)
+    target.disk.free()
+    target.cluster.ensure_running()  # one that cannot write its log ends
+
+
 def freeze(target: Target) -> None:
     """A machine that stands still for longer than its leases."""
     pid = target.chance.choice(list(target.processes()))
@@ -161,23 +193,35 @@ def kill(target: Target) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of trouble. `costs_leases` says that jobs may honestly lose their worker by it."""
+    """One kind of trouble. `play` may return how often it struck, counted in `unit`."""
 
     name: str
-    play: Callable[[Target], None]
-    costs_leases: bool = False
+    play: Callable[[Target], int | None]
+    unit: str = ""
+    costs_attempts: bool = False
+    """Whether attempts are rightly counted because of it: jobs lose their worker, or upstream does not answer."""
+    of_database: bool = False
+    """Whether the database fails by it, which processes must notice and say."""
+
+
+def _of_database(name: str, play: Callable[[Target], int | None], unit: str = "") -> Fault:
+    return Fault(name, play, unit, of_database=True)
 
 
 OF_SERVERS: Final = (
-    Fault("statements cancelled", cancel_statements),
-    Fault("connections ended", end_connections),
-    Fault("read-only", read_only),
-    Fault("statement_timeout of 1 ms", short_statements),
-    Fault("idle_in_transaction_session_timeout of 1 ms", short_transactions),
-    Fault("table locked, lock_timeout of 50 ms", locked_jobs),
-    Fault("no connection left", no_connection_left),
-    Fault("restart", restart),
-    Fault("power cut", power_cut),
+    _of_database("statements cancelled", cancel_statements, "statement"),
+    _of_database("connections ended", end_connections, "connection"),
+    _of_database("read-only", read_only),
+    _of_database("statement_timeout of 1 ms", short_statements),
+    _of_database("idle_in_transaction_session_timeout of 1 ms", short_transactions),
+    _of_database("table locked, lock_timeout of 50 ms", locked_jobs),
+    _of_database("no connection left", no_connection_left),
+    _of_database("database restarted", restart),
+    _of_database("power cut", power_cut),
 )
-OF_FILES: Final = (Fault("disk full", full_disk),)
-OF_PROCESSES: Final = (Fault("frozen for longer than its lease", freeze, True), Fault("killed", kill, True))
+OF_FILES: Final = (_of_database("disk of the file full", full_disk),)
+OF_SERVER_DISKS: Final = (_of_database("disk of the server full", full_server_disk),)
+OF_PROCESSES: Final = (
+    Fault("process frozen for longer than its lease", freeze, costs_attempts=True),
+    Fault("process killed with -9", kill, costs_attempts=True),
+)

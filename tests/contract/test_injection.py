@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+import typer
 from fastapi.dependencies.models import Dependant
 from sqlalchemy import select
 
 from mistnet.api.service import make_service
+from mistnet.app import App
+from mistnet.cli import main as cli
+from mistnet.cli.shared import SHARED_OPTIONS
 from mistnet.store import tables
-from tests.apis import Api, api_routes, app_on, open_api
-from tests.harvests import post, tell, user
+from tests.apis import api_routes, app_on, open_api
+from tests.commands import Ran, run_here
+from tests.harvests import open_harvest, post, tell, user
+from tests.loops import LOOP
 
 HOSTILE = (
     "'; DROP TABLE posts; --",
@@ -23,6 +32,25 @@ HOSTILE = (
     "%' OR '%' = '\\",
 )
 ENDLESS = {"/live"}
+TYPED = (
+    '\'; DROP TABLE posts; -- " OR "1"="1 %_\\ \u2018\u02bc\uff07\u201d',
+    "1) UNION SELECT id, handle FROM users --",
+    "a\0b",
+    "9" * 5_000,
+)
+"""What no shell stops anyone from typing; a NUL can only come from a program."""
+
+CHANGING = {
+    *("add", "ask", "cancel", "check", "close", "crawl", "declare", "define", "demo", "disable", "enable", "forget"),
+    *("import", "init", "materialize", "migrate", "open", "pause", "poll", "posts", "posts-of", "refresh", "remove"),
+    *("requeue", "resume", "retry", "scan", "serve", "set", "start", "suggest", "sync", "token", "track", "try"),
+    *("untrack", "unwatch", "up", "users", "watch", "work"),
+}
+"""The last words of commands that change something or go on until they are stopped; all others only read."""
+
+FILES = {"file", "output"}
+HARMLESS = {"name": "some", "query": "text", "what": "posts", "who": "ann", "handle": "ann"}
+"""Values for what a command insists on, beside the one that is tried."""
 
 
 def filters() -> Iterator[tuple[str, str]]:
@@ -46,8 +74,32 @@ def address(template: str, name: str, value: str) -> str:
     return f"{path}{name}{quote(value, safe='')}" if name.startswith("?") else path
 
 
-async def content(api: Api) -> dict[str, list[Any]]:
-    async with api.app.database.read() as connection:
+def options() -> Iterator[tuple[list[str], str]]:
+    """Every option and argument with a value of every command that only reads: the command line, with room for it."""
+    for words, command in _commands(cli.app):
+        if words[-1] in CHANGING:
+            continue
+        given = [each for each in command.params if each.name not in SHARED_OPTIONS and not _is_flag(each)]
+        required = [each for each in given if each.required]
+        for tried in (each for each in given if each.name not in FILES):
+            others = [HARMLESS.get(each.name, "1") for each in required if each is not tried]
+            name = tried.opts[-1] if tried.param_type_name == "option" else ""
+            yield [*words, *others], name
+
+
+def _commands(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield words, command.load() if isinstance(command, cli.LateCommand) else command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _commands(below, *words, name)
+
+
+def _is_flag(parameter: Any) -> bool:
+    return bool(getattr(parameter, "is_flag", False))
+
+
+async def content(app: App) -> dict[str, list[Any]]:
+    async with app.database.read() as connection:
         return {
             name: [tuple(row) for row in await connection.execute(select(table))]
             for name, table in tables.metadata.tables.items()
@@ -57,7 +109,7 @@ async def content(api: Api) -> dict[str, list[Any]]:
 async def test_no_filter_order_or_search_of_the_api_reaches_the_database_as_sql(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         await tell(api.app, user(1), post(10, 1), post(11, 1))
-        before = await content(api)
+        before = await content(api.app)
         asked = [(template, name, value) for template, name in filters() for value in HOSTILE]
         failed = [
             (where, answer.status, answer.body[:200])
@@ -65,5 +117,43 @@ async def test_no_filter_order_or_search_of_the_api_reaches_the_database_as_sql(
             if (answer := await api.get(where)).status >= 500
         ]
         assert failed == []
-        assert await content(api) == before
+        assert await content(api.app) == before
         assert len(asked) > 500
+
+
+def is_clean(ran: Ran) -> bool:
+    """Whether a command answered, or refused its command line in one line."""
+    refused = ran.code == 2 and ran.err.startswith("mistnet: error: ") and ran.err.count("\n") == 1
+    return (ran.code == 0 or refused) and "the database" not in ran.err and "Traceback" not in ran.err
+
+
+def test_no_option_of_a_command_that_reads_reaches_the_database_as_sql(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # Typer builds the whole tree for every call
+    environment = {**os.environ, "MISTNET_DATABASE_URL": sqlite_url, "MISTNET_LOG_LEVEL": "ERROR"}
+
+    def ran(*arguments: str) -> Ran:
+        return run_here(arguments, folder=tmp_path, environment=environment, stdin=None)
+
+    async def prepare() -> None:
+        async with open_harvest(sqlite_url) as app:
+            await tell(app, user(1), post(10, 1), post(11, 1))
+
+    async def look() -> dict[str, list[Any]]:
+        async with open_harvest(sqlite_url) as app:
+            return await content(app)
+
+    LOOP.run(prepare())
+    for line in (("segments", "define", "some", "--specified"), ("items", "add", "Cup"), ("track", "bob")):
+        assert ran(*line).code == 0, ran(*line)
+    before = LOOP.run(look())
+    tried = [(line, name, value) for line, name in options() for value in TYPED]
+    unclean = [
+        (line, name, value[:40], done.code, done.err[-300:])
+        for line, name, value in tried
+        if not is_clean(done := ran(*line, *([f"{name}={value}"] if name else ["--", value])))
+    ]
+    assert unclean == []
+    assert LOOP.run(look()) == before
+    assert len(tried) > 400

@@ -156,6 +156,15 @@ class PostgresCluster:
         if not _becomes_ready(self._server, self.folder / "data" / "postmaster.pid"):
             raise PostgresStartError(f"the server did not start again:\n{_tail(self.log)}")
 
+    def ensure_running(self) -> None:
+        """Start the server again if it has ended by itself, as a service manager does."""
+        assert self._server is not None, "the cluster is not running"
+        if self._server.poll() is None and _becomes_ready(self._server, self.folder / "data" / "postmaster.pid"):
+            return
+        self._server = self._launch(self._programs)
+        if not _becomes_ready(self._server, self.folder / "data" / "postmaster.pid"):
+            raise PostgresStartError(f"the server did not start again:\n{_tail(self.log)}")
+
     def _initdb(self, binaries: Path) -> None:
         said = ""
         for locale in ("C.UTF-8", "C"):

@@ -36,18 +36,23 @@ class Proxy:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Proxy]:
-        server = await asyncio.start_server(self._met, "127.0.0.1", 0)
+        server = await asyncio.start_server(self.met, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
             server.close()
-            self.cut()
-            for task in list(self._passing):
-                task.cancel()
-            await asyncio.gather(*self._passing, return_exceptions=True)
+            await self.end()
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def end(self) -> None:
+        """Cut every connection and wait until nothing passes any more."""
+        self.cut()
+        for task in list(self._passing):
+            task.cancel()
+        await asyncio.gather(*self._passing, return_exceptions=True)
+
+    async def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Connect a new connection to the target."""
         if self.refusing:
             writer.transport.abort()
             return

@@ -109,6 +109,13 @@ class RabbitNode:
             _end(self._node)
             self._node = None
 
+    def kill(self) -> None:
+        """End the node without a warning, as a crash of its machine does."""
+        assert self._node is not None, "the node is not running"
+        os.killpg(self._node.pid, signal.SIGKILL)
+        self._node.wait()
+        self._node = None
+
     @property
     def log(self) -> str:
         path = self.folder / "said"

@@ -116,6 +116,14 @@ async def test_a_false_end_is_never_told_twice_in_a_row_whatever_comes_between()
     assert lengths == [0 if place % 2 == 0 else 20 for place in range(len(lengths))]
 
 
+async def test_a_false_end_is_not_told_again_by_faults_that_take_the_place_of_others() -> None:
+    service = suffering(Fault.EMPTY_CLAIMS_END)
+    lengths = [len((await Visitor(service).search(MIDWAY))["tweets"])]
+    service.faults = Faults(4, {Fault.EMPTY_CLAIMS_END: 1.0}, false_ends=service.faults.false_ends)
+    lengths += [len((await Visitor(service).search(MIDWAY))["tweets"]) for _ in range(2)]
+    assert lengths == [0, 20, 0]
+
+
 async def test_a_post_can_come_twice_in_a_page_and_is_paid_once() -> None:
     service = suffering(Fault.DUPLICATE_POSTS)
     found = ids(await Visitor(service).search(MIDWAY))

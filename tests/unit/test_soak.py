@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts.soak import SEARCHES, Chunk, Search, Soak, chunks_of
+from scripts.soak import SEARCHES, Chunk, Search, Soak, chunks_of, command_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REPLAY = """MISTNET_TEST_SEED=3 make test ARGS='tests/simulation/test_engine.py -k "test_x and sqlite"'"""
@@ -86,6 +86,22 @@ def test_a_chunk_that_fails_without_a_seed_is_replayed_as_a_whole(tmp_path: Path
     assert "KILLS=1 make test ARGS='b -k \"c or d\"'" in runs.output.getvalue()
 
 
+def test_a_script_is_told_its_seed_and_replayed_by_its_own_command() -> None:
+    search = Search(
+        name="c", unit="seeds", total=9, per_chunk=1, variable="V", script=("scripts/chaos.py", "--minutes", "3")
+    )
+    chunk = Chunk(search=search, first=7, size=1)
+    assert command_of(chunk) == [sys.executable, "scripts/chaos.py", "--minutes", "3", "--seed", "7"]
+    assert chunk.replay == "make chaos ARGS='--minutes 3 --seed 7'"
+
+
+def test_the_replay_command_of_a_play_is_reported(tmp_path: Path) -> None:
+    replay = "make chaos ARGS='--seed 7 --minutes 3 --part disk'"
+    runs = Runs(tmp_path, f"import sys; print({'replay: ' + replay!r}); sys.exit(1)")
+    assert runs.run() == 1
+    assert replay in runs.output.getvalue()
+
+
 def test_no_chunk_is_started_when_the_time_is_up(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
     assert runs.run(seconds=0) == 0
@@ -95,7 +111,8 @@ def test_no_chunk_is_started_when_the_time_is_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
 def test_a_search_names_tests_and_variables_that_exist(search: Search) -> None:
-    paths = [ROOT / each for each in search.arguments if each.startswith("tests/")]
+    named = (*search.arguments, *search.script[:1])
+    paths = [ROOT / each for each in named if each.startswith(("tests/", "scripts/"))]
     assert paths
     assert all(path.exists() for path in paths)
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name != "test_soak.py"]

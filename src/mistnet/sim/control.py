@@ -150,13 +150,14 @@ class Control:
         return {"now": self._clock.advance(timedelta(seconds=float(given["seconds"])))}
 
     def faults(self, given: Given) -> object:
-        """A preset by name, or rates by fault; each call starts anew."""
+        """A preset by name, or rates by fault. Each call counts from nought; no false end is told twice in a row."""
         rates = {Fault(name): float(rate) for name, rate in given.get("rates", {}).items()}
         low, high = given.get("latency_seconds", (0.0, 0.0))
         chosen = {**PRESETS[given.get("preset", "none")], **rates}
         seed = int(given.get("seed", self._service.faults.seed))
         for service in (self._service, self._threads):
-            service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)))
+            told = service.faults.false_ends
+            service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)), false_ends=told)
         return {"rates": {str(fault): rate for fault, rate in self._service.faults.rates.items()}}
 
     def balance(self, given: Given) -> object:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -100,13 +100,19 @@ class Faults:
         rates: Mapping[Fault, float] = NO_FAULTS,
         *,
         latency_seconds: tuple[float, float] = (0.0, 0.0),
+        false_ends: Collection[str] = (),
     ) -> None:
         self.seed = seed
         self.rates = {fault: rates[fault] for fault in Fault if rates.get(fault, 0) > 0}
         self.latency_seconds = latency_seconds
         self._asked: Counter[str] = Counter()
         self._searched: Counter[str] = Counter()
-        self._wrongly_empty: set[str] = set()
+        self._wrongly_empty = set(false_ends)
+
+    @property
+    def false_ends(self) -> Collection[str]:
+        """Questions whose last answer was a false end. Faults that take the place of these must know them."""
+        return frozenset(self._wrongly_empty)
 
     @property
     def quiet(self) -> bool:
