@@ -44,3 +44,35 @@ async def test_a_cancellation_the_client_lost_is_heeded(calling: Callable[[], Ab
     asking.cancel()
     await asyncio.wait([asking], timeout=60)
     assert asking.cancelled()
+
+
+@pytest.mark.parametrize("calling", [LINE.translated, forgiven])
+async def test_a_cancellation_the_client_lost_to_an_error_is_heeded(
+    calling: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """A connection that is refused in the moment of the cancellation: its error is raised in place of it."""
+
+    async def ask_forever() -> None:
+        with calling():
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ConnectionRefusedError from None
+
+    asking = asyncio.create_task(ask_forever())
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking], timeout=60)
+    assert asking.cancelled()
+
+
+async def test_the_bare_exception_of_a_lost_connection_is_an_error_of_the_broker() -> None:
+    with pytest.raises(BrokerUnreachable), LINE.translated():
+        raise Exception  # noqa: TRY002 (as aiormq ends what waits for a connection whose end has no reason)
+    with forgiven():
+        raise Exception  # noqa: TRY002
+
+
+async def test_errors_of_ours_are_not_taken_for_the_brokers() -> None:
+    with pytest.raises(KeyError), LINE.translated():
+        raise KeyError("a mistake")

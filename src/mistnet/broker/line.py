@@ -100,13 +100,13 @@ class Line:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        try:
-            yield
-        except FAULTS as error:
-            if isinstance(error, asyncio.CancelledError) and _cancelled_by_us():
-                raise
-            raise self.named(error) from None
-        _heed_cancelling()
+        with _heeding_cancellation():
+            try:
+                yield
+            except (Exception, asyncio.CancelledError) as error:
+                if not _is_fault(error):
+                    raise
+                raise self.named(error) from None
 
     def named(self, error: BaseException) -> BrokerError | BrokerMismatch:
         """A client's error for what it means to us, without the password."""
@@ -124,12 +124,17 @@ class Line:
 @contextmanager
 def forgiven() -> Iterator[None]:
     """For what the broker does by itself when a connection is gone: to give messages back."""
-    try:
-        yield
-    except FAULTS as error:
-        if isinstance(error, asyncio.CancelledError) and _cancelled_by_us():
-            raise
-    _heed_cancelling()
+    with _heeding_cancellation():
+        try:
+            yield
+        except (Exception, asyncio.CancelledError) as error:
+            if not _is_fault(error):
+                raise
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Whether the client or the network failed. What waited for a lost connection may end with a bare `Exception`."""
+    return isinstance(error, FAULTS) or type(error) is Exception
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -141,16 +146,19 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _cancelled_by_us() -> bool:
-    """The client cancels what waits for a connection that is gone; only a task's own cancellation is ours."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+@contextmanager
+def _heeding_cancellation() -> Iterator[None]:
+    """Ends with the task's own cancellation, whatever the client made of it.
 
-
-def _heed_cancelling() -> None:
-    """The client waits with Python 3.11's wait_for, which loses a cancellation that comes together with its answer."""
-    if _cancelled_by_us():
-        raise asyncio.CancelledError
+    The client waits with Python 3.11's wait_for, which loses a cancellation that comes together with an answer or
+    an error. It also cancels what waits for a connection that is gone: that is an error, and no cancellation of ours.
+    """
+    try:
+        yield
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 async def hang_up(connection: AbstractConnection) -> None:
