@@ -86,8 +86,9 @@ class Caretaker:
         for chore in self._chores:
             if await chore():
                 self._wake()
-        while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
-            pass
+        if self._policy.retention is not None:
+            while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
+                pass
 
     async def unpark(self) -> int:
         caps = self._kinds.live_caps

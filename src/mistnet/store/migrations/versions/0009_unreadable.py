@@ -1,4 +1,4 @@
-"""Visits whose page cannot be read have an outcome of their own."""
+"""Visits whose page cannot be read have an outcome of their own; sums of calls; the events of a snapshot."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -23,6 +23,26 @@ def upgrade() -> None:
         op.create_check_constraint(op.f(_CONSTRAINT), "crawls", _KNOWN)
     else:
         _copy()
+    _call_sums()
+    op.create_index("segment_events_snapshot", "segment_events", ["snapshot_id"])
+    op.create_index("quarantine_resolved_at", "quarantine", ["resolved_at"])
+
+
+def _call_sums() -> None:
+    op.create_table(
+        "call_sums",
+        sa.Column("day", sa.Text, nullable=False),
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("key_label", sa.Text, nullable=False),
+        sa.Column("endpoint", sa.Text, nullable=False),
+        sa.Column("account_id", BigId, autoincrement=False, nullable=False),
+        sa.Column("calls", BigId, nullable=False),
+        sa.Column("items", BigId, nullable=False),
+        sa.Column("credits", BigId, nullable=False),
+        sa.Column("failures", BigId, nullable=False),
+        sa.CheckConstraint("length(day) = 10", name=op.f("call_sums_day_is_a_date")),
+        sa.PrimaryKeyConstraint("day", "source", "key_label", "endpoint", "account_id", name=op.f("call_sums_pkey")),
+    )
 
 
 def _copy() -> None:
