@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import TypeAlias
 
 from sqlalchemy import insert
 
@@ -19,6 +20,7 @@ from tests.harvests import open_harvest, rows, tell, user
 from tests.segmented import ids, workshop
 from tests.support import START, TurnedClock
 
+Visits: TypeAlias = dict[int, list[tuple[float, bytes | None]]]
 NOON = START.replace(hour=12, minute=0, second=0, microsecond=0)
 
 
@@ -92,11 +94,12 @@ async def test_zero_days_keep_everything(url: str) -> None:
         await app.pruning.prune(NOON)
         await app.watch.prune()
         await app.look_after_ingests()
+        assert app.policy.retention is None
         assert await rows(app, "SELECT count(*) FROM calls") == [(1,)]
         assert await rows(app, "SELECT count(*) FROM crawls") == [(2,)]
 
 
-async def visits(app: App, of_links: dict[int, list[tuple[float, bytes | None]]]) -> None:
+async def visits(app: App, of_links: Visits) -> None:
     """Visits of each link, by how many days ago they were, some with their page."""
     async with app.database.write() as connection:
         for link_id, given in of_links.items():
@@ -115,7 +118,11 @@ async def days_of_visits(app: App) -> list[tuple[int, int, bool]]:
 
 
 async def test_old_visits_go_but_the_latest_of_each_link_and_those_with_a_page_stay(url: str) -> None:
-    given = {1: [(200, None), (150, b"page"), (100, None), (5, None)], 2: [(300, None), (299, None)], 3: [(95, None)]}
+    given: Visits = {
+        1: [(200, None), (150, b"page"), (100, None), (5, None)],
+        2: [(300, None), (299, None)],
+        3: [(95, None)],
+    }
     async with open_harvest(url, clock=TurnedClock(NOON)) as app:
         await visits(app, given)
         pruning = StorePruning(app.database, slice_rows=2)

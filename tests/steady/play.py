@@ -232,7 +232,7 @@ class Service:
             with contextlib.suppress(ValueError):
                 return str(json.loads(out.read_text(encoding="utf-8"))["url"])
             time.sleep(0.1)
-        raise RuntimeError(f"{process.args} did not start:\n{self.said}")
+        raise RuntimeError(f"it did not start within {START_SECONDS:g} s:\n{self.said}")
 
     def _run(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "mistnet", *arguments]
