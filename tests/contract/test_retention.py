@@ -12,6 +12,7 @@ from mistnet.app import App
 from mistnet.domain.jobs import JobId
 from mistnet.domain.social import UserId
 from mistnet.domain.sources import X_SOURCE, CallRecord, KeyLabel
+from mistnet.pruning import Pruning
 from mistnet.store.board import Board
 from mistnet.store.ledger import By, Ledger
 from mistnet.store.pruning import StorePruning
@@ -178,3 +179,14 @@ async def test_a_worker_prunes_once_an_hour(url: str) -> None:
         clock.turn(minutes=1)
         assert await app.pruning.look_after() == 0
         assert await rows(app, "SELECT count(*) FROM calls") == [(0,)]
+
+
+async def test_a_look_prunes_so_many_rows_at_most_and_the_next_goes_on(url: str) -> None:
+    async with open_harvest(url, clock=TurnedClock(NOON), calls_days=3) as app:
+        await app.harvest.book.record([call(days_ago=5) for _ in range(12)])
+        pruning = Pruning(app.settings, app.database, store=StorePruning(app.database, slice_rows=5, most=10))
+        left = []
+        for _ in range(2):
+            await pruning.look_after()
+            left.append((await rows(app, "SELECT count(*) FROM calls"))[0][0])
+        assert left == [2, 0]

@@ -16,6 +16,7 @@ from mistnet.store.tables import call_sums, calls, crawls, quarantine, segment_s
 from mistnet.store.types import BigId, UtcTime
 
 _SLICE: Final = 500
+_MOST: Final = 20_000
 _SUMMED: Final = ("calls", "items", "credits", "failures")
 _DAYS_CALLS: Final = ("day", "source", "key_label", "endpoint", "account_id")
 NO_ACCOUNT: Final = 0
@@ -23,11 +24,15 @@ NO_ACCOUNT: Final = 0
 
 
 class StorePruning:
-    """Every method may run anywhere, any number of times, and returns how many rows it deleted."""
+    """Every method may run anywhere, any number of times, and returns how many rows it deleted.
 
-    def __init__(self, database: Database, *, slice_rows: int = _SLICE) -> None:
+    With `most` rows a call is over, though there may be more: whoever calls has other work to do in between.
+    """
+
+    def __init__(self, database: Database, *, slice_rows: int = _SLICE, most: int = _MOST) -> None:
         self._database = database
         self._slice = slice_rows
+        self.most = most
 
     async def fold_calls(self, *, before: datetime) -> int:
         """Turns calls from before then into sums by day.
@@ -44,7 +49,7 @@ class StorePruning:
                     # Only what this statement deleted is summed: another process may prune at the same time.
                     taken = await connection.execute(delete(calls).where(calls.c.id.in_(ids)).returning(*_CALL))
                     folded += await _add_sums(connection, taken.all())
-            if len(ids) < self._slice:
+            if len(ids) < self._slice or folded >= self.most:
                 return folded
 
     async def prune_crawls(self, *, before: datetime | None, pages_before: datetime | None) -> int:
@@ -78,7 +83,7 @@ class StorePruning:
                 async with self._database.write() as connection:
                     await connection.execute(update(crawls).where(crawls.c.id.in_(pages)).values(body=None))
                     pruned += (await connection.execute(delete(crawls).where(crawls.c.id.in_(over)))).rowcount
-            if len(found) < self._slice:
+            if len(found) < self._slice or pruned >= self.most:
                 return pruned
             passed = tuple_(literal(found[-1].at, UtcTime), literal(found[-1].id, BigId))
             asked = visits.where(tuple_(crawls.c.at, crawls.c.id) > passed)
@@ -114,7 +119,7 @@ class StorePruning:
             if ids:
                 async with self._database.write() as connection:
                     pruned += (await connection.execute(delete(table).where(table.c.id.in_(ids)))).rowcount
-            if len(ids) < self._slice:
+            if len(ids) < self._slice or pruned >= self.most:
                 return pruned
 
 
