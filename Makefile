@@ -21,7 +21,7 @@ test: setup ## everything a release needs: checks and all tests (ARGS=... goes t
 quick: setup ## for the daily loop: checks, unit tests, contract tests on SQLite
 	@$(BIN)/python scripts/run_tests.py --quick $(ARGS)
 
-soak: setup ## the long searches, for a night (ARGS='--minutes 30')
+soak: setup ## the long searches, and a service that must stay flat for a day (ARGS='--minutes 30 --steady-hours 1')
 	@$(BIN)/python scripts/soak.py $(ARGS)
 
 chaos: setup ## play every fault against real processes (ARGS='--seed 7 --minutes 5')

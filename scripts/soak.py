@@ -1,4 +1,4 @@
-"""Run the long searches: many seeds, worlds, kills and API requests, in chunks that are not repeated."""
+"""Run the long searches, in chunks that are not repeated, and beside them a service for a day, which must stay flat."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.steady.play import DATABASES, Plan, Verdict, play  # noqa: E402 (it is found by the path above)
+
+STEADY = ROOT / "build" / "steady"
 STATE = ROOT / "build" / "soak.json"
 REPLAY = re.compile(r"replay: ((?:MISTNET_TEST_SEED=\d+ make test|make chaos) ARGS='[^']+')")
 
@@ -280,15 +286,48 @@ def pytest_command(chunk: Chunk) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "--timeout", "0", *chunk.search.arguments]
 
 
+def run_steady(plan: Plan, databases: Sequence[str], *, console: Console) -> int:
+    """The same run on each database at the same time; 1 if one of them grows or does not last."""
+
+    def show(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def run(name: str) -> Verdict:
+        folder = STEADY / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with DATABASES[name](folder) as meter:
+            return play(plan, meter, folder, note=show)
+
+    with ThreadPoolExecutor(len(databases)) as pool:
+        verdicts = list(pool.map(run, databases))
+    for verdict in verdicts:
+        show(f"\n{verdict.report()}")
+    return 0 if all(verdict.passed for verdict in verdicts) else 1
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=480, help="no chunk is started after this time")
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=480, help="start no chunk after this time; 0: no searches")
     parser.add_argument("--restart", action="store_true", help="run finished chunks again")
+    parser.add_argument("--steady-hours", type=float, default=24, help="how long the service runs; 0: not at all")
+    parser.add_argument("--steady-sample", type=float, default=60, help="measure it every so many seconds")
+    parser.add_argument(
+        "--steady-on", nargs="+", choices=list(DATABASES), default=list(DATABASES), help="only on these"
+    )
+    parser.add_argument(
+        "--leak", type=float, default=0, metavar="MB", help="let it leak so much a minute: it must fail"
+    )
     asked = parser.parse_args(arguments)
     if asked.restart:
         STATE.unlink(missing_ok=True)
-    soak = Soak(SEARCHES, STATE, command=command_of, processes=os.cpu_count() or 1, console=Console())
-    return soak.run(seconds=asked.minutes * 60)
+    console = Console()
+    plan = Plan(hours=asked.steady_hours, sample_seconds=asked.steady_sample, leak_megabytes_a_minute=asked.leak)
+    with ThreadPoolExecutor(1) as beside:
+        steady = beside.submit(run_steady, plan, asked.steady_on, console=console) if plan.hours else None
+        soak = Soak(SEARCHES, STATE, command=command_of, processes=os.cpu_count() or 1, console=console)
+        failed = soak.run(seconds=asked.minutes * 60) if asked.minutes else 0
+        return max(failed, steady.result() if steady else 0)
 
 
 if __name__ == "__main__":

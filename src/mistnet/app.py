@@ -20,6 +20,7 @@ from mistnet.dispatching import Dispatching
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.domain.ports import Bell, Clock, WorkerCard
+from mistnet.domain.retention import kept_since
 from mistnet.domain.runs import Run
 from mistnet.domain.social import Post
 from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
@@ -38,6 +39,7 @@ from mistnet.outgoing import Outgoing
 from mistnet.plugins import Plugin, load_plugin, require_own_kinds
 from mistnet.pricewatching import watches_of
 from mistnet.progress import ProgressLog
+from mistnet.pruning import Pruning
 from mistnet.segmenting import Segmenting
 from mistnet.settings import KindSettings, Settings
 from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
@@ -115,6 +117,7 @@ class App:
         )
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
+        self.pruning = Pruning(settings, self.database)
         self.outgoing = Outgoing(settings, self.database)
         self.segments = Segmenting(settings, self.database, harvest=self.harvest, hydration=self.hydration)
         brought = [
@@ -300,6 +303,7 @@ class App:
                 self.look_after_unreadable,
                 self.look_after_runs,
                 self.look_after_ingests,
+                self.pruning.look_after,
                 self.feeds.look_after_token,
                 self.dispatching.look_after_queued,
             ],
@@ -350,7 +354,8 @@ class App:
     async def look_after_ingests(self) -> int:
         """Ends ingests whose job or process ended without telling, and forgets old ones; returns how many ended."""
         now = self.database.clock.now()
-        await self.ingests.prune(now - timedelta(days=self.settings.history_days))
+        if before := kept_since(now, self.settings.history_days):
+            await self.ingests.prune(before)
         return await self.ingests.settle(now, lost_before=now - INGEST_GIVEN_UP)
 
     async def halted(self) -> Collection[str]:
@@ -415,7 +420,7 @@ def policy_of(settings: Settings) -> Policy:
         backoff_base=timedelta(seconds=settings.backoff_base_seconds),
         job_timeout=timedelta(seconds=settings.job_timeout_seconds),
         grace=timedelta(seconds=settings.grace_seconds),
-        retention=timedelta(days=settings.history_days),
+        retention=timedelta(days=settings.history_days) if settings.history_days else None,
         aging=timedelta(minutes=settings.aging_minutes) if settings.aging_minutes else None,
         lane_caps=settings.lane_caps,
     )

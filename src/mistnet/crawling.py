@@ -12,6 +12,7 @@ from mistnet import __version__
 from mistnet.domain.crawling import CRAWL, CrawlArgs, Crawled
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.links import CRAWL_LANES, PostLinks
+from mistnet.domain.retention import kept_since
 from mistnet.domain.sources import CallRecord, KeyLabel, SourceName
 from mistnet.engine.duties import Duty
 from mistnet.engine.governor import Governor
@@ -160,7 +161,8 @@ class Crawling:
         return await make_due(self._database, job_writer, lanes=self.lanes, before=before)
 
     async def forget(self) -> int:
-        return await self.answers.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
+        before = kept_since(self._database.clock.now(), self._settings.history_days)
+        return await self.answers.prune(before=before) if before else 0
 
 
 def limits_of(settings: Settings, lane: str) -> Limits:

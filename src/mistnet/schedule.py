@@ -15,6 +15,7 @@ from loguru import logger
 
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.leading import Leader, Term
+from mistnet.domain.retention import kept_since
 from mistnet.engine.duties import Duty
 from mistnet.engine.leader import Leadership
 from mistnet.engine.outage import OutageLog
@@ -120,7 +121,8 @@ class Scheduler:
 
     async def _look_after(self) -> None:
         """Old ticks go; accounts that groups name are tracked from now on, or it is told why they are not, once."""
-        await self._store.prune(before=self._database.clock.now() - timedelta(days=self._settings.history_days))
+        if before := kept_since(self._database.clock.now(), self._settings.history_days):
+            await self._store.prune(before=before)
         for group in self.groups if self._settings.scheduler_enabled else ():
             unknown = await unknown_handles(self._store, group)
             begun = await self._track(group, unknown)

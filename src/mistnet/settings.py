@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -48,6 +49,8 @@ TEN_YEARS = 315_360_000
 LAST_PORT = 65_535
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
+Days = Annotated[float, Field(ge=0, le=36_500)]
+"""For how long something is kept. 0 is for ever."""
 
 
 def require_address(url: str, *schemes: str) -> None:
@@ -191,8 +194,17 @@ class Settings(BaseSettings):
     aging_minutes: Seconds | None = Field(
         None, description="A job due for longer than this goes before all classes. Unset: classes are strict."
     )
-    history_days: Annotated[float, Field(gt=0, le=36_500)] = Field(
-        30.0, description="How long finished jobs are remembered."
+    history_days: Days = Field(
+        30.0, description="How long finished jobs, events, closed alerts and ticks are kept. 0: for ever."
+    )
+    calls_days: Days = Field(
+        90.0, description="How long single calls are kept; their sums by day stay, and `spend` with them. 0: for ever."
+    )
+    crawls_days: Days = Field(
+        90.0, description="How long visits to pages are kept; the latest of each link stays. 0: for ever."
+    )
+    crawl_pages_days: Days = Field(
+        0.0, description="How long pages are kept that `crawl_keep_pages` keeps with their visit. 0: for ever."
     )
     lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
     kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
@@ -467,6 +479,15 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, settings_file())
+
+    @field_validator("groups")
+    @classmethod
+    def _budgets_see_their_day(cls, given: dict[str, GroupSettings], info: ValidationInfo) -> dict[str, GroupSettings]:
+        """What a group has spent today is read from the calls themselves."""
+        kept = info.data.get("calls_days", 0)
+        if 0 < kept < 1 and any(group.day_credits for group in given.values()):
+            raise ValueError("day_credits need the calls of a whole day; set calls_days to 1 or more")
+        return given
 
     @field_validator("crawl_lanes")
     @classmethod

@@ -22,6 +22,7 @@ from mistnet.domain.alerts import (
 from mistnet.domain.events import Subscriber
 from mistnet.domain.jobs import KindName, Lane
 from mistnet.domain.readings import Readings, SourceReading
+from mistnet.domain.retention import kept_since
 from mistnet.domain.sources import SourceState
 from mistnet.engine.duties import Duty
 from mistnet.engine.grants import on_day
@@ -109,7 +110,9 @@ class Watch:
         return _noted(await self.alerts.settle(found, ACCOUNT_RULES, now=now))
 
     async def prune(self) -> None:
-        before = self._database.clock.now() - timedelta(days=self._settings.history_days)
+        before = kept_since(self._database.clock.now(), self._settings.history_days)
+        if before is None:
+            return
         known = [subscriber.name for subscriber in self._subscribers]
         for name, events in (await self.outbox.prune(known, before=before)).items():
             logger.warning(

@@ -13,7 +13,7 @@ from mistnet.app import App
 from mistnet.cli.balances import check_balances
 from mistnet.cli.bills import tell
 from mistnet.cli.spend import today_of
-from mistnet.domain.bills import RECONCILIATION, Bill, Verdict
+from mistnet.domain.bills import RECONCILIATION, Bill, Verdict, month_start
 from mistnet.domain.errors import SourceDown
 from mistnet.domain.jobs import WorkerName
 from mistnet.domain.ports import WorkerCard
@@ -24,6 +24,7 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.store.bills import Bills, Reconciled
 from mistnet.store.ledger import By, Ledger
+from mistnet.store.pruning import StorePruning
 from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock
 from tests.worlds import SMALLEST, WorldTransport
@@ -92,6 +93,22 @@ async def vendor_of(url: str, *names: str, **settings: Any) -> AsyncIterator[Ven
 def only(done: Reconciled) -> Bill:
     (found,) = done.bills
     return found
+
+
+async def test_calls_that_were_pruned_still_count_as_booked(url: str) -> None:
+    async with vendor_of(url) as x:
+        x.clock.turn(seconds=(month_start(x.clock.now()) + timedelta(days=33) - x.clock.now()).total_seconds())
+        await x.call(15)
+        x.clock.turn(seconds=300)
+        await x.check()
+        for _ in range(4):
+            x.clock.turn(seconds=timedelta(days=2).total_seconds())
+            await x.call(30)
+        folded = await StorePruning(x.app.database).fold_calls(before=x.clock.now() - timedelta(days=1))
+        assert folded == 3, "neither the last call nor those of the day of the first balance"
+        done = await x.reconcile()
+        assert (only(done).billed, only(done).booked, only(done).verdict) == (120, 120, Verdict.EQUAL)
+        assert done.month.in_ledger == 135
 
 
 async def test_what_a_killed_worker_spent_is_booked_and_what_it_did_not_is_given_back(url: str) -> None:

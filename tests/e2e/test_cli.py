@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.e2e.conftest import CommandLine, numbers
+from tests.e2e.conftest import DEADLINE_SECONDS, CommandLine, numbers
 
 LONG_AGO = "'2020-01-01 00:00:00.000000'"
 READING = (
@@ -156,10 +156,10 @@ def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_u
     on_sqlite: CommandLine,
 ) -> None:
     on_sqlite.add("quick", n=1)
-    until = datetime.now(UTC) + timedelta(seconds=5)
+    lease = datetime.now(UTC) + timedelta(hours=1)
     on_sqlite.sql(
         "UPDATE jobs SET state = 'running', worker = 'host.77.ab', fence = 1, lease_until = :until",
-        until=f"{until:%Y-%m-%d %H:%M:%S.%f}",
+        until=f"{lease:%Y-%m-%d %H:%M:%S.%f}",
     )
     shown = on_sqlite.ok("status")
     assert "leases of workers that are gone" in shown.out
@@ -173,10 +173,14 @@ def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_u
     assert on_sqlite.ok("status", "--json").json["gone"] == [], "it was seen a moment ago"
     assert "workers that are gone" not in on_sqlite("doctor").out
     on_sqlite.sql("DELETE FROM workers")
-    told = on_sqlite.ok("work", "--until-idle")
-    (line,) = [line for line in told.err.splitlines() if "waiting for" in line]
+    working = on_sqlite.start("work", "--until-idle")
+    assert working.stderr is not None
+    line = next(line for line in working.stderr if "waiting for" in line)
+    on_sqlite.sql("UPDATE jobs SET lease_until = '2026-01-01 00:00:00.000000'")
+    _, said = working.communicate(timeout=DEADLINE_SECONDS)
+    assert (working.returncode, "waiting for" in said) == (0, False)
     assert "waiting for 1 job of worker host.77.ab" in line
-    assert f"its lease runs out at {until:%H:%M:%S} UTC" in line
+    assert f"its lease runs out at {lease:%H:%M:%S} UTC" in line
     assert history(on_sqlite) == {1: "succeeded"}
 
 

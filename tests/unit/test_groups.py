@@ -40,6 +40,14 @@ def test_default_has_a_rhythm_of_its_own_if_given_one() -> None:
     assert groups(default={"day_credits": 5000})["default"].rhythm == "5000 credits a day"
 
 
+def test_a_budget_by_day_needs_the_calls_of_a_day() -> None:
+    given = {"default": {"day_credits": 5000}}
+    with pytest.raises(SettingsError, match="set calls_days to 1 or more"):
+        load_settings(groups=given, calls_days=0.5)
+    for kept in (0, 1):
+        assert load_settings(groups=given, calls_days=kept).calls_days == kept
+
+
 def test_the_scheduler_can_be_switched_off_by_its_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().scheduler_enabled
     monkeypatch.setenv("SCRAPER_ENABLED", "false")

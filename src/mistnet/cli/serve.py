@@ -12,6 +12,7 @@ from loguru import logger
 from mistnet.api.log_in_links import LINK_LASTS
 from mistnet.app import App, open_app
 from mistnet.cli.connections import limits_of
+from mistnet.cli.heaps import share_one_heap
 from mistnet.cli.joblines import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.listening import Place, serving, url_of
@@ -79,6 +80,7 @@ async def serve(
     if sum((new_token is not None, list_tokens, revoke_token is not None)) > 1:
         raise typer.BadParameter("give one of --new-token, --list-tokens and --revoke-token")
     serves = new_token is None and not list_tokens and revoke_token is None
+    share_one_heap()
     async with open_app(invocation.settings, patient=serves) as app:
         if new_token is not None:
             await _make_token(invocation, app, new_token, Scope.of(scope))
@@ -105,6 +107,7 @@ async def up(
 
     SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
     """
+    share_one_heap()
     async with open_app(invocation.settings, create=True, patient=True) as app:
         wanted_lanes(app, None)
         place = place_of(app.settings, host, port, socket_file)

@@ -10,6 +10,7 @@ import typer
 
 from mistnet.app import App, Via, open_app
 from mistnet.cli.gauges import LOOPBACK, served
+from mistnet.cli.heaps import share_one_heap
 from mistnet.cli.processes import Crew, CrewPlan
 from mistnet.cli.rows import unique
 from mistnet.cli.shared import Invocation, shared_options
@@ -111,6 +112,7 @@ async def work(
     0 when all is done, 3 when some jobs are dead or failed, 4 when the budget is spent, 5 when a source refuses
     the key or is paused.
     """
+    share_one_heap()
     async with open_app(invocation.settings, patient=True) as app:
         plan = WorkPlan(
             concurrency=concurrency,

@@ -71,7 +71,12 @@ class Caretaker:
             await asyncio.sleep(seconds)
 
     async def sign_in(self) -> None:
-        await self._upkeep.sign_in(self._card(), now=self._clock.now())
+        try:
+            await self._upkeep.sign_in(self._card(), now=self._clock.now())
+        except DatabaseError as error:
+            self._outage.failed(error, renewing=True)
+        else:
+            self._outage.over()
 
     async def look_after(self) -> None:
         """The reclaimer's look: the clock, silent workers, parked work, what others want looked after, old history."""
@@ -86,8 +91,9 @@ class Caretaker:
         for chore in self._chores:
             if await chore():
                 self._wake()
-        while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
-            pass
+        if self._policy.retention is not None:
+            while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
+                pass
 
     async def unpark(self) -> int:
         caps = self._kinds.live_caps

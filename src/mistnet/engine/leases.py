@@ -9,6 +9,7 @@ from typing import Final
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import JobId, Lease
 from mistnet.domain.ports import Clock, Queue
+from mistnet.engine.outage import Outage
 from mistnet.engine.policy import Policy
 
 _SOON_SECONDS: Final = 1.0
@@ -19,11 +20,18 @@ class LeaseKeeper:
     """Every lease from claim to settlement. A beat lengthens them all in one statement."""
 
     def __init__(
-        self, *, queue: Queue, clock: Clock, policy: Policy, on_lost: Callable[[Collection[Lease]], None]
+        self,
+        *,
+        queue: Queue,
+        clock: Clock,
+        policy: Policy,
+        outage: Outage,
+        on_lost: Callable[[Collection[Lease]], None],
     ) -> None:
         self._queue = queue
         self._clock = clock
         self._policy = policy
+        self._outage = outage
         self._on_lost = on_lost
         self._held: dict[JobId, Lease] = {}
 
@@ -58,8 +66,10 @@ class LeaseKeeper:
             return True
         try:
             ours = await self._queue.extend(leases, until=self._clock.now() + self._policy.lease)
-        except DatabaseError:
+        except DatabaseError as error:
+            self._outage.failed(error, renewing=True)
             return False
+        self._outage.over(wrote=bool(ours))
         lost = [lease for lease in leases if lease.claim not in ours and self._held.get(lease.id) is lease]
         if lost:
             for lease in lost:

@@ -91,7 +91,7 @@ class Mail:
         except DatabaseError as error:
             await self._endure(error, deliveries)
             return []
-        self._outage.over()
+        self._outage.over(wrote=bool(claimed.leases))
         self._claim_seconds = time.perf_counter() - begun
         self._metrics.claim_seconds.observe(self._claim_seconds)
         self._sort(deliveries, claimed)

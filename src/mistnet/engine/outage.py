@@ -40,9 +40,14 @@ class Outage:
         self._lost_before: datetime | None = None
         self._renewable_since: datetime | None = None
 
-    def failed(self, error: DatabaseError) -> float:
-        """Take note of a failure. Returns after how many seconds to try again: longer each time, with a spread."""
+    def failed(self, error: DatabaseError, *, renewing: bool = False) -> float:
+        """Take note of a failure. Returns after how many seconds to try again: longer each time, with a spread.
+
+        `renewing`: a worker could not renew its leases or its presence, so others cannot either.
+        """
         now, is_busy = self._clock.now(), type(error) is DatabaseBusy
+        if renewing:
+            self._renewable_since = None
         self._failing_since = self._failing_since or now
         self._last_failed_at = now
         if not is_busy or now - self._failing_since >= _SOON_OVER:
@@ -57,14 +62,18 @@ class Outage:
             self._told = True
             logger.warning("the database fails: {problem} Trying again until it answers.", problem=_sentence(error))
 
-    def over(self) -> None:
-        """Take note that the database did what it was asked to."""
+    def over(self, *, wrote: bool = True) -> None:
+        """Take note that the database did what it was asked to.
+
+        Reading succeeds on a full or read-only disk, too: only what was written shows that leases can be renewed.
+        """
         self._wait = _FIRST_WAIT
         self._failing_since = None
         if self._lost_before is None:
             return
         now = self._clock.now()
-        self._renewable_since = self._renewable_since or now
+        if wrote:
+            self._renewable_since = self._renewable_since or now
         if self._began_at and self._last_failed_at and now - self._last_failed_at >= _CALM:
             lasted = (self._last_failed_at - self._began_at).total_seconds()
             logger.warning("the database answers again; it failed for {seconds:.0f} s", seconds=lasted)

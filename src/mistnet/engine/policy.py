@@ -9,7 +9,7 @@ import msgspec
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of the engine that somebody may want to set."""
+    """Every number of the engine that somebody may want to set. Without a retention, history is kept for ever."""
 
     lease: timedelta = timedelta(seconds=300)
     heartbeat: timedelta = timedelta(seconds=20)
@@ -19,7 +19,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     backoff_cap: timedelta = timedelta(hours=24)
     job_timeout: timedelta = timedelta(seconds=600)
     grace: timedelta = timedelta(seconds=30)
-    retention: timedelta = timedelta(days=30)
+    retention: timedelta | None = timedelta(days=30)
     aging: timedelta | None = None
     lane_caps: Mapping[str, int] = {}
     settle_group: int = 500

@@ -91,7 +91,7 @@ class Polling:
         except DatabaseError as error:
             await asyncio.sleep(self._outage.failed(error))
             return []
-        self._outage.over()
+        self._outage.over(wrote=bool(leases))
         self._metrics.claim_seconds.observe(time.perf_counter() - begun)
         return leases
 

@@ -81,7 +81,9 @@ class Worker:
         outage = self._outage = tools.outage or Outage(tools.clock, mercy=self._policy.mercy, chance=tools.chance)
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._waits = WaitTeller(card.name)
-        self._leases = LeaseKeeper(queue=tools.queue, clock=tools.clock, policy=self._policy, on_lost=self._abandon)
+        self._leases = LeaseKeeper(
+            queue=tools.queue, clock=tools.clock, policy=self._policy, outage=outage, on_lost=self._abandon
+        )
         tools.metrics.running.set_function(lambda: len(self._leases))
         self._settler = Settler(
             queue=tools.queue,

@@ -26,13 +26,14 @@ from mistnet.domain.sources import CallRecord, KeyLabel, SourceName
 from mistnet.store.call_rows import write_calls
 from mistnet.store.database import Database
 from mistnet.store.ledger import day_of_call
-from mistnet.store.tables import calls, source_keys, sources, workers
+from mistnet.store.tables import call_sums, calls, source_keys, sources, workers
 
 _LONGEST_CALL: Final = timedelta(minutes=10)
 _SLOTS_AHEAD: Final = timedelta(seconds=5)
 """While a key is in use its next free moment is this near. It is later after an answer that told us to wait."""
 
-_IS_CALL: Final = calls.c.endpoint.not_in((BALANCE, RECONCILIATION))
+_NO_CALLS: Final = (BALANCE, RECONCILIATION)
+_IS_CALL: Final = calls.c.endpoint.not_in(_NO_CALLS)
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +138,19 @@ async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datet
         calls.c.source == source, calls.c.at >= month_start(now), _IS_CALL
     )
     last = {row.key_label: row.at for row in await connection.execute(called.group_by(calls.c.key_label))}
-    used = {key.label: [at for at in (last.get(key.label), key.next_at) if at] for key in found}
+    pruned = await _last_pruned(connection, source, now)
+    used = {key.label: [at for at in (last.get(key.label), pruned.get(key.label), key.next_at) if at] for key in found}
     return {key.label: msgspec.structs.replace(key, used_at=max(used[key.label], default=None)) for key in found}
+
+
+async def _last_pruned(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, datetime]:
+    """The end of the last day of this month whose calls of a key were pruned."""
+    own = call_sums.c
+    asked = select(own.key_label, func.max(own.day).label("day")).where(
+        own.source == source, own.day >= month_start(now).date().isoformat(), own.endpoint.not_in(_NO_CALLS)
+    )
+    found = await connection.execute(asked.group_by(own.key_label))
+    return {row.key_label: datetime.fromisoformat(f"{row.day}T23:59:59.999999+00:00") for row in found}
 
 
 async def _bill(
@@ -161,7 +173,7 @@ async def _bill(
         until=key.balance_at,
         balance_before=key.reconciled_balance,
         balance=key.balance,
-        booked=await _sum(connection, *own, calls.c.at >= since),
+        booked=await _sum(connection, *own, calls.c.at >= since) + await _pruned_after(connection, source, key, since),
         failed=[FailedCalls(**row) for row in (await connection.execute(failed)).mappings()],
         is_complete=is_complete,
         just_before=await _sum(connection, *own, calls.c.at >= since - lag, calls.c.at < since),
@@ -259,7 +271,24 @@ def _committed(state: Mapping[Any, Any], now: datetime) -> Sequence[tuple[dateti
 
 
 async def _booked(connection: AsyncConnection, source: SourceName, start: datetime) -> int:
-    return await _sum(connection, calls.c.source == source, calls.c.at >= start)
+    """Since the start of a day."""
+    own = call_sums.c
+    pruned = await _sum_pruned(connection, own.source == source, own.day >= start.date().isoformat())
+    return pruned + await _sum(connection, calls.c.source == source, calls.c.at >= start)
+
+
+async def _pruned_after(connection: AsyncConnection, source: SourceName, key: _Key, since: datetime) -> int:
+    """What calls that were pruned have cost on the days after `since`. Those of that day itself are not pruned."""
+    own = call_sums.c
+    later = own.day > day_start(since).date().isoformat()
+    return await _sum_pruned(
+        connection, own.source == source, own.key_label == key.label, own.endpoint.not_in(_NO_CALLS), later
+    )
+
+
+async def _sum_pruned(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
+    asked = select(func.coalesce(func.sum(call_sums.c.credits), 0)).where(*conditions)
+    return int((await connection.execute(asked)).scalar_one())
 
 
 async def _sum(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

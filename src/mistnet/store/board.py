@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Text, func, select, text, type_coerce
+from sqlalchemy import Column, ColumnElement, Text, func, select, text, type_coerce, union_all
 
 from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
 from mistnet.domain.social import Platform, UserId
 from mistnet.store.database import Database
-from mistnet.store.tables import accounts, alerts, calls, jobs, posts
+from mistnet.store.pruning import NO_ACCOUNT
+from mistnet.store.tables import accounts, alerts, call_sums, calls, jobs, posts
 from mistnet.store.tables.engine import GAP, LEASED
 
 Unit: TypeAlias = Literal["second", "minute"]
@@ -73,11 +74,10 @@ class Board:
 
     async def spent_on(self) -> Mapping[UserId, int]:
         """What the calls for each account have cost. Looks at all of them."""
-        summed = (
-            select(calls.c.account_id, func.sum(calls.c.credits).label("credits"))
-            .where(calls.c.account_id.is_not(None))
-            .group_by(calls.c.account_id)
-        )
+        single = select(calls.c.account_id, calls.c.credits).where(calls.c.account_id.is_not(None))
+        pruned = select(call_sums.c.account_id, call_sums.c.credits).where(call_sums.c.account_id != NO_ACCOUNT)
+        both = union_all(single, pruned).subquery()
+        summed = select(both.c.account_id, func.sum(both.c.credits).label("credits")).group_by(both.c.account_id)
         async with self._database.read() as connection:
             return {UserId(row.account_id): int(row.credits) for row in await connection.execute(summed)}
 

@@ -86,16 +86,21 @@ class StoreOutbox:
 
     async def prune(self, known: Sequence[SubscriberName], *, before: datetime) -> Mapping[str, int]:
         """Forgets old events that everybody was told of. Returns how many nobody was left to be told of, by whom."""
-        async with self._database.write() as connection:
-            dropped = await connection.execute(
-                delete(deliveries)
-                .where(deliveries.c.subscriber.not_in(known), deliveries.c.created_at < before)
-                .returning(deliveries.c.subscriber)
-            )
-            lost = Counter(dropped.scalars())
+        lost: Counter[str] = Counter()
+        while dropped := await self._drop_slice(known, before):
+            lost.update(dropped)
+            if len(dropped) < _SLICE:
+                break
         while await self._prune_slice(before) == _SLICE:
             pass
         return lost
+
+    async def _drop_slice(self, known: Sequence[SubscriberName], before: datetime) -> Sequence[str]:
+        left = (deliveries.c.subscriber.not_in(known), deliveries.c.created_at < before)
+        old = select(deliveries.c.id).where(*left).limit(_SLICE)
+        async with self._database.write() as connection:
+            dropped = delete(deliveries).where(deliveries.c.id.in_(old)).returning(deliveries.c.subscriber)
+            return (await connection.execute(dropped)).scalars().all()
 
     async def _prune_slice(self, before: datetime) -> int:
         told = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)

@@ -49,7 +49,7 @@ class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine:
-    """What was set aside. Nothing is ever dropped: what can be read is marked as resolved and stays."""
+    """What was set aside. It stays until it can be read: then it is marked as resolved, and pruned in time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -42,6 +42,7 @@ from mistnet.store.tables.search import WORDS
 from mistnet.store.tables.shops import cached_answers, crawls, feeds, hosts, links, offers, post_links, products
 from mistnet.store.tables.social import (
     accounts,
+    call_sums,
     calls,
     missing,
     posts,
@@ -60,6 +61,7 @@ __all__ = [
     "alerts",
     "api_tokens",
     "cached_answers",
+    "call_sums",
     "calls",
     "crawls",
     "currency_rates",

@@ -211,6 +211,7 @@ segment_events = Table(
     CheckConstraint(MEMBER, name="a_user_or_a_post"),
     CheckConstraint("kind IN ('entered', 'left')", name="kind_is_known"),
     Index("segment_events_segment", "segment_id", "id"),
+    Index("segment_events_snapshot", "snapshot_id"),
     Index(
         "segment_events_user",
         "segment_id",

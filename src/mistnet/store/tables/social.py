@@ -209,6 +209,7 @@ quarantine = Table(
     CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("quarantine_payload", "platform", "endpoint", "digest", unique=True),
     Index("quarantine_unresolved", "id", postgresql_where=text(UNRESOLVED), sqlite_where=text(UNRESOLVED)),
+    Index("quarantine_resolved_at", "resolved_at"),
     sqlite_autoincrement=True,
 )
 
@@ -269,4 +270,20 @@ calls = Table(
     Column("account_id", BigId),
     Column("error", Text),
     Index("calls_at", "at"),
+)
+
+# What stays of calls when they are pruned. `account_id` is 0 for calls that served no single account: it is in the key.
+call_sums = Table(
+    "call_sums",
+    metadata,
+    Column("day", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("key_label", Text, primary_key=True),
+    Column("endpoint", Text, primary_key=True),
+    Column("account_id", BigId, primary_key=True, autoincrement=False),
+    Column("calls", BigId, nullable=False),
+    Column("items", BigId, nullable=False),
+    Column("credits", BigId, nullable=False),
+    Column("failures", BigId, nullable=False),
+    CheckConstraint("length(day) = 10", name="day_is_a_date"),
 )

@@ -1,4 +1,4 @@
-"""Suspect accounts, accepted alerts, withdrawn suggestions, fingerprints of keys, what brought a row, posts by time."""
+"""Suspect accounts, withdrawn suggestions, fingerprints of keys, the ingest behind a row, and posts by time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,8 +17,6 @@ def upgrade() -> None:
     op.add_column("posts", sa.Column("referenced_text_clean", sa.Text, nullable=True))
     op.add_column("accounts", sa.Column("suspect_since", UtcTime, nullable=True))
     op.add_column("accounts", sa.Column("suspect_looks", sa.Integer, nullable=False, server_default=sa.text("0")))
-    op.add_column("alerts", sa.Column("accepted_at", UtcTime, nullable=True))
-    op.add_column("alerts", sa.Column("accepted_by", sa.Text, nullable=True))
     op.add_column("suggestions", sa.Column("withdrawn_at", UtcTime, nullable=True))
     known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("source_keys")}
     if "fingerprint" not in known:  # hydrating placeholders needs it before this migration can run

@@ -1,4 +1,4 @@
-"""Visits whose page cannot be read have an outcome of their own; keys know from which balance on bills are compared."""
+"""Visits whose page cannot be read have an outcome of their own."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,24 +18,11 @@ _CONSTRAINT = "crawls_outcome_is_known"
 
 
 def upgrade() -> None:
-    _add_balances()
     if op.get_bind().dialect.name == "postgresql":
         op.drop_constraint(op.f(_CONSTRAINT), "crawls", type_="check")
         op.create_check_constraint(op.f(_CONSTRAINT), "crawls", _KNOWN)
     else:
         _copy()
-
-
-def _add_balances() -> None:
-    """The last balance that was asked for is the first that bills are compared with."""
-    op.add_column("source_keys", sa.Column("reconciled_balance", BigId, nullable=True))
-    op.add_column("source_keys", sa.Column("reconciled_at", UtcTime, nullable=True))
-    op.add_column("source_keys", sa.Column("billed_since", UtcTime, nullable=True))
-    op.execute(
-        sa.text(
-            "UPDATE source_keys SET reconciled_balance = balance, reconciled_at = balance_at, billed_since = balance_at"
-        )
-    )
 
 
 def _copy() -> None:
