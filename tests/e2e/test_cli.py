@@ -4,7 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.e2e.conftest import DEADLINE_SECONDS, CommandLine, numbers
+from tests.commands import DEADLINE_SECONDS
+from tests.e2e.conftest import CommandLine, numbers
 
 LONG_AGO = "'2020-01-01 00:00:00.000000'"
 READING = (
