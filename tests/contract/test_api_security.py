@@ -391,6 +391,7 @@ LONG_NUMBERS = (
 )
 
 
+@pytest.mark.in_turn(0)
 async def test_numbers_of_any_length_in_paths_and_queries_are_refused_or_not_found(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         for route in api_routes(api.service):

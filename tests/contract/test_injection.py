@@ -106,6 +106,7 @@ async def content(app: App) -> dict[str, list[Any]]:
         }
 
 
+@pytest.mark.in_turn(2)
 async def test_no_filter_order_or_search_of_the_api_reaches_the_database_as_sql(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         await tell(api.app, user(1), post(10, 1), post(11, 1))
@@ -127,6 +128,7 @@ def is_clean(ran: Ran) -> bool:
     return (ran.code == 0 or refused) and "the database" not in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.in_turn(1)
 def test_no_option_of_a_command_that_reads_reaches_the_database_as_sql(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

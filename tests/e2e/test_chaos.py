@@ -15,6 +15,7 @@ from tests.services.small_disk import CannotMount, small_disk
 SEED = 5
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.timeout(900)
 def test_a_server_that_fails_in_every_way_costs_time_alone(tmp_path: Path) -> None:
     with on_server(tmp_path, seed=SEED, pace=90) as (target, stage):

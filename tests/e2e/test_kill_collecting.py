@@ -120,6 +120,7 @@ def kill_a_worker_that_spends(mistnet: CommandLine, base_url: str, **settings: s
     worker.communicate()
 
 
+@pytest.mark.in_turn(0)
 def test_after_kills_the_caps_have_counted_every_credit_and_the_ledger_can_be_made_equal_to_the_bill(
     on_sqlite: CommandLine,
 ) -> None:

@@ -37,6 +37,7 @@ def test_every_lasting_change_is_told_once_and_nothing_else_is(memory: Templates
         assert faults
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("seeds", chunks(0, 1, 1, turn=0), ids=named)
 def test_the_same_is_told_on_a_server(memory: Templates, postgres_dsn: str, seeds: range) -> None:
     for seed in seeds:
