@@ -291,20 +291,21 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
             await worker.run()
         assert await states(app) == {state: 2}
         ids = sorted(row.id for row in await rows(app, "SELECT id FROM jobs"))
-        assert await dead(broker_url) == ids
+        told = await dead(broker_url)
+        assert sorted(set(told)) == ids  # a dispatcher that loses the lead meanwhile tells again, which does no harm
         async with dispatcher(app) as (dispatch, _):
             assert await dispatch.bury() == 0
-        assert await dead(broker_url) == ids, "told once"
+        assert await dead(broker_url) == told, "what was told is not told again"
         if state == "failed":
             none = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
-            assert (none.requeued, none.stale, len(await dead(broker_url))) == ([], 0, len(ids)), "their letters stay"
+            assert (none.requeued, none.stale, await dead(broker_url)) == ([], 0, told), "their letters stay"
         done = await app.dispatching.requeue_dead(Lane(LANE), app.operations, failed=state == "failed")
         assert sorted(done.requeued) == ids
         assert await dead(broker_url) == []
         assert {row.attempts for row in await rows(app, "SELECT attempts FROM jobs")} == {0}
         async with app.worker(via=Via.AMQP, until_idle=True) as worker, asyncio.timeout(50):
             await worker.run()
-        assert await dead(broker_url) == ids, "those that die again are told again"
+        assert sorted(set(await dead(broker_url))) == ids, "those that die again are told again"
 
 
 async def test_dead_letters_can_be_requeued_when_the_broker_lost_them(url: str, broker_url: str) -> None:

@@ -17,8 +17,8 @@ _BUSY_WAIT: Final = 0.5
 """Others who write are done soon; a database that fails may take its time."""
 _SOON_OVER: Final = timedelta(seconds=1)
 """A database that is busy for longer than this fails, whatever it says."""
-_CALM: Final = timedelta(seconds=2)
-"""For so long nothing must fail before an outage is over: one that comes and goes is one outage."""
+_CALM: Final = timedelta(seconds=_LONGEST_WAIT + 1)
+"""For so long nothing must fail before an outage is over: all that failed has been tried again by then."""
 
 
 class Outage:
@@ -69,11 +69,10 @@ class Outage:
         """
         self._wait = _FIRST_WAIT
         self._failing_since = None
-        if self._lost_before is None:
+        if self._lost_before is None or not wrote:
             return
         now = self._clock.now()
-        if wrote:
-            self._renewable_since = self._renewable_since or now
+        self._renewable_since = self._renewable_since or now
         if self._began_at and self._last_failed_at and now - self._last_failed_at >= _CALM:
             lasted = (self._last_failed_at - self._began_at).total_seconds()
             logger.warning("the database answers again; it failed for {seconds:.0f} s", seconds=lasted)

@@ -31,7 +31,8 @@ T = TypeVar("T")
 _PAGES_EACH: Final = 1_000
 """After so many a child is replaced: memory that its parsers hold on to goes with it."""
 _PATIENCE: Final = 12
-"""A machine with much else to do may take so many times the CPU time. Then the child is taken to hang."""
+_LEAST_PATIENCE_SECONDS: Final = 60.0
+"""A machine with much else to do may take so many times the CPU time, or so long. Then the child is taken to hang."""
 _TRIES: Final = 2
 """A child may die of something that is not the page's doing, so a page gets a second one."""
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -45,6 +46,7 @@ class ReadsApart:
 
     def __init__(self, *, most: int, limits: Limits) -> None:
         self._limits = limits
+        self._patience = max(limits.seconds * _PATIENCE, _LEAST_PATIENCE_SECONDS)
         self._free = asyncio.Semaphore(most)
         self._idle: list[_Child] = []
 
@@ -72,11 +74,11 @@ class ReadsApart:
         for _ in range(_TRIES):
             child = self._idle.pop() if self._idle else await _Child.start(self._limits)
             try:
-                async with asyncio.timeout(self._limits.seconds * _PATIENCE):
+                async with asyncio.timeout(self._patience):
                     reply = await child.ask(message)
             except TimeoutError:
                 await child.end()
-                return GaveUp(f"the process that read it hung for {self._limits.seconds * _PATIENCE:g} s")
+                return GaveUp(f"the process that read it hung for {self._patience:g} s")
             except (EOFError, ConnectionError):
                 if (died := await child.cause_of_death()) == _OUT_OF_TIME:
                     return GaveUp(f"reading it takes longer than {self._limits.seconds:g} s (`crawl_read_seconds`)")
