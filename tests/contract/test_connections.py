@@ -1,39 +1,52 @@
-"""A process has so many connections and no more; who finds none free is told that the database is busy."""
+"""A connection that a fault left unusable is replaced before anything is asked of it."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.errors import DatabaseBusy
-from mistnet.store.database import _CONNECTIONS, Database
-
-pytestmark = pytest.mark.fresh_database
+from mistnet.store.database import Database
 
 
-async def test_a_question_waits_for_a_free_connection_and_then_says_busy(url: str) -> None:
-    database = Database(url)
-    pool = database.engine.sync_engine.pool
-    pool._timeout = 0.2  # type: ignore[attr-defined]
+@asynccontextmanager
+async def opened(dsn: str) -> AsyncIterator[Database]:
+    database = Database(dsn)
     try:
-        async with AsyncExitStack() as held:
-            for _ in range(_CONNECTIONS):
-                connection = await held.enter_async_context(database.glance())
-                await connection.execute(text("SELECT 1"))
-            with pytest.raises(DatabaseBusy):
-                async with database.glance():
-                    pass
-            pool._timeout = 10  # type: ignore[attr-defined]
-
-            async def ask() -> int:
-                async with database.glance() as connection:
-                    return int((await connection.execute(text("SELECT 7"))).scalar_one())
-
-            waiting = asyncio.create_task(ask())
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            await held.aclose()
-            assert await waiting == 7
+        yield database
     finally:
         await database.close()
+
+
+async def driver_of(connection: AsyncConnection) -> Any:
+    return (await connection.get_raw_connection()).driver_connection
+
+
+async def test_one_whose_rollback_failed_is_replaced(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as database:
+        async with database.glance() as connection:
+            driver = await driver_of(connection)
+            await driver.execute("BEGIN")
+            with pytest.raises(asyncpg.DivisionByZeroError):
+                await driver.execute("SELECT 1 / 0")
+        async with database.glance() as connection:
+            assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
+        async with database.write() as connection:
+            assert (await connection.execute(text("SELECT 2"))).scalar_one() == 2
+
+
+async def test_one_that_the_server_closed_is_replaced(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as database:
+        async with database.glance() as connection:
+            idle = await driver_of(connection)
+        async with database.read() as connection:
+            await connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": idle.get_server_pid()})
+        async with asyncio.timeout(20):
+            while not idle.is_closed():
+                await asyncio.sleep(0.01)
+        async with database.glance() as connection:
+            assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1

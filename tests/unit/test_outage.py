@@ -3,8 +3,11 @@
 import random
 from datetime import timedelta
 
+import pytest
+
 from mistnet.domain.errors import DatabaseFails
 from mistnet.engine.outage import Outage
+from mistnet.engine.policy import RENEW_AGAIN, Policy
 from tests.support import TurnedClock
 
 MERCY = timedelta(seconds=10)
@@ -68,3 +71,10 @@ def test_a_statement_that_always_fails_does_not_keep_dead_workers_jobs_for_ever(
         clock.turn(seconds=1)
         lost_before = outage.lost_before(clock.now())
     assert lost_before >= begun + timedelta(seconds=20)
+
+
+@pytest.mark.parametrize("heartbeat", [0.1, 0.5, 20.0])
+def test_workers_can_try_to_renew_several_times_before_others_take_their_jobs(heartbeat: float) -> None:
+    policy = Policy(heartbeat=timedelta(seconds=heartbeat))
+    assert policy.mercy >= 5 * RENEW_AGAIN
+    assert policy.mercy >= 2 * policy.heartbeat

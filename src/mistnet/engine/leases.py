@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
 
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.jobs import JobId, Lease
 from mistnet.domain.ports import Clock, Queue
 from mistnet.engine.outage import Outage
-from mistnet.engine.policy import Policy
-
-_SOON_SECONDS: Final = 1.0
-"""After a failure: leases are to be renewed before others take them for lost."""
+from mistnet.engine.policy import RENEW_AGAIN, Policy
 
 
 class LeaseKeeper:
@@ -57,7 +53,7 @@ class LeaseKeeper:
         while True:
             await asyncio.sleep(wait)
             answered = await self.beat()
-            wait = self._policy.heartbeat.total_seconds() if answered else min(wait, _SOON_SECONDS)
+            wait = self._policy.heartbeat.total_seconds() if answered else min(wait, RENEW_AGAIN.total_seconds())
 
     async def beat(self) -> bool:
         """One heartbeat; returns whether the database answered. If not, nothing is lost yet: the next may reach it."""

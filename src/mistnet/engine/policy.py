@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 import msgspec
+
+RENEW_AGAIN: Final = timedelta(seconds=1)
+"""After a lease could not be renewed: it is to be renewed before others take it for lost."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,4 +33,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mercy(self) -> timedelta:
         """How long workers have, after the database failed, to renew leases that ran out meanwhile."""
-        return 2 * self.heartbeat
+        return max(2 * self.heartbeat, 5 * RENEW_AGAIN)  # shorter, and a worker that lives may not get to try

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.selectable import SelectBase
@@ -252,13 +252,15 @@ def _engine(
         return engine
     if url.get_backend_name() == "postgresql":
         server_settings = {"application_name": "mistnet", "jit": "off", **plans}
-        return create_async_engine(
+        engine = create_async_engine(
             url,
             pool_size=_CONNECTIONS,
             max_overflow=0,
             pool_use_lifo=True,
             connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
         )
+        event.listen(engine.sync_engine, "checkout", _replace_unusable)
+        return engine
     from mistnet.store.sqlite import quick  # noqa: PLC0415 (only those who use SQLite wait for its driver)
 
     creator = {"async_creator_fn": quick} if plans else {}
@@ -272,6 +274,15 @@ def _engine(
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
+
+
+def _replace_unusable(connection: Any, _record: object, _taken_by: object) -> None:
+    """A server that is ill may refuse even a BEGIN or a ROLLBACK, and then the pool does not know that a transaction
+    is open. Whatever is asked of such a connection fails, for as long as the process lives.
+    """
+    driver = connection.driver_connection
+    if driver.is_closed() or driver.is_in_transaction():
+        raise DisconnectionError("a connection was lost, or left in a transaction")  # the pool opens another one
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
