@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mistnet.broker.publisher import DeadMessage
 
 LEADERSHIP: Final = "dispatch"
-_BURIED_SECONDS: Final = 10.0
+_BURIED_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 

@@ -25,7 +25,7 @@ from mistnet.store.leaders import StoreLeaders
 from mistnet.store.paces import StorePaces, first_id_at
 from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.schedule import StoreSchedule
-from mistnet.store.tables import accounts
+from mistnet.store.tables import accounts, ticks
 from mistnet.ticking import BudgetTicks
 from tests.contract.test_paces import post
 from tests.contract.test_ticks import ANN, BEA, Office, opened
@@ -109,10 +109,9 @@ async def test_slots_that_nobody_was_there_for_are_one_tick(url: str) -> None:
                     await asyncio.sleep(0.05)
         before = len(await slots(office))
         async with office.app.database.write() as connection:
-            back = text("UPDATE ticks SET tick_at = :at WHERE tick_at = (SELECT max(tick_at) FROM ticks)")
-            at = (await slots(office))[-1][0] - timedelta(seconds=50)
-            moved = at if office.app.database.dialect == "postgresql" else f"{at:%Y-%m-%d %H:%M:%S.%f}"
-            await connection.execute(back, {"at": moved})
+            for at, _missed in await slots(office):
+                earlier = at - timedelta(seconds=50)
+                await connection.execute(update(ticks).where(ticks.c.tick_at == at).values(tick_at=earlier))
         async with scheduling(url):
             async with asyncio.timeout(50):
                 while len(await slots(office)) <= before:

@@ -4,10 +4,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.jobs import Continue, Done, Fail, KindName, Retry, Snooze, WorkerName
 from mistnet.domain.ports import WorkerCard
 from mistnet.store.bells import DatabaseBell
+from mistnet.store.database import Database
 from tests.support import LEASE, START, kind, new, open_shop
 
 
@@ -116,6 +118,21 @@ async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str)
         await other.queue.enqueue([new()], now=other.database.clock.now())
         async with asyncio.timeout(50):
             await waiting
+
+
+async def test_one_slow_answer_does_not_put_the_clock_off(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = iter([1.0, 0.0, 0.0])
+
+    async def slow_at_first(self: Database, connection: AsyncConnection) -> datetime:
+        told = await time_there(self, connection)
+        await asyncio.sleep(next(delays))
+        return told
+
+    time_there = Database.time_there
+    monkeypatch.setattr(Database, "time_there", slow_at_first)
+    async with open_shop(postgresql_url, real_time=True) as shop:
+        await shop.database.correct_clock()
+        assert abs(shop.database.clock.now() - datetime.now(UTC)) < timedelta(seconds=0.4)
 
 
 async def test_a_wrong_wall_clock_plays_no_part(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
