@@ -23,7 +23,7 @@ from mistnet.domain.lists import split_addresses
 from mistnet.domain.redaction import redact
 from mistnet.domain.social import LinkMention, Platform, Post, PostId, UserId
 from mistnet.links import canonical, find_codes, find_title, find_urls, inline_target, links_to_keep
-from mistnet.pricing import charset, currencies, identity, numerals, price_text, stock
+from mistnet.pricing import charset, currencies, html, identity, numerals, price_text, stock
 from mistnet.pricing.pages import read_page
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
@@ -72,9 +72,9 @@ def post(text: str, links: Sequence[str] = ()) -> Post:
     return Post(platform=Platform.X, id=PostId(1), author_id=UserId(2), text=text, created_at=AT, raw=b"", links=beside)
 
 
-def page(html: str) -> object:
+def page(text: str) -> object:
     try:
-        return read_page(html.encode("utf-8", "replace"), url="https://shop.example/p/1", content_type="text/html")
+        return read_page(text.encode("utf-8", "replace"), url="https://shop.example/p/1", content_type="text/html")
     except PageUnreadable as error:
         return error
 
@@ -211,7 +211,11 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_text_that_is_four_times_as_long_takes_at_most_five_times_as_long(name: str) -> None:
+def test_a_text_that_is_four_times_as_long_takes_at_most_five_times_as_long(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pages with few tags are not checked for nesting. Passing that number makes a step, which is not growth.
+    monkeypatch.setattr(html, "_FEW_TAGS", 0)
     reader = READERS[name]
     reader.read("warm")
     slow = next((each for each in reader.texts() if not is_linear(reader, each)), None)
