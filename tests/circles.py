@@ -27,6 +27,7 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
 from mistnet.store.follow_listing import Follows
 from mistnet.store.follow_look import StoreFollowLook
+from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.ingests import Ingests
 from mistnet.store.queue import JobQueue
 from mistnet.store.writes import Writer, Writers
@@ -141,7 +142,7 @@ class Desk:
             Writer(Wake, write_wakes),
         ]
         self.writers = Writers(writers)
-        self.queue = JobQueue(self.database, self.job_writer, self.writers)
+        self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
         self.policy = Policy()
         self.follows = Follows(self.database)
         self.ingests = Ingests(self.database)

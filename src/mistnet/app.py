@@ -46,6 +46,7 @@ from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at, tra
 from mistnet.store.bells import DatabaseBell
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter, write_wakes
+from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.ingests import Ingests
 from mistnet.store.inspect import Inspector
 from mistnet.store.links import links_in
@@ -63,6 +64,7 @@ from mistnet.upstream.reading.pool import ReadsApart
 from mistnet.upstream.reading.tasks import Limits, PageReader, ReadsHere
 from mistnet.upstream.transport import Transport
 from mistnet.upstream.web.port import WebTransport
+from mistnet.upstream.x.prices import COSTS
 from mistnet.valuing import Valuing
 from mistnet.watch import Watch
 
@@ -143,8 +145,8 @@ class App:
         writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
         self.writers = Writers(writers, {Post: links_in})
         self.hydration.write_with(self.writers)
-        self.queue = JobQueue(self.database, self.job_writer, self.writers)
-        self.upkeep = StoreUpkeep(self.database)
+        self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
+        self.upkeep = StoreUpkeep(self.database, given_up=end_with_jobs)
         self.inspector = Inspector(self.database)
         self.price_watches = WatchBook(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
@@ -160,6 +162,7 @@ class App:
             self.database,
             fan_out=self.outgoing.fan_out(self.job_writer),
             subscribers=self.outgoing.subscribers,
+            costs=COSTS,
             targets=[(name, lane) for name, rules in self.kinds.rules.items() for lane in rules.lanes],
         )
 
@@ -254,6 +257,7 @@ class App:
             self.settings,
             self.database,
             self.job_writer,
+            costs=COSTS,
             duties=[
                 *self.watch.duties,
                 *self.segments.duties(self.job_writer),

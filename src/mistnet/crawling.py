@@ -29,8 +29,8 @@ from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
 from mistnet.store.hosts import StoreHosts
 from mistnet.store.links import LinkWriter
-from mistnet.store.points import PointWriter
 from mistnet.store.products import StoreCrawlLook
+from mistnet.store.pushed_offers import OfferFollowers
 from mistnet.store.sources import StoreBook
 from mistnet.store.writes import Writer
 from mistnet.upstream.reading.tasks import PageReader
@@ -108,10 +108,10 @@ class Crawling:
     def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
         """After the posts: the links of each post that is written land with it, and so do their crawl jobs."""
         found = LinkWriter(job_writer, self.lanes)
-        watches = watches_of(self._settings, job_writer)
+        followers = OfferFollowers(watches_of(self._settings, job_writer))
         return [
             Writer(PostLinks, found.write_post_links),
-            Writer(Crawled, CrawlWriter(found, watches, PointWriter(watches)).write),
+            Writer(Crawled, CrawlWriter(found, followers.offer_seen).write),
         ]
 
     @asynccontextmanager

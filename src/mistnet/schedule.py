@@ -16,6 +16,7 @@ from loguru import logger
 from mistnet.domain.errors import DatabaseError
 from mistnet.domain.leading import Leader, Term
 from mistnet.domain.retention import kept_since
+from mistnet.domain.sources import Costs
 from mistnet.engine.duties import Duty
 from mistnet.engine.leader import Leadership
 from mistnet.engine.outage import OutageLog
@@ -32,7 +33,6 @@ from mistnet.store.refusals import Refusals
 from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.schedule import StoreSchedule, Tick
 from mistnet.ticking import BudgetTicks, SlotTicks
-from mistnet.upstream.x import prices
 
 LEADERSHIP: Final = "schedule"
 _LOOK_AFTER: Final = timedelta(hours=1)
@@ -48,12 +48,14 @@ class Scheduler:
         database: Database,
         job_writer: JobWriter,
         *,
+        costs: Costs,
         holder: str | None = None,
         duties: Sequence[Duty] = (),
     ) -> None:
         self.groups = groups_of(settings)
         self.holder = holder or holder_name()
         self._settings = settings
+        self._costs = costs
         self._database = database
         self._store = StoreSchedule(database, job_writer)
         self._roster = Roster(database, job_writer)
@@ -115,8 +117,8 @@ class Scheduler:
             paces=StorePaces(self._database),
             clock=clock,
             day_credits=group.day_credits,
-            look=prices.MINIMUM * (2 if self._settings.x_reposts else 1),
-            post=prices.POST,
+            look=self._costs.least * (2 if self._settings.x_reposts else 1),
+            post=self._costs.post,
         ).look
 
     async def _look_after(self) -> None:

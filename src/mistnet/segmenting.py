@@ -12,11 +12,10 @@ import msgspec
 from mistnet.domain.errors import BadSegment, NoKey, SegmentDisabled
 from mistnet.domain.jobs import JobClass
 from mistnet.domain.segments import LANE, MATERIALIZE, AnyRule, MaterializeArgs, Materialized, Segment, materialize
-from mistnet.domain.social import UserId
+from mistnet.domain.social import User, UserId
 from mistnet.domain.sources import Errand
 from mistnet.engine.duties import Duty
 from mistnet.engine.kinds import Kind, single
-from mistnet.harvest import WRITERS as SOCIAL_WRITERS
 from mistnet.harvest import Harvest
 from mistnet.hydration import Hydrated, Hydration
 from mistnet.jobs.materialize import Materializer
@@ -28,6 +27,7 @@ from mistnet.store.materialize import write_materialized
 from mistnet.store.people import People
 from mistnet.store.segment_look import StoreSegmentLook, put_away_gaps
 from mistnet.store.segments import Defined, Segments, due_segments, set_next
+from mistnet.store.social import write_users
 from mistnet.store.writes import Writer, Writers
 
 LOOK_EVERY: Final = timedelta(seconds=15)
@@ -87,7 +87,8 @@ class Segmenting:
             user = await self._harvest.x.user(handle, errand=Errand())
         if user is None:
             raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
-        writers = Writers(SOCIAL_WRITERS)
+        own: Writer[User] = Writer(User, write_users)
+        writers = Writers([own])
         prepared = writers.prepare([user])
         async with self._database.write() as connection:
             await writers.write(connection, prepared, self._database.clock.now())

@@ -23,7 +23,7 @@ from mistnet.domain.events import Subscriber
 from mistnet.domain.jobs import KindName, Lane
 from mistnet.domain.readings import Readings, SourceReading
 from mistnet.domain.retention import kept_since
-from mistnet.domain.sources import SourceState
+from mistnet.domain.sources import Costs, SourceState
 from mistnet.engine.duties import Duty
 from mistnet.engine.grants import on_day
 from mistnet.jobs.deliver import DELIVER
@@ -33,7 +33,6 @@ from mistnet.store.database import Database
 from mistnet.store.events import FanOut, StoreOutbox
 from mistnet.store.readings import StoreReadings
 from mistnet.store.sources import StoreBook
-from mistnet.upstream.x import prices
 
 FAN_OUT_EVERY: Final = timedelta(seconds=2)
 LOOK_EVERY: Final = timedelta(seconds=30)
@@ -54,6 +53,7 @@ class Watch:
         fan_out: FanOut,
         subscribers: Sequence[Subscriber],
         targets: Collection[tuple[KindName, Lane]],
+        costs: Costs,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -64,7 +64,7 @@ class Watch:
         self._readings = StoreReadings(database)
         self.outbox = StoreOutbox(database)
         self.alerts = AlertBook(database)
-        self.patience = patience_of(settings)
+        self.patience = patience_of(settings, costs)
 
     @property
     def duties(self) -> Sequence[Duty]:
@@ -147,12 +147,12 @@ class Watch:
         )
 
 
-def patience_of(settings: Settings) -> Patience:
+def patience_of(settings: Settings, costs: Costs) -> Patience:
     return Patience(
         due=timedelta(minutes=settings.alert_due_minutes),
         breaker=timedelta(minutes=settings.alert_breaker_minutes),
         breaker_failures=settings.breaker_failures,
-        a_page=prices.posts(prices.POSTS_PER_PAGE),
+        a_page=costs.page,
     )
 
 

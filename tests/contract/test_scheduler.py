@@ -27,6 +27,7 @@ from mistnet.store.roster import NewSuggestion, Roster
 from mistnet.store.schedule import StoreSchedule
 from mistnet.store.tables import accounts, ticks
 from mistnet.ticking import BudgetTicks
+from mistnet.upstream.x.prices import COSTS
 from tests.contract.test_paces import post
 from tests.contract.test_ticks import ANN, BEA, Office, opened
 from tests.databases import make_app
@@ -56,7 +57,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = 50) -> None:
 async def scheduling(url: str, *duties: Duty, **given: Any) -> AsyncIterator[tuple[Scheduler, asyncio.Task[None]]]:
     settings = load_settings(database_url=url, **{"groups": SECOND, "leader_lease_seconds": 2, **given})
     app = make_app(settings)
-    scheduler = Scheduler(settings, app.database, app.job_writer, duties=duties)
+    scheduler = Scheduler(settings, app.database, app.job_writer, costs=COSTS, duties=duties)
     running = asyncio.create_task(scheduler.run())
     try:
         yield scheduler, running
@@ -244,7 +245,7 @@ async def looked_after(url: str, groups: Any, **given: Any) -> None:
     settings = load_settings(database_url=url, groups=groups, **given)
     app = make_app(settings)
     try:
-        await Scheduler(settings, app.database, app.job_writer)._look_after()
+        await Scheduler(settings, app.database, app.job_writer, costs=COSTS)._look_after()
     finally:
         await app.database.close()
 

@@ -21,6 +21,16 @@ X_SOURCE = SourceName("x")
 THREADS_SOURCE = SourceName("threads")
 
 
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source asks for its answers, in credits."""
+
+    least: int
+    """For a call, however little it finds."""
+
+    post: int
+    page: int
+
+
 class Halt(StrEnum):
     """Why a source will not serve us until somebody acts or the day is over."""
 

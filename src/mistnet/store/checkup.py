@@ -17,6 +17,7 @@ from mistnet.store.alerts import AlertBook
 from mistnet.store.database import Database
 from mistnet.store.findings import Finding, fail, ok, shown_time, warn
 from mistnet.store.health import DatabaseHealth, DatabaseProbe
+from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.inspect import Inspector
 from mistnet.store.monitoring import Monitor
 from mistnet.store.quarantine import Quarantine
@@ -71,7 +72,7 @@ class Checkup:
     async def repair(self) -> Sequence[str]:
         """Mends what is safe to mend; says what was done. Never removes a job."""
         now = self._database.clock.now()
-        upkeep = StoreUpkeep(self._database)
+        upkeep = StoreUpkeep(self._database, given_up=end_with_jobs)
         reclaimed = 0
         while lost := await upkeep.reclaim(now=now, limit=_SLICE):
             reclaimed += len(lost)

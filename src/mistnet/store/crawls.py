@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import case, func, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,27 +15,25 @@ from mistnet.domain.products import OfferId, PageFacts, ProductId
 from mistnet.store.driver_values import storable
 from mistnet.store.inserts import insert_of
 from mistnet.store.links import LinkWriter
-from mistnet.store.points import PointWriter
 from mistnet.store.product_words import write_words
 from mistnet.store.products import Sighting, write_offer
-from mistnet.store.pushed_offers import push_offer
 from mistnet.store.tables import crawls, links, products
-from mistnet.store.watches import Watches
 
 _FACTS = ("title", "brand", "sku", "image_url")
+
+
+OfferSeen: TypeAlias = Callable[[AsyncConnection, ProductId, Crawled, datetime], Awaitable[None]]
 
 
 class CrawlWriter:
     """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction.
 
-    Watches see every offer that is believed, unless a remembered page told it: that is no new look. Items that an
-    offer belongs to get it with `points`.
+    `offer_seen` is told of every offer that is believed, in the same transaction.
     """
 
-    def __init__(self, links: LinkWriter, watches: Watches | None = None, points: PointWriter | None = None) -> None:
+    def __init__(self, links: LinkWriter, offer_seen: OfferSeen | None = None) -> None:
         self._links = links
-        self._watches = watches
-        self._points = points
+        self._offer_seen = offer_seen
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
         for each in sorted(given, key=lambda crawled: crawled.link_id):  # in an order all writers share
@@ -59,13 +57,11 @@ class CrawlWriter:
             offer_id, is_new = await write_offer(connection, sighting)
             if not is_new and outcome is CrawlOutcome.OFFER:
                 outcome = CrawlOutcome.UNCHANGED
-            if self._watches is not None and crawled.doubt is None and not crawled.cached:
-                await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
         await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
         await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
-        if self._points is not None and product_id is not None and offer_id is not None and crawled.doubt is None:
+        if self._offer_seen and product_id is not None and offer_id is not None and crawled.doubt is None:
             # After the link knows its product: items that name the link are found by it.
-            await push_offer(connection, self._points, product_id, now, cached=crawled.cached)
+            await self._offer_seen(connection, product_id, crawled, now)
 
     async def _target(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> LinkId | None:
         if crawled.target is None:

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet import pricing
+from mistnet.domain.crawling import Crawled
 from mistnet.domain.items import Item, ItemId, ItemState, PriceAsked
 from mistnet.domain.links import Shop
 from mistnet.domain.products import ProductId
@@ -19,8 +20,24 @@ from mistnet.store.items import read_item
 from mistnet.store.mention_pages import among, leading_to
 from mistnet.store.points import PointWriter
 from mistnet.store.tables import item_links, items, links, price_points, products
+from mistnet.store.watches import Watches
 
 _FIELDS = Item.__struct_fields__
+
+
+class OfferFollowers:
+    """What follows offers: watches, unless a remembered page told the offer (that is no new look), and items."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self._points = PointWriter(watches)
+
+    async def offer_seen(
+        self, connection: AsyncConnection, product_id: ProductId, crawled: Crawled, now: datetime
+    ) -> None:
+        if crawled.facts is not None and not crawled.cached:
+            await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
+        await push_offer(connection, self._points, product_id, now, cached=crawled.cached)
 
 
 async def push_offer(

@@ -26,9 +26,8 @@ from mistnet.domain.jobs import (
 from mistnet.domain.ports import Outlook
 from mistnet.store.database import Database
 from mistnet.store.enqueue import JobWriter
-from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.statements import command, statement
-from mistnet.store.writes import Prepared, Writers
+from mistnet.store.writes import GivenUp, Prepared, Writers, tell_none
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 CAP_LOCK = 0x6D697374  # any number all mistnet workers share: claims under a cap go one at a time
@@ -37,10 +36,13 @@ CAP_LOCK = 0x6D697374  # any number all mistnet workers share: claims under a ca
 class JobQueue:
     """Leases jobs to workers and settles what they return, each in one transaction."""
 
-    def __init__(self, database: Database, job_writer: JobWriter, writers: Writers) -> None:
+    def __init__(
+        self, database: Database, job_writer: JobWriter, writers: Writers, *, given_up: GivenUp = tell_none
+    ) -> None:
         self._database = database
         self._job_writer = job_writer
         self._writers = writers
+        self._given_up = given_up
         self._dialect = database.dialect
         self._flowing = False
 
@@ -124,7 +126,7 @@ class JobQueue:
                 await self._writers.write(connection, Prepared(writes), now)
             over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
             if over:
-                await end_with_jobs(connection, over, now)  # after the writes: an ingest may have ended with them
+                await self._given_up(connection, over, now)  # after the writes: what waits may have ended with them
         return won
 
     async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:

@@ -13,17 +13,18 @@ from mistnet.domain.jobs import JobState, KindName, LostLease, WorkerName
 from mistnet.domain.ports import RemainingWork, WorkerCard
 from mistnet.store import tables
 from mistnet.store.database import Database
-from mistnet.store.ingest_steps import end_with_jobs
 from mistnet.store.inserts import insert_of
 from mistnet.store.leased import held_leases
 from mistnet.store.statements import command, statement
+from mistnet.store.writes import GivenUp, tell_none
 
 
 class StoreUpkeep:
     """Keeps the queue's tables in order. Every chore may run anywhere, any number of times."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, given_up: GivenUp = tell_none) -> None:
         self._database = database
+        self._given_up = given_up
         self._dialect = database.dialect
 
     async def correct_clock(self) -> timedelta:
@@ -36,7 +37,7 @@ class StoreUpkeep:
             lost = await self._reclaim(connection, binds)
             dead = [each.id for each in lost if each.state is JobState.DEAD]
             if dead:
-                await end_with_jobs(connection, dead, now)
+                await self._given_up(connection, dead, now)
         return lost
 
     async def _reclaim(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[LostLease]:

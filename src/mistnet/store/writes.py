@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import MistnetError, WriteRefused
-from mistnet.domain.jobs import Write
+from mistnet.domain.jobs import JobId, Write
 
 W = TypeVar("W", bound=Write)
 
@@ -27,6 +27,14 @@ class Prepared(msgspec.Struct, frozen=True):
     """Values ready to be written, with all that had to be worked out for them."""
 
     writes: Sequence[Write]
+
+
+GivenUp: TypeAlias = Callable[[AsyncConnection, Sequence[JobId], datetime], Awaitable[object]]
+"""Told of jobs that failed or died, in the transaction that says so: what waits for them ends with them."""
+
+
+async def tell_none(_connection: AsyncConnection, _job_ids: Sequence[JobId], _now: datetime) -> None:
+    """Where nothing waits for jobs."""
 
 
 class Writers:

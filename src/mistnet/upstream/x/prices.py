@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
+from mistnet.domain.sources import Costs
+
 CREDITS_PER_DOLLAR: Final = 100_000
 MINIMUM: Final = 15
 POST: Final = 15
@@ -65,6 +67,9 @@ def filling_up_pays(users: int) -> bool:
 def backfill(posts_count: int, *, looks: int = 1) -> int:
     """About what all posts of one account cost: each post, and the looks that prove the end."""
     return POST * posts_count + looks * MINIMUM
+
+
+COSTS: Final = Costs(least=MINIMUM, post=POST, page=posts(POSTS_PER_PAGE))
 
 
 def shown_dollars(credits_spent: int) -> str:
