@@ -87,8 +87,8 @@ class Segmenting:
             user = await self._harvest.x.user(handle, errand=Errand())
         if user is None:
             raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
-        own: Writer[User] = Writer(User, write_users)
-        writers = Writers([own])
+        own: Sequence[Writer[Any]] = [Writer(User, write_users)]
+        writers = Writers(own)
         prepared = writers.prepare([user])
         async with self._database.write() as connection:
             await writers.write(connection, prepared, self._database.clock.now())
