@@ -8,8 +8,7 @@ from typing import NewType
 
 import msgspec
 
-from mistnet.domain.jobs import Write
-from mistnet.domain.social import Platform, PostId
+from mistnet.domain.social import PartOfPost
 
 LinkId = NewType("LinkId", int)
 
@@ -94,9 +93,7 @@ class Mention(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
 
 
-class PostLinks(Write, frozen=True, kw_only=True):
+class PostLinks(PartOfPost, frozen=True, kw_only=True):
     """All links of one post. Links not known yet get their row and their one crawl job in the same transaction."""
 
-    platform: Platform
-    post_id: PostId
     mentions: Sequence[Mention]

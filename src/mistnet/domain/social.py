@@ -153,6 +153,13 @@ class Post(Write, frozen=True, kw_only=True):
         return self.one_line[:LONGEST_CLEAN_TEXT]
 
 
+class PartOfPost(Write, frozen=True, kw_only=True):
+    """What was read together with a post and is as old as it."""
+
+    platform: Platform
+    post_id: PostId
+
+
 class Unreadable(Write, frozen=True, kw_only=True):
     """A payload that could not be understood: kept whole, with the reason, to be tried again.
 

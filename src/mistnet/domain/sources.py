@@ -11,7 +11,6 @@ from typing import NewType, Protocol, TypeVar
 import msgspec
 
 from mistnet.domain.jobs import JobId
-from mistnet.domain.social import UserId
 
 SourceName = NewType("SourceName", str)
 KeyLabel = NewType("KeyLabel", str)
@@ -91,7 +90,7 @@ class Errand(msgspec.Struct, frozen=True):
     """On whose behalf a call is made, and where its cost is added up if that is wanted."""
 
     job_id: JobId | None = None
-    account_id: UserId | None = None
+    account_id: int | None = None
     meter: Meter | None = None
 
 
@@ -107,7 +106,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     items: int
     credits: int
     job_id: JobId | None = None
-    account_id: UserId | None = None
+    account_id: int | None = None
     error: str | None = None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, case, delete, func, literal, select, text, update
+from sqlalchemy import bindparam, case, delete, func, literal, select, text, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.alerts import Alert, Rule, Severity
@@ -60,9 +60,11 @@ class AlertBook:
         async with self._database.read() as connection:
             return await _rows(connection, wanted)
 
-    async def recent(self, *, limit: int = 100, before_id: int | None = None) -> Sequence[AlertRow]:
-        """Open and closed, the newest first."""
-        wanted = select(*_COLUMNS).order_by(alerts.c.id.desc()).limit(limit)
+    async def recent(
+        self, *, limit: int = 100, before_id: int | None = None, open_only: bool = False
+    ) -> Sequence[AlertRow]:
+        """The newest first."""
+        wanted = select(*_COLUMNS).where(text(OPEN) if open_only else true()).order_by(alerts.c.id.desc()).limit(limit)
         if before_id is not None:
             wanted = wanted.where(alerts.c.id < before_id)
         async with self._database.read() as connection:

@@ -1,4 +1,4 @@
-"""Pages of accounts, suggestions, alerts and payloads that could not be read, each by its id: stable under inserts."""
+"""Pages of accounts, suggestions and payloads that could not be read, each by its id: stable under inserts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import msgspec
 from sqlalchemy import Select, Text, cast, func, or_, select
 
 from mistnet.domain.accounts import AccountState
-from mistnet.domain.alerts import Rule, Severity
 from mistnet.domain.fetching import FetchStats
 from mistnet.domain.social import Platform, PostId, UserId
 from mistnet.store.account_jobs import live_sweeps
-from mistnet.store.alerts import AlertRow
 from mistnet.store.database import Database
 from mistnet.store.fetching import STATISTICS, stats_of
 from mistnet.store.roster import Suggestion
-from mistnet.store.tables import accounts, alerts, jobs, posts, quarantine, suggestions, users
+from mistnet.store.tables import accounts, jobs, posts, quarantine, suggestions, users
 
 _X: Final = Platform.X
 _LARGEST_ID: Final = 2**63 - 1
@@ -113,17 +111,6 @@ class Listing:
             asked = asked.where(suggestions.c.deleted_at.is_(None))
         rows = await self._rows(asked)
         return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
-
-    async def alerts(self, *, open_only: bool, before: int = _LARGEST_ID, limit: int) -> Sequence[AlertRow]:
-        """The latest first."""
-        columns = (alerts.c[name] for name in AlertRow.__struct_fields__)
-        asked = select(*columns).where(alerts.c.id < before).order_by(alerts.c.id.desc()).limit(limit)
-        if open_only:
-            asked = asked.where(alerts.c.closed_at.is_(None))
-        return [
-            AlertRow(**{**row, "rule": Rule(row["rule"]), "severity": Severity(row["severity"])})
-            for row in await self._rows(asked)
-        ]
 
     async def quarantine(
         self, *, unresolved_only: bool, before: int = _LARGEST_ID, limit: int

@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.domain.errors import WriteRefused
 from mistnet.domain.jobs import Write
-from mistnet.domain.links import PostLinks
-from mistnet.domain.social import Platform, Post, User, UserId
+from mistnet.domain.social import PartOfPost, Platform, Post, User, UserId
 from mistnet.store.database import Database
 from mistnet.store.statements import statement
 from mistnet.store.tables import posts, quarantine, users
@@ -144,6 +143,6 @@ async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> M
 
 
 def _place(write: Write) -> object:
-    if isinstance(write, PostLinks):  # the links of a payload are as old as its post
+    if isinstance(write, PartOfPost):
         return Post, write.platform, write.post_id
     return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query
 
 from mistnet.api.auth import READS, Operator
 from mistnet.api.errors import refusals
-from mistnet.api.fields import LARGEST_ID, Document, Flag, Id, Moment, NumberPath
+from mistnet.api.fields import Document, Flag, Id, Moment, NumberPath
 from mistnet.api.paging import Listing, Pages
 from mistnet.api.parts import Mistnet
 from mistnet.schedule import standing
-from mistnet.store import listing
 from mistnet.store.alerts import AlertRow
 from mistnet.store.leaders import StoreLeaders
 from mistnet.store.schedule import StoreSchedule
@@ -92,9 +91,7 @@ async def list_alerts(
     only_open: Annotated[Flag, Query(alias="open", description="Only those that are not over.")] = "false",
 ) -> dict[str, Any]:
     """What needs an operator, or did; the latest first."""
-    rows = await listing.Listing(mistnet.database).alerts(
-        open_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
-    )
+    rows = await mistnet.watch.alerts.recent(open_only=only_open == "true", before_id=pages.place, limit=pages.one_more)
     return pages.listing(rows, lambda row: row.id)
 
 
