@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mistnet.cli.command import SHARED_OPTIONS
 from mistnet.cli.main import LateCommand, app
-from mistnet.cli.shared import SHARED_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

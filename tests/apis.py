@@ -15,13 +15,12 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from multidict import CIMultiDictProxy
 from pydantic import SecretStr
 
-from mistnet.api.auth import COOKIE, Scope
-from mistnet.api.service import bind, make_routes
 from mistnet.app import App
-from mistnet.cli.connections import limits_of
-from mistnet.cli.listening import listen, serving, url_of
+from mistnet.cli.listening import limits_of, listen, serving, url_of
 from mistnet.settings import Settings
-from mistnet.store.tokens import Tokens
+from mistnet.web.application import bind, make_routes
+from mistnet.web.auth import COOKIE
+from mistnet.web.tokens import Scope, Tokens
 from tests.databases import make_app
 from tests.harvests import open_harvest
 from tests.support import TurnedClock

@@ -12,15 +12,16 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.app import App, Plugin, Via
-from mistnet.broker.publisher import RabbitBroker
-from mistnet.broker.topology import dead_queue_of, queue_of
-from mistnet.domain.jobs import NewJob
-from mistnet.engine.dispatcher import Dispatcher
-from mistnet.engine.kinds import Kind
-from mistnet.engine.worker import Worker
+from mistnet.app import App, Via
+from mistnet.queue.dispatcher import Dispatcher
+from mistnet.queue.kinds import Kind
+from mistnet.queue.model import NewJob
+from mistnet.queue.plugins import Plugin
+from mistnet.queue.rabbitmq.publisher import RabbitBroker
+from mistnet.queue.rabbitmq.topology import dead_queue_of, queue_of
+from mistnet.queue.store.writes import Writer
+from mistnet.queue.worker import Worker
 from mistnet.settings import load_settings
-from mistnet.store.writes import Writer
 from tests.databases import make_app
 from tests.support import Effect, done, write_effects
 from tests.support import kind as any_kind

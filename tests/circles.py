@@ -11,26 +11,25 @@ from typing import Any
 
 from sqlalchemy import text
 
-from mistnet.domain.errors import BrokenAnswer
-from mistnet.domain.follows import Relation, Side, SyncMode
-from mistnet.domain.jobs import JobClass, NewJob, Wake, WorkerName, Write
-from mistnet.domain.social import Detail, Gathered, Platform, User, UserId, UserPage
-from mistnet.domain.sources import Errand
-from mistnet.engine.executor import Executor
-from mistnet.engine.kinds import Kinds, single
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.harvest import WRITERS
-from mistnet.jobs.args import Rules
-from mistnet.jobs.follow_sync import FOLLOW_SYNC, FollowSyncArgs, FollowSyncer, follow_sync
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter, write_wakes
-from mistnet.store.follow_listing import Follows
-from mistnet.store.follow_look import StoreFollowLook
-from mistnet.store.ingest_steps import end_with_jobs
-from mistnet.store.ingests import Ingests
-from mistnet.store.queue import JobQueue
-from mistnet.store.writes import Writer, Writers
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.model import CallPurpose
+from mistnet.graph.follows.args import FOLLOW_SYNC, FollowSyncArgs, follow_sync
+from mistnet.graph.follows.jobs import FollowSyncer
+from mistnet.graph.follows.listing import Follows
+from mistnet.graph.follows.model import Relation, Side, SyncMode
+from mistnet.graph.follows.store import StoreFollowLook
+from mistnet.kit.database import Database
+from mistnet.queue.executor import Executor
+from mistnet.queue.kinds import KindRegistry, Policy, single
+from mistnet.queue.model import JobClass, NewJob, Wake, WorkerName, Write
+from mistnet.queue.settler import settlement
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter, write_wakes
+from mistnet.queue.store.writes import Writer, Writers
+from mistnet.social.ingests.store import Ingests, end_with_jobs
+from mistnet.social.jobs.args import CollectRules
+from mistnet.social.model import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.sources.x.source import WRITERS
 from tests.databases import open_database
 from tests.support import TurnedClock
 
@@ -58,21 +57,21 @@ class Circle:
     page_seconds: float = 0
     clock: TurnedClock = field(default_factory=TurnedClock)
 
-    async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered:
+    async def users(self, ids: Sequence[UserId], *, errand: CallPurpose) -> Gathered:
         self.asked["users"] += 1
         _pay(errand, 18 * len(ids))
         found = {each: self._profile(each) for each in ids if each not in self.gone and each < 10_000}
         return Gathered({}, found, [])
 
-    async def followers(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+    async def followers(self, handle: str, *, size: int, cursor: str | None, errand: CallPurpose) -> UserPage:
         _pay(errand, 200)
         return self._page(Side.FOLLOWERS, handle, size, cursor)
 
-    async def followings(self, handle: str, *, size: int, cursor: str | None, errand: Errand) -> UserPage:
+    async def followings(self, handle: str, *, size: int, cursor: str | None, errand: CallPurpose) -> UserPage:
         _pay(errand, 200)
         return self._page(Side.FOLLOWINGS, handle, size, cursor)
 
-    async def relation(self, source: str, target: str, *, errand: Errand) -> Relation | None:
+    async def relation(self, source: str, target: str, *, errand: CallPurpose) -> Relation | None:
         self.asked["relation"] += 1
         assert target == self.handle
         other = int(source.removeprefix("u"))
@@ -112,7 +111,7 @@ class Circle:
         return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
 
 
-def _pay(errand: Errand, price: int) -> None:
+def _pay(errand: CallPurpose, price: int) -> None:
     if errand.meter:
         errand.meter.credits += price
 
@@ -131,8 +130,10 @@ class Desk:
     circle: Circle
 
     def __post_init__(self) -> None:
-        self.syncer = FollowSyncer(look=StoreFollowLook(self.database), x=self.circle, clock=self.clock, rules=Rules())
-        self.kinds = Kinds(
+        self.syncer = FollowSyncer(
+            look=StoreFollowLook(self.database), x=self.circle, clock=self.clock, rules=CollectRules()
+        )
+        self.kinds = KindRegistry(
             [single(FOLLOW_SYNC, self.syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=["x"])]
         )
         self.job_writer = JobWriter(self.kinds.rules)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.products import Availability, PageFacts
-from mistnet.pricing import read_page
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.model import Availability, PageFacts
 
 _OFFERED = {Availability.IN_STOCK, Availability.LIMITED}
 

@@ -23,16 +23,14 @@ from sqlalchemy import BigInteger, Column, MetaData, Table, Text, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.app import App
-from mistnet.domain.ports import Clock
+from mistnet.kit.clock import Clock
+from mistnet.kit.database import Database, Pools
+from mistnet.kit.libsql.address import address_of
+from mistnet.kit.libsql.client import CLOSE, LibsqlServer, Result, rows_of
+from mistnet.kit.libsql.driver import outcome_of
+from mistnet.kit.metadata import metadata
+from mistnet.kit.migrate import migrate
 from mistnet.settings import Settings
-from mistnet.store.database import Database, Pools
-from mistnet.store.libsql.address import address_of
-from mistnet.store.libsql.protocol import CLOSE, Result
-from mistnet.store.libsql.server import Server
-from mistnet.store.libsql.stream import outcome_of
-from mistnet.store.libsql.values import rows_of
-from mistnet.store.schema import migrate
-from mistnet.store.tables import metadata
 from tests.loops import LOOP
 from tests.services.sqld import TEMPLATE, SqldServer
 
@@ -191,7 +189,7 @@ class SharedLibsql:
 
     def _open(self) -> None:
         self.url = self._make()
-        self._server = Server(address_of(make_url(self.url)))
+        self._server = LibsqlServer(address_of(make_url(self.url)))
         self._schema = LOOP.run(self._ask(SQLITE_SCHEMA))
 
     async def _ask(self, sql: str, *, before: Sequence[str] = ()) -> list[tuple[Any, ...]]:

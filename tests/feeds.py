@@ -13,27 +13,27 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.feeds import user_id_of
-from mistnet.domain.jobs import Lane, WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.engine.worker import Worker
+from mistnet.kit.database import Database
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
+from mistnet.queue.model import Lane, WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import PRESETS, Faults
-from mistnet.sim.people import Size
+from mistnet.sim.people import WorldSize
 from mistnet.sim.service import NeverAnswers
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
-from mistnet.sim.threads_truth import FeedTruth, ThreadsTruth
+from mistnet.sim.threads_answers import FeedTruth, ThreadsTruth
 from mistnet.sim.world import World
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.social.feeds.model import user_id_of
 from tests.databases import make_app
 from tests.support import TurnedClock
 
 NOBODY = "nobody.at.all"
 PAGE = 20
-SIZE = Size(users=24, stars=9, posts=170)
+SIZE = WorldSize(users=24, stars=9, posts=170)
 
 
 class ThreadsTransport:
@@ -42,9 +42,9 @@ class ThreadsTransport:
     def __init__(self, service: ThreadsService, before: Callable[[], Awaitable[None]] | None = None) -> None:
         self._service = service
         self._before = before
-        self.requests: list[Request] = []
+        self.requests: list[HttpRequest] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         self.requests.append(request)
         if self._before:
             await self._before()
@@ -57,13 +57,13 @@ class ThreadsTransport:
             await self._before()
         if answer.cut:
             raise Unanswered("the answer was cut short")
-        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
+        return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 def threads_of(
     seed: int = 7,
     *,
-    size: Size | str = SIZE,
+    size: WorldSize | str = SIZE,
     faults: str = "none",
     now: Callable[[], datetime] = lambda: WORLD_START_AT,
     **about: Any,
@@ -92,7 +92,7 @@ async def open_feeds(
 async def work_off(app: App, *, lanes: Sequence[str] = ("threads",)) -> None:
     """One worker until nothing is due any more."""
     card = WorkerCard(name=WorkerName("ann"), host="here", pid=1, concurrency=4, lanes=lanes, version="test")
-    await Worker(app.tools(LocalBell()), card, lanes=[Lane(lane) for lane in lanes], until_idle=True).run()
+    await Worker(app.tools(LocalWakeups()), card, lanes=[Lane(lane) for lane in lanes], until_idle=True).run()
 
 
 @dataclass

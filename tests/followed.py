@@ -8,17 +8,17 @@ from decimal import Decimal
 from typing import Any
 
 from mistnet.app import App
-from mistnet.desk.items import items_of
-from mistnet.domain.items import ItemId, PriceAsked, PricePoint, Wish
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
-from mistnet.store.points import PointWriter
+from mistnet.governor.model import SourceName
+from mistnet.prices.model import ItemId, ItemRequest, PriceAsked, PricePoint
+from mistnet.prices.service import items_of
+from mistnet.prices.store.points import PointWriter
+from mistnet.shops.model import PriceKind
 
 EBAY = SourceName("ebay")
 
 
 async def follow(app: App, title: str = "1909-S VDB Lincoln cent", **about: Any) -> ItemId:
-    (kept,) = await items_of(app).add([Wish(title=title, **about)], app.database.clock.now())
+    (kept,) = await items_of(app).add([ItemRequest(title=title, **about)], app.database.clock.now())
     return kept.item_id
 
 

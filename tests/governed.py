@@ -15,12 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from mistnet.domain.errors import NotNow, SourceDown
-from mistnet.domain.sources import Errand, KeyLabel, SourceName
-from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Limits
-from mistnet.store.database import Database
-from mistnet.store.sources import StoreBook
+from mistnet.governor.errors import SourceDown
+from mistnet.governor.governor import Governor
+from mistnet.governor.grants import GovernorLimits
+from mistnet.governor.model import CallPurpose, KeyLabel, SourceName
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.kit.database import Database
+from mistnet.queue.errors import NotNow
 
 SHOP, KEY = SourceName("shop"), KeyLabel("key")
 BURST: Final = 5
@@ -33,8 +34,10 @@ ABREAST: Final = 4
 async def main(url: str, folder: Path, per_second: float) -> None:
     database = Database(url)
     await database.correct_clock()
-    limits = Limits(rate_per_minute=per_second * 60, burst=BURST, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN)
-    governor = Governor(SHOP, {KEY: ""}, book=StoreBook(database), clock=database.clock, limits=limits)
+    limits = GovernorLimits(
+        rate_per_minute=per_second * 60, burst=BURST, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN
+    )
+    governor = Governor(SHOP, {KEY: ""}, book=DatabaseSourceStore(database), clock=database.clock, limits=limits)
     print("ready", flush=True)
     sys.stdin.readline()
     async with governor.opened(), asyncio.TaskGroup() as callers:
@@ -54,7 +57,7 @@ async def keep_calling(governor: Governor, folder: Path) -> None:
 
 
 async def one_call(governor: Governor, folder: Path) -> None:
-    passage = governor.call("search", most=0, errand=Errand())
+    passage = governor.call("search", most=0, errand=CallPurpose())
     async with passage as call:
         begun, is_probe = time.monotonic(), passage.probe_until is not None
         await asyncio.sleep(PROBE_SECONDS if is_probe else 0.001)

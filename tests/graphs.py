@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import bindparam, insert, text
 
-from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
-from mistnet.store import tables
-from mistnet.store.database import Database
-from mistnet.store.social import write_posts, write_users
-from mistnet.store.types import UtcTime
+from mistnet.kit.database import Database
+from mistnet.kit.types import UtcTime
+from mistnet.operations import schema as tables
+from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.store.posts import write_posts, write_users
 from tests.support import START
 
 DAY = timedelta(days=1)

@@ -14,12 +14,12 @@ from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from mistnet.app import App
-from mistnet.domain.coverage import moment_of
-from mistnet.domain.jobs import NewJob, Write
-from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
-from mistnet.harvest import WRITERS
+from mistnet.queue.model import NewJob, Write
+from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import Settings
-from mistnet.store.writes import Prepared, Writers
+from mistnet.social.coverage.model import moment_of
+from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.sources.x.source import WRITERS
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 

@@ -11,8 +11,8 @@ import sys
 
 from sqlalchemy import event
 
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
 
 
 class Interruption:

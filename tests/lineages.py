@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import strategies as some
 from sqlalchemy import delete, insert, update
 
-from mistnet.domain.social import Platform
-from mistnet.store.database import Database
-from mistnet.store.tables import links, missing, offers, post_links, posts, products, users
+from mistnet.kit.database import Database
+from mistnet.shops.tables import links, offers, post_links, products
+from mistnet.social.model import Platform
+from mistnet.social.tables import missing, posts, users
 from tests.support import START
 
 HOUR = timedelta(hours=1)

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from mistnet.domain.items import PRICE, Item, ItemId, ItemState, Wish
-from mistnet.domain.jobs import Outcome
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
+from mistnet.prices.model import PRICE, Item, ItemId, ItemRequest, ItemState
+from mistnet.prices.store.items import Items
+from mistnet.queue.model import Outcome
 from mistnet.settings import load_settings
 from mistnet.sim.market import (
     CLIENT_ID,
@@ -26,12 +28,9 @@ from mistnet.sim.market import (
     MarketService,
 )
 from mistnet.sim.market_goods import Good, Market, broken, truth
-from mistnet.sim.service import Answer as SimAnswer
-from mistnet.sim.service import NeverAnswers
-from mistnet.store.items import Items
-from mistnet.upstream.transport import Answer, Request, Unanswered
-from mistnet.upstream.web.doors import Door
-from mistnet.upstream.web.port import Readable, WebAnswer
+from mistnet.sim.service import NeverAnswers, SimAnswer
+from mistnet.sources.web.port import Readable, WebAnswer
+from mistnet.sources.web.safe_url import SafeUrl
 from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, TurnedClock
@@ -59,7 +58,7 @@ class EbayTransport:
     def __init__(self, market: MarketService, wait: Wait = _at_once) -> None:
         self.market, self._wait = market, wait
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         await self._wait()
         form = urlencode(request.form).encode() if request.form is not None else b""
         query = urlencode(request.query)
@@ -69,7 +68,7 @@ class EbayTransport:
             raise Unanswered("no answer in time") from None
         await self._wait()
         answer = _whole(found)
-        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
+        return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 class ShopsTransport:
@@ -78,7 +77,7 @@ class ShopsTransport:
     def __init__(self, market: MarketService, wait: Wait = _at_once) -> None:
         self.market, self._wait = market, wait
 
-    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
         await self._wait()
         path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
         try:
@@ -91,8 +90,8 @@ class ShopsTransport:
         return WebAnswer(status=answer.status, headers=answer.headers, body=answer.body, unread=unread)
 
 
-def wish_for(good: Good, **about: Any) -> Wish:
-    return Wish(title=good.title, ref=good.code, attributes=good.attributes, **about)
+def wish_for(good: Good, **about: Any) -> ItemRequest:
+    return ItemRequest(title=good.title, ref=good.code, attributes=good.attributes, **about)
 
 
 def an_item(title: str = "Morgan Dollar KM00001", **about: Any) -> Item:
@@ -135,7 +134,7 @@ class Fair(Stepping):
     def items(self) -> Items:
         return Items(self.app.database)
 
-    async def follow(self, *wishes: Wish) -> Sequence[ItemId]:
+    async def follow(self, *wishes: ItemRequest) -> Sequence[ItemId]:
         return [kept.item_id for kept in await self.items.add(wishes, self.clock.now())]
 
     async def ask(self, *item_ids: ItemId, sources: Sequence[str] | None = None) -> int:

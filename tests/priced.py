@@ -10,10 +10,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from mistnet.domain.jobs import Outcome
-from mistnet.sim.service import Answer
-from mistnet.sim.shelf import Thing
-from mistnet.sim.shop_pages import page, plain_page, shopee_item
+from mistnet.queue.model import Outcome
+from mistnet.sim.service import SimAnswer
+from mistnet.sim.shelf import SimProduct, page, plain_page, shopee_item
 from mistnet.sim.shops import MICRO, ShopService, _html, _json
 from tests.shops import Town, open_shops
 from tests.support import TurnedClock
@@ -50,7 +49,7 @@ class TaggedShops(ShopService):
         super().__init__(*about, **more)
         self.tags: dict[str, Callable[[], Tag]] = {}
 
-    def _shown(self, thing: Thing, host: str, path: str, asked: Mapping[str, str]) -> Answer:
+    def _shown(self, thing: SimProduct, host: str, path: str, asked: Mapping[str, str]) -> SimAnswer:
         tag = self.tags[thing.canonical]() if thing.canonical in self.tags else None
         if tag is None:
             return super()._shown(thing, host, path, asked)
@@ -66,7 +65,7 @@ class TaggedShops(ShopService):
             case Mood.SALE:
                 return self._tagged(replace(thing, currency=tag.currency or thing.currency), tag)
 
-    def _tagged(self, thing: Thing, tag: Tag) -> Answer:
+    def _tagged(self, thing: SimProduct, tag: Tag) -> SimAnswer:
         if thing.shop != "shopee":
             body = page(thing, tag.price)
             return _html(

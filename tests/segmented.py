@@ -11,14 +11,14 @@ from typing import Any
 from sqlalchemy import insert
 
 from mistnet.app import App
-from mistnet.domain.follows import Side
-from mistnet.domain.jobs import Lease, Outcome, WorkerName
-from mistnet.domain.segments import Member, Segment, Snapshot
-from mistnet.domain.social import UserId
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.segments.rules import read_rule
-from mistnet.store import tables
+from mistnet.graph.follows.model import Side
+from mistnet.graph.segments.model import Member, Segment, Snapshot
+from mistnet.graph.segments.rules import read_rule
+from mistnet.operations import schema as tables
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import Lease, Outcome, WorkerName
+from mistnet.queue.settler import settlement
+from mistnet.social.model import UserId
 from tests.graphs import follow, people, person
 from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table, insert, update
 
-from mistnet.domain.links import LinkId
-from mistnet.domain.products import Evidence, OfferId, ProductId
-from mistnet.domain.social import Platform
-from mistnet.store.database import Database
-from mistnet.store.tables import crawls, feeds, jobs, links, offers, post_links, products
+from mistnet.kit.database import Database
+from mistnet.queue.tables import jobs
+from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
+from mistnet.shops.tables import crawls, links, offers, post_links, products
+from mistnet.social.model import Platform
+from mistnet.social.tables import feeds
 from tests.support import START
 
 DAY = timedelta(days=1)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from mistnet.domain.crawling import CRAWL, CachedAnswer, Hop, Visited
-from mistnet.domain.jobs import Outcome
-from mistnet.domain.social import Detail, LinkMention, Platform, Post, PostId, User, UserId
-from mistnet.domain.sources import Errand
+from mistnet.governor.model import CallPurpose
+from mistnet.kit.transport import Unanswered
+from mistnet.queue.model import Outcome
 from mistnet.settings import load_settings
+from mistnet.shops.model import CRAWL, CachedAnswer, Hop, PageVisit
 from mistnet.sim.service import NeverAnswers
 from mistnet.sim.shops import ShopFault, ShopService
-from mistnet.upstream.transport import Unanswered
-from mistnet.upstream.web.client import WebClient, WebRules
-from mistnet.upstream.web.doors import Door
-from mistnet.upstream.web.port import Readable, WebAnswer
+from mistnet.social.model import Detail, LinkMention, Platform, Post, PostId, User, UserId
+from mistnet.sources.web.client import WebClient, WebRules
+from mistnet.sources.web.port import Readable, WebAnswer
+from mistnet.sources.web.safe_url import SafeUrl
 from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, OpenGate, TurnedClock
@@ -64,7 +64,7 @@ class Pages:
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
 
-    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
         self.asked.append((door.url, headers))
         if door.host in self.silent:
             raise Unanswered("no answer in time")
@@ -104,7 +104,7 @@ class ShopTransport:
     def crowded(self) -> list[str]:
         return self._crowd.met
 
-    async def get(self, door: Door, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
         path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
         inside = self._crowd.inside
         inside[door.url] += 1
@@ -135,7 +135,7 @@ def redirect(location: str) -> WebAnswer:
     return WebAnswer(status=302, headers={"location": location}, body=b"")
 
 
-async def unread(_seen: Visited) -> None:
+async def unread(_seen: PageVisit) -> None:
     """For tests of the way to a page."""
 
 
@@ -165,9 +165,9 @@ class Visitor:
         *,
         lane: str = "web",
         hop: Callable[[str, str], Hop] = lambda _before, _after: Hop.FOLLOW,
-        read: Callable[[Visited], Awaitable[None]] = unread,
-    ) -> Visited:
-        visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, errand=Errand())
+        read: Callable[[PageVisit], Awaitable[None]] = unread,
+    ) -> PageVisit:
+        visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, errand=CallPurpose())
         return visited
 
 

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.request import Request, urlopen
 
-from mistnet.sim.box import pack
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.server import serving
+from mistnet.sim.server import pack, serving
 
 START_SECONDS = 60.0
 

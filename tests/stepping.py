@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.jobs import KindName, Outcome, WorkerName
-from mistnet.engine.executor import Executor
-from mistnet.engine.settlement import settlement
+from mistnet.queue.executor import Executor
+from mistnet.queue.model import KindName, Outcome, WorkerName
+from mistnet.queue.settler import settlement
 from tests.support import TurnedClock
 
 

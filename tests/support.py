@@ -13,7 +13,13 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import (
+from mistnet.governor.model import CallPurpose
+from mistnet.kit.database import Database
+from mistnet.kit.types import UtcTime
+from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus
+from mistnet.queue.kinds import Kind, KindRegistry, Policy, single
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import (
     Args,
     Continue,
     Done,
@@ -31,21 +37,14 @@ from mistnet.domain.jobs import (
     WorkerName,
     Write,
 )
-from mistnet.domain.ports import WorkerCard
-from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus
-from mistnet.domain.sources import Errand
-from mistnet.engine.kinds import Kind, Kinds, single
-from mistnet.engine.metrics import EngineMetrics
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.engine.worker import Tools, Worker
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter, write_wakes
-from mistnet.store.queue import JobQueue
-from mistnet.store.types import UtcTime
-from mistnet.store.upkeep import StoreUpkeep
-from mistnet.store.writes import Writer, Writers
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.settler import settlement
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter, write_wakes
+from mistnet.queue.store.upkeep import StoreUpkeep
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.store.writes import Writer, Writers
+from mistnet.queue.worker import Tools, Worker
 from tests.databases import effects, open_database
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -107,7 +106,7 @@ class Shop:
     """A queue on a real database, opened for one test."""
 
     database: Database
-    kinds: Kinds
+    kinds: KindRegistry
     clock: TurnedClock
     policy: Policy = field(default_factory=Policy)
 
@@ -171,7 +170,7 @@ class Shop:
         tools = Tools(
             queue=self.queue,
             upkeep=self.upkeep,
-            bell=LocalBell(),
+            bell=LocalWakeups(),
             clock=self.database.clock,
             kinds=self.kinds,
             policy=Policy(**policy) if policy else self.policy,
@@ -189,7 +188,7 @@ async def open_shop(
     turned = clock or TurnedClock()
     database = open_database(url, clock=None if real_time else turned)
     try:
-        shop = Shop(database, Kinds(kinds or [kind()]), turned, policy or Policy())
+        shop = Shop(database, KindRegistry(kinds or [kind()]), turned, policy or Policy())
         yield shop
     finally:
         await database.close()
@@ -251,7 +250,7 @@ class OpenGate:
         self.calls: list[LetThrough] = []
 
     @asynccontextmanager
-    async def call(self, endpoint: str, *, most: int, errand: Errand) -> AsyncIterator[LetThrough]:
+    async def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> AsyncIterator[LetThrough]:
         self.calls.append(LetThrough(self._key, endpoint))
         yield self.calls[-1]
         assert self.calls[-1].credits <= most

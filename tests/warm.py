@@ -28,7 +28,7 @@ _MODULES: Final = (
     "aiosqlite",
     "asyncpg",
     "mistnet.app",
-    "mistnet.api.service",
+    "mistnet.web.application",
     "mistnet.cli.jobs",
     "mistnet.cli.main",
     "mistnet.cli.serve",

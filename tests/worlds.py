@@ -11,19 +11,19 @@ from urllib.parse import urlencode
 
 from sqlalchemy import text
 
+from mistnet.kit.database import Database
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.faults import PRESETS, Fault, Faults
+from mistnet.sim.faults import PRESETS, Faults, SimFault
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.people import Size, Standing
+from mistnet.sim.people import SimAccountState, WorldSize
 from mistnet.sim.service import NeverAnswers, NeverConnects, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.store.database import Database
-from mistnet.upstream.transport import Answer, Request, Unanswered, Unreached
 
 KEY = "sim-key"
 NOBODY = "nobody_at_all"
-SMALLEST = Size(users=24, stars=9, posts=170)
+SMALLEST = WorldSize(users=24, stars=9, posts=170)
 
 
 class WorldTransport:
@@ -33,7 +33,7 @@ class WorldTransport:
         self._service = service
         self._before = before
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         if self._before:
             await self._before()
         try:
@@ -46,14 +46,14 @@ class WorldTransport:
             await self._before()
         if answer.cut:
             raise Unanswered("the answer was cut short")
-        return Answer(status=answer.status, headers=answer.headers, body=answer.body)
+        return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 def service_of(
     world: World,
     *,
     faults: str = "none",
-    rates: Mapping[Fault, float] | None = None,
+    rates: Mapping[SimFault, float] | None = None,
     now: Callable[[], datetime] = lambda: WORLD_START_AT,
     **about: Any,
 ) -> XService:
@@ -116,7 +116,7 @@ class Oracle:
     def _check_accounts(self, accounts: dict[int, Any]) -> None:
         for handle in self.suggested:
             truth = self.truth.account(handle, self.at)
-            shown = truth is not None and truth.standing in (Standing.ACTIVE, Standing.PROTECTED)
+            shown = truth is not None and truth.standing in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
             if truth is None or not shown:
                 self._say(truth is not None and truth.user_id in accounts, f"@{handle} became an account")
                 continue
@@ -124,7 +124,7 @@ class Oracle:
             if account is None:
                 self._say(True, f"@{handle} is not tracked")
                 continue
-            expected = "active" if truth.standing is Standing.ACTIVE else "protected"
+            expected = "active" if truth.standing is SimAccountState.ACTIVE else "protected"
             self._say(account.state != expected, f"@{handle} is {account.state}, not {expected}")
             if expected == "protected":
                 continue

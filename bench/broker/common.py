@@ -15,11 +15,12 @@ from loguru import logger
 from sqlalchemy import text
 
 from bench.queue.common import PER_SECOND, Figure, Options, Span, emit
-from mistnet.app import App, Plugin
-from mistnet.domain.jobs import Args, Done, Job, JobClass, KindName, NewJob, Outcome
-from mistnet.engine.kinds import single
+from mistnet.app import App
+from mistnet.kit.migrate import migrate
+from mistnet.queue.kinds import single
+from mistnet.queue.model import Args, Done, Job, JobClass, KindName, NewJob, Outcome
+from mistnet.queue.plugins import Plugin
 from mistnet.settings import load_settings
-from mistnet.store.schema import migrate
 from tests.services.rabbitmq import RabbitNode
 
 LANE = "bench"

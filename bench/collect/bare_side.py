@@ -18,8 +18,8 @@ from bench.collect import rows
 from bench.collect.common import LOOKS_AT_THE_END, PASSES, PROFILE, SEARCH, Options, query
 from bench.collect.side import Side, main
 from bench.collect.source import KEY, Source
-from mistnet.domain.social import Detail, Gathered, Post, User
-from mistnet.upstream.x.decode import gather_posts, read_user
+from mistnet.social.model import Detail, Gathered, Post, User
+from mistnet.sources.x.decode import gather_posts, read_user
 
 CONNECTIONS = 3
 ABREAST = {"single": 1, "abreast": 16}

@@ -10,13 +10,13 @@ from bench.collect.common import MEGABYTES, SECONDS, TIMES, Figure, Options, Run
 from bench.collect.side import Side, collected, database_url, kind_of, stored
 from bench.collect.source import holding, running
 from mistnet.app import App
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Detail
-from mistnet.jobs import args
 from mistnet.settings import load_settings
-from mistnet.store.accounts import write_tracked
-from mistnet.store.social import write_users
-from mistnet.upstream.x.decode import read_user
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Detail
+from mistnet.social.store.accounts import write_tracked
+from mistnet.social.store.posts import write_users
+from mistnet.sources.x.decode import read_user
 
 PARTS = 10
 PER = 10_000

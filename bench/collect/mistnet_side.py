@@ -11,9 +11,9 @@ from bench.collect.growth import growth
 from bench.collect.side import Side, database_url, main
 from bench.collect.source import KEY, Source
 from mistnet.app import App
-from mistnet.jobs import args
+from mistnet.kit.migrate import ready
 from mistnet.settings import load_settings
-from mistnet.store.schema import ready
+from mistnet.social.jobs import args
 
 GAPS = 3
 """Users whom the source never returns are gaps, and every world has some."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from mistnet.domain.social import Detail, Post, User
-from mistnet.domain.words import search_text
+from mistnet.social.model import Detail, Post, User
+from mistnet.social.search_query import search_text
 
 USER = (
     *("platform", "id", "handle", "handle_key", "name", "bio", "location", "website", "avatar_url", "banner_url"),

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from bench.collect.common import LOOKS_AT_THE_END, PASSES, PROFILE, SEARCH, Options, query
 from bench.collect.side import Side, main
 from bench.collect.source import KEY, Source
-from mistnet.store.tables import posts, users
+from mistnet.social.tables import posts, users
 
 BATCH = 200
 """Items per commit; more are no faster."""

@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from bench.collect.common import POSTS_PER_CPU_SECOND, POSTS_PER_SECOND, Figure, Options, Run, emit, now_ns, run
 from bench.collect.source import Source, holding, running
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
-from mistnet.store.tables import posts
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
+from mistnet.social.tables import posts
 
 PATIENCE_S = 4 * 3600.0
 

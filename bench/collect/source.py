@@ -24,7 +24,7 @@ from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.control import PREFIX
 from mistnet.sim.faults import Faults
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.people import SIZES, Size
+from mistnet.sim.people import SIZES, WorldSize
 from mistnet.sim.server import App, Message, Receive, Send, asgi, serving
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
@@ -166,7 +166,7 @@ async def _reply(send: Send, body: bytes) -> None:
 @asynccontextmanager
 async def served(plan: WorldPlan) -> AsyncIterator[str]:
     clock = SimClock()
-    world = World(plan.seed, Size(users=plan.users, stars=plan.stars, posts=plan.posts))
+    world = World(plan.seed, WorldSize(users=plan.users, stars=plan.stars, posts=plan.posts))
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=CREDITS)
     faults = Faults(plan.seed, {}, latency_seconds=(plan.latency, plan.latency))
     service = XService(world, clock.now, keys=[key], faults=faults)

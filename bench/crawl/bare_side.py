@@ -13,8 +13,8 @@ import uvloop
 from bench.collect.common import Options
 from bench.crawl.side import main
 from bench.crawl.source import Source, page_url
-from mistnet.domain.products import PageVerdict
-from mistnet.pricing import read_page
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.model import PageVerdict
 
 ABREAST = 16
 

@@ -15,14 +15,13 @@ from bench.collect.common import Options
 from bench.collect.side import database_url, install
 from bench.crawl.side import main
 from bench.crawl.source import Source, page_url
-from mistnet import links
 from mistnet.app import App
-from mistnet.domain.crawling import CrawlOutcome, LinkTarget
-from mistnet.domain.links import WEB_LANE, Canonical
+from mistnet.kit.database import Database
 from mistnet.settings import load_settings
-from mistnet.store.database import Database
-from mistnet.store.links import LinkWriter
-from mistnet.store.tables import crawls
+from mistnet.shops import links
+from mistnet.shops.model import WEB_LANE, Canonical, CrawlOutcome, LinkTarget
+from mistnet.shops.store.links import LinkWriter
+from mistnet.shops.tables import crawls
 
 AT_ONCE = 500
 SETTINGS = {"single": "page readers, as workers do it", "here": "pages read in the worker's process"}
@@ -47,7 +46,7 @@ async def _prepare(options: Options) -> None:
 
 
 def _target(number: int) -> LinkTarget:
-    found = links.canonical(page_url(number))
+    found = links.canonical_link(page_url(number))
     assert isinstance(found, Canonical)
     return LinkTarget(url=page_url(number), canonical=found)
 

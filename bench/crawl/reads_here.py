@@ -6,7 +6,7 @@ python -m bench.crawl.reads_here work --until-idle
 from mistnet import app
 from mistnet.cli.entry import main
 from mistnet.settings import Settings
-from mistnet.upstream.reading.tasks import PageReader, ReadsHere
+from mistnet.sources.reading import PageReader, ReadsHere
 
 
 def _reads_here(_settings: Settings) -> PageReader:

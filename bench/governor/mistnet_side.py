@@ -19,14 +19,13 @@ from typing import Any
 
 from bench.queue.common import Figure, Options, emit
 from bench.queue.processes import await_go, say, workers
-from mistnet.domain.errors import NotNow
-from mistnet.domain.sources import CallRecord, Errand, KeyLabel, SourceName
-from mistnet.engine.bucket import crowd
-from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Grants, Limits
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
-from mistnet.store.sources import StoreBook
+from mistnet.governor.governor import Governor
+from mistnet.governor.grants import GovernorLimits, Grants, crowd
+from mistnet.governor.model import CallPurpose, CallRecord, KeyLabel, SourceName
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
+from mistnet.queue.errors import NotNow
 
 MODULE = "bench.governor.mistnet_side"
 ADMISSIONS = "admissions/s"
@@ -45,7 +44,7 @@ TURN = 200
 BURST = 5
 
 
-class Forgetful(StoreBook):
+class Forgetful(DatabaseSourceStore):
     """The shared rows as they are; the ledger's records are dropped."""
 
     async def record(self, calls: Sequence[CallRecord]) -> None:
@@ -82,7 +81,7 @@ async def work(options: Options) -> None:
     seconds = SECONDS if options.jobs >= MANY else QUICK_SECONDS
     database = Database(url_of(options.dsn))
     await database.correct_clock()
-    limits = Limits(rate_per_minute=options.jobs * 60.0, burst=BURST)
+    limits = GovernorLimits(rate_per_minute=options.jobs * 60.0, burst=BURST)
     async with admitting(options.form, database, limits) as admit:
         await admit()
         await asyncio.to_thread(await_go)
@@ -104,16 +103,18 @@ async def work(options: Options) -> None:
 
 
 @asynccontextmanager
-async def admitting(form: str, database: Database, limits: Limits) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def admitting(
+    form: str, database: Database, limits: GovernorLimits
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     if form == "memory":
         yield BareBucket(limits.rate_per_minute / 60, crowd(limits.rate_per_minute / 60, limits.burst)).admit
         return
     if form == "trip":
-        yield one_trip(StoreBook(database), database, Grants(source=SOURCE, limits=limits))
+        yield one_trip(DatabaseSourceStore(database), database, Grants(source=SOURCE, limits=limits))
         return
-    book = Forgetful(database) if form == "gate" else StoreBook(database)
+    book = Forgetful(database) if form == "gate" else DatabaseSourceStore(database)
     governor = Governor(SOURCE, {KEY: ""}, book=book, clock=database.clock, limits=limits)
-    errand = Errand()
+    errand = CallPurpose()
 
     async def admit() -> None:
         while True:
@@ -129,7 +130,7 @@ async def admitting(form: str, database: Database, limits: Limits) -> AsyncItera
         yield admit
 
 
-def one_trip(book: StoreBook, database: Database, grants: Grants) -> Callable[[], Awaitable[None]]:
+def one_trip(book: DatabaseSourceStore, database: Database, grants: Grants) -> Callable[[], Awaitable[None]]:
     async def admit() -> None:
         now = database.clock.now()
         await book.change(

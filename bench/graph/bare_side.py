@@ -17,8 +17,8 @@ import uvloop
 from bench.collect import rows
 from bench.graph.side import main
 from bench.graph.source import HANDLE, PAGE, SUBJECT
-from mistnet.domain.social import Detail, User
-from mistnet.upstream.x.decode import gather_users, read_user
+from mistnet.social.model import Detail, User
+from mistnet.sources.x.decode import gather_users, read_user
 
 FOLLOWS = ("platform", "follower_id", "followed_id", "first_seen_at", "last_seen_at", "seen_in")
 TOLD = ("handle", "handle_key", "name", "bio", "followers_count", "following_count", "raw", "last_updated_at")

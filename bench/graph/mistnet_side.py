@@ -17,11 +17,11 @@ from bench.graph.mutuals import mutuals
 from bench.graph.side import main
 from bench.graph.source import SUBJECT, Source
 from mistnet.app import App
-from mistnet.domain.follows import Side, SyncMode
-from mistnet.domain.social import UserId
-from mistnet.jobs.follow_args import follow_sync
+from mistnet.graph.follows.args import follow_sync
+from mistnet.graph.follows.model import Side, SyncMode
+from mistnet.kit.migrate import ready
 from mistnet.settings import load_settings
-from mistnet.store.schema import ready
+from mistnet.social.model import UserId
 
 
 def prepare(options: Options) -> None:

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from bench.collect.common import SECONDS, TIMES, Figure, Options
 from bench.collect.side import database_url, install, kind_of
 from mistnet.app import App
-from mistnet.segments.rules import read_rule
+from mistnet.graph.segments.rules import read_rule
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import ready
 from mistnet.settings import load_settings
-from mistnet.store.database import Database
-from mistnet.store.schema import ready
 
 SUBJECTS = (9_000_000_001, 9_000_000_002)
 AT = "'2026-03-01 12:00:00.000000'"

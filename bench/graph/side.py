@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 from bench.collect.common import MEGABYTES, TIMES, Figure, Options, Run, emit, run
 from bench.collect.side import database_url, install, kind_of
 from bench.graph.source import SUBJECT, Source, least_credits, running
-from mistnet.store.database import Database
-from mistnet.store.tables import follows
+from mistnet.graph.tables import follows
+from mistnet.kit.database import Database
 
 FOLLOWERS_PER_SECOND = "followers/s"
 PATIENCE_S = 3600.0

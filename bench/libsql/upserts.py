@@ -19,10 +19,10 @@ import aiohttp
 import msgspec
 from sqlalchemy.engine import make_url
 
-from mistnet.store.database import Database
-from mistnet.store.libsql.address import address_of
-from mistnet.store.libsql.connection import Connection
-from mistnet.store.libsql.server import Server
+from mistnet.kit.database import Database
+from mistnet.kit.libsql.address import address_of
+from mistnet.kit.libsql.client import LibsqlServer
+from mistnet.kit.libsql.driver import Connection
 from tests.services.sqld import SqldServer
 
 Row = tuple[object, ...]
@@ -82,7 +82,7 @@ def bare(session: aiohttp.ClientSession, base_url: str) -> Write:
     return write
 
 
-def client(server: Server) -> Write:
+def client(server: LibsqlServer) -> Write:
     async def write(rows: Sequence[Row]) -> None:
         connection = Connection(server)
         connection.begin()
@@ -103,7 +103,7 @@ def driver(database: Database) -> Write:
 async def measured(sqld: SqldServer, side: str, rows: Sequence[Row], size: int) -> float:
     url = sqld.create()
     database = Database(url)
-    server = Server(address_of(make_url(url)))
+    server = LibsqlServer(address_of(make_url(url)))
     headers = {"Authorization": f"Bearer {sqld.token}", "Host": make_url(url).host or ""}
     try:
         async with database.write() as connection:

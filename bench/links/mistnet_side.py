@@ -18,8 +18,8 @@ from w3lib.url import canonicalize_url
 
 from bench.links.stock import long_texts, texts, urls
 from bench.queue.common import Figure, Options, emit
-from mistnet.links import canonical, find_urls
-from mistnet.links.x_rules import rules
+from mistnet.shops.links.finding import find_urls, rules
+from mistnet.shops.links.naming import canonical_link
 
 ROUNDS = 5
 OURS = "mistnet"
@@ -31,7 +31,7 @@ LONG_SEARCHED = "long Chinese texts searched"
 def measured(options: Options) -> Iterator[Figure]:
     posted, said = urls(options.jobs), texts(options.jobs // 4)
     naming: dict[str, Callable[[str], Any]] = {
-        OURS: canonical,
+        OURS: canonical_link,
         "ada-url + w3lib": lambda url: canonicalize_url(ada_url.normalize_url(url)),
         "w3lib": canonicalize_url,
         "ada-url": ada_url.normalize_url,

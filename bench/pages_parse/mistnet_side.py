@@ -8,10 +8,9 @@ from pathlib import Path
 from bench.pages_parse.side import LEAST_SECONDS, NAME, UNIT, main
 from bench.pages_parse.stock import Page
 from bench.queue.common import Figure
-from mistnet.domain.crawling import Visited
-from mistnet.pricing import read_page
-from mistnet.upstream.reading.pool import ReadsApart
-from mistnet.upstream.reading.tasks import Limits
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.model import PageVisit
+from mistnet.sources.reading import ReadingLimits, ReadsApart
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -26,9 +25,9 @@ def apart(stock: list[Page]) -> Figure:
 
 
 async def _apart(stock: list[Page]) -> Figure:
-    reader = ReadsApart(most=1, limits=Limits(seconds=60, megabytes=2_000))
+    reader = ReadsApart(most=1, limits=ReadingLimits(seconds=60, megabytes=2_000))
     html = {"content-type": "text/html"}
-    visits = [Visited(url=each.url, final_url=each.url, status=200, headers=html, body=each.body) for each in stock]
+    visits = [PageVisit(url=each.url, final_url=each.url, status=200, headers=html, body=each.body) for each in stock]
     for visit in visits:
         await reader.page(visit)
     done, begun = 0, await _spent()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from mistnet.domain.items import PriceAsked
+from mistnet.prices.model import PriceAsked
 
 COLUMNS = (
     *("item_id", "source", "dedupe_key", "kind", "amount", "currency", "condition", "title", "url", "external_id"),

@@ -18,11 +18,11 @@ from bench.collect.common import SECONDS, TIMES, Figure, Options, emit
 from bench.collect.side import database_url, install, kind_of
 from bench.points.bare import Bare, bare
 from bench.points.stock import AT, look
-from mistnet.domain.items import ItemId, PriceAsked
-from mistnet.store.database import Database
-from mistnet.store.points import PointWriter
-from mistnet.store.revaluing import revalue
-from mistnet.store.tables import items, price_points, valuations
+from mistnet.kit.database import Database
+from mistnet.prices.model import ItemId, PriceAsked
+from mistnet.prices.store.points import PointWriter
+from mistnet.prices.store.revaluing import revalue
+from mistnet.prices.tables import items, price_points, valuations
 
 POINTS_PER_SECOND = "points/s"
 TURN = 20

@@ -4,9 +4,9 @@ import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from mistnet.domain.items import ItemId, PriceAsked, PricePoint
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
+from mistnet.governor.model import SourceName
+from mistnet.prices.model import ItemId, PriceAsked, PricePoint
+from mistnet.shops.model import PriceKind
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOURCE = SourceName("ebay_api")

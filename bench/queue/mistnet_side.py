@@ -10,11 +10,12 @@ from sqlalchemy import text
 
 from bench.queue.common import PER_SECOND, Figure, Options, Span, now_ns, settle
 from bench.queue.side import Enqueue, Side, Starts, main
-from mistnet.app import App, Plugin
-from mistnet.domain.jobs import Args, Done, Job, JobClass, KindName, NewJob, Outcome
-from mistnet.engine.kinds import Kind, batched, single
+from mistnet.app import App
+from mistnet.kit.migrate import migrate, ready
+from mistnet.queue.kinds import Kind, batched, single
+from mistnet.queue.model import Args, Done, Job, JobClass, KindName, NewJob, Outcome
+from mistnet.queue.plugins import Plugin
 from mistnet.settings import load_settings
-from mistnet.store.schema import migrate, ready
 
 CHUNK = 10_000
 IN_FLIGHT = 2

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean, median
 
 from bench.rhythm.posting import DAYS, DAYS_BEFORE, HOURS
-from mistnet.domain.rhythm import Pace, Purse, Watched, due, pace
-from mistnet.domain.social import UserId
-from mistnet.upstream.x import prices
+from mistnet.operations.schedule.posting_rates import DayBudget, PostingRate, Watched, due, pace
+from mistnet.social.model import UserId
+from mistnet.sources.x import client as prices
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = HOURS * 60
@@ -44,7 +44,7 @@ class Net:
         self.spent += price(seen - known)
         self.looks += 1
 
-    def habits(self, minute: int) -> list[Pace]:
+    def habits(self, minute: int) -> list[PostingRate]:
         """What the posts found in the last four weeks tell."""
         return [
             pace(_by_hour(times[bisect_right(times, minute - 28 * DAY) : known]), 28)
@@ -92,7 +92,7 @@ def rhythmic(written: Sequence[Sequence[float]], day_credits: float) -> Net:
         for minute in range(date * DAY, (date + 1) * DAY):
             now = _time(minute)
             left = day_credits - (net.spent - before)
-            purse = Purse(left=left, look=prices.MINIMUM, post=prices.POST)
+            purse = DayBudget(left=left, look=prices.MINIMUM, post=prices.POST)
             for person in due(watched, purse, now) if left >= prices.MINIMUM else ():
                 net.look(person, minute)
                 watched[person] = Watched(UserId(person), paces[person], now)

@@ -14,62 +14,62 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mistnet import __version__, feeding, outgoing, segmenting
-from mistnet.crawling import Crawling
-from mistnet.dispatching import Dispatching
-from mistnet.domain.errors import DatabaseError
-from mistnet.domain.jobs import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
-from mistnet.domain.ports import Bell, Clock, WorkerCard
-from mistnet.domain.retention import kept_since
-from mistnet.domain.runs import Run
-from mistnet.domain.social import Post
-from mistnet.domain.sources import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
-from mistnet.engine.governor import Governor
-from mistnet.engine.kinds import Kind, Kinds
-from mistnet.engine.metrics import EngineMetrics, SourceMetrics
-from mistnet.engine.outage import Outage
-from mistnet.engine.policy import Policy
-from mistnet.engine.traces import untraced
-from mistnet.engine.worker import Tools, Worker
-from mistnet.feeding import Feeding
-from mistnet.harvest import WRITERS, Harvest
-from mistnet.hydration import hydration_of
-from mistnet.jobs.args import backfill, relook
-from mistnet.outgoing import Outgoing
-from mistnet.plugins import Plugin, load_plugin, require_own_kinds
-from mistnet.pricewatching import watches_of
-from mistnet.progress import ProgressLog
-from mistnet.pruning import Pruning
-from mistnet.segmenting import Segmenting
+from mistnet import __version__
+from mistnet.governor.governor import Governor
+from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
+from mistnet.graph.segments import service as segmenting
+from mistnet.graph.segments.service import SegmentService
+from mistnet.kit.clock import Clock
+from mistnet.kit.database import Database, patiently
+from mistnet.kit.errors import DatabaseError
+from mistnet.kit.migrate import ready
+from mistnet.kit.outage import Outage
+from mistnet.kit.transport import Transport
+from mistnet.operations.alerts.watch import AlertWatcher
+from mistnet.operations.events import service as outgoing
+from mistnet.operations.events.service import EventService
+from mistnet.operations.progress_log import ProgressLog
+from mistnet.operations.pruning import Pruning
+from mistnet.operations.retention import kept_since
+from mistnet.operations.runs.model import Run
+from mistnet.operations.runs.store import RunService
+from mistnet.prices.watches.service import watches_of
+from mistnet.prices.watches.store import WatchStore
+from mistnet.queue.dispatching import Dispatching
+from mistnet.queue.kinds import Kind, KindRegistry, Policy
+from mistnet.queue.metrics import EngineMetrics, SourceMetrics
+from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
+from mistnet.queue.opentelemetry import Tracing, tracing_to
+from mistnet.queue.plugins import Plugin, load_plugin, require_own_kinds
+from mistnet.queue.ports import Wakeups, WorkerCard
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter, write_wakes
+from mistnet.queue.store.inspect import Inspector
+from mistnet.queue.store.operations import Operations
+from mistnet.queue.store.upkeep import StoreUpkeep
+from mistnet.queue.store.wakeups import DatabaseWakeups
+from mistnet.queue.store.writes import Writer, Writers
+from mistnet.queue.tracing import untraced
+from mistnet.queue.worker import Tools, Worker
 from mistnet.settings import KindSettings, Settings
-from mistnet.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
-from mistnet.store.bells import DatabaseBell
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter, write_wakes
-from mistnet.store.ingest_steps import end_with_jobs
-from mistnet.store.ingests import Ingests
-from mistnet.store.inspect import Inspector
-from mistnet.store.links import links_in
-from mistnet.store.operations import Operations
-from mistnet.store.patience import patiently
-from mistnet.store.queue import JobQueue
-from mistnet.store.runs import RunDesk
-from mistnet.store.schema import ready
-from mistnet.store.unreadable import take_up_unreadable
-from mistnet.store.upkeep import StoreUpkeep
-from mistnet.store.watch_book import WatchBook
-from mistnet.store.writes import Writer, Writers
-from mistnet.tracing import Tracing, tracing_to
-from mistnet.upstream.reading.pool import ReadsApart
-from mistnet.upstream.reading.tasks import Limits, PageReader, ReadsHere
-from mistnet.upstream.transport import Transport
-from mistnet.upstream.web.port import WebTransport
-from mistnet.upstream.x.prices import COSTS
-from mistnet.valuing import Valuing
-from mistnet.watch import Watch
+from mistnet.shops.store.links import links_in
+from mistnet.social.ingests.store import Ingests, end_with_jobs
+from mistnet.social.jobs.args import backfill, relook
+from mistnet.social.model import Post
+from mistnet.social.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
+from mistnet.social.store.quarantine import take_up_unreadable
+from mistnet.sources.market.source import PriceCollector
+from mistnet.sources.reading import PageReader, ReadingLimits, ReadsApart, ReadsHere
+from mistnet.sources.threads import source as feeding
+from mistnet.sources.threads.source import ThreadsCollector
+from mistnet.sources.web.port import WebTransport
+from mistnet.sources.web.source import WebCrawler
+from mistnet.sources.x.client import COSTS
+from mistnet.sources.x.hydration import hydration_of
+from mistnet.sources.x.source import WRITERS, XCollector
 
 if TYPE_CHECKING:
-    from mistnet.schedule import Scheduler
+    from mistnet.operations.schedule.scheduler import Scheduler
 
 INGEST_GIVEN_UP = timedelta(hours=1)
 """Nothing that is asked for at once takes longer: its process is gone."""
@@ -102,13 +102,13 @@ class App:
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
         calls = SourceMetrics(self.metrics.registry)
-        self.harvest = Harvest(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
+        self.harvest = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
         self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere()
-        self.crawling = Crawling(
+        self.crawling = WebCrawler(
             settings, self.database, reader=self.reader, transport=web, metrics=calls, on_call=self._called
         )
-        self.feeds = Feeding(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
-        self.valuing = Valuing(
+        self.feeds = ThreadsCollector(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
+        self.valuing = PriceCollector(
             settings,
             self.database,
             reader=self.reader,
@@ -120,8 +120,8 @@ class App:
         self.hydration = hydration_of(settings, self.database, self.harvest.x)
         self.ingests = Ingests(self.database)
         self.pruning = Pruning(settings, self.database)
-        self.outgoing = Outgoing(settings, self.database)
-        self.segments = Segmenting(settings, self.database, harvest=self.harvest, hydration=self.hydration)
+        self.outgoing = EventService(settings, self.database)
+        self.segments = SegmentService(settings, self.database, harvest=self.harvest, hydration=self.hydration)
         brought = [
             Plugin(kinds=self.harvest.kinds, writers=WRITERS),
             Plugin(kinds=self.crawling.kinds),
@@ -135,7 +135,7 @@ class App:
             plugin = load_plugin(name)
             require_own_kinds(name, plugin, [kind for each in brought for kind in each.kinds])
             brought.append(plugin)
-        self.kinds = Kinds([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
+        self.kinds = KindRegistry([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
         self._require_known_kinds()
         self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
         self.job_writer = JobWriter(self.kinds.rules)
@@ -148,16 +148,16 @@ class App:
         self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
         self.upkeep = StoreUpkeep(self.database, given_up=end_with_jobs)
         self.inspector = Inspector(self.database)
-        self.price_watches = WatchBook(self.database, watches_of(settings, self.job_writer))
+        self.price_watches = WatchStore(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
         self.progress = ProgressLog(self.database.clock, read_run=self._run)
-        self.runs = RunDesk(
+        self.runs = RunService(
             self.database,
             self.job_writer,
             summarize=settings.auto_summarization_enabled,
             longest_wait=timedelta(minutes=settings.run_wait_minutes),
         )
-        self.watch = Watch(
+        self.watch = AlertWatcher(
             settings,
             self.database,
             fan_out=self.outgoing.fan_out(self.job_writer),
@@ -200,7 +200,7 @@ class App:
             version=__version__,
         )
         async with (
-            DatabaseBell(self.database) as bell,
+            DatabaseWakeups(self.database) as bell,
             self.harvest.opened(),
             self.crawling.opened(),
             self.feeds.opened(),
@@ -251,7 +251,7 @@ class App:
 
     def scheduler(self) -> Scheduler:
         """Looks for new posts at their times and does the duties of one process for all, while it leads."""
-        from mistnet.schedule import Scheduler  # noqa: PLC0415 (timers take long to load, and few commands schedule)
+        from mistnet.operations.schedule.scheduler import Scheduler  # noqa: PLC0415 (timers take long to load, and few commands schedule)
 
         return Scheduler(
             self.settings,
@@ -287,7 +287,7 @@ class App:
         settlers = 2 if self.database.dialect == "postgresql" else 1
         return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
 
-    def tools(self, bell: Bell, **other: Any) -> Tools:
+    def tools(self, bell: Wakeups, **other: Any) -> Tools:
         """What a worker of this app works with."""
         given: dict[str, Any] = {"policy": self.policy, "secrets": self.secrets, **other}
         return Tools(
@@ -411,7 +411,7 @@ async def open_app(
 
 
 def _page_reader(settings: Settings) -> ReadsApart:
-    limits = Limits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
+    limits = ReadingLimits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
     return ReadsApart(most=settings.crawl_readers, limits=limits)
 
 

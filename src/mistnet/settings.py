@@ -34,10 +34,10 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnreadableSetting
 
-from mistnet.domain.errors import SettingsError, did_you_mean
-from mistnet.domain.events import EventKind
-from mistnet.domain.links import CRAWL_LANES
-from mistnet.domain.lists import split_addresses, split_list
+from mistnet.kit.errors import SettingsError, did_you_mean
+from mistnet.kit.text import split_addresses, split_list
+from mistnet.queue.events import EventKind
+from mistnet.shops.model import CRAWL_LANES
 
 PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")

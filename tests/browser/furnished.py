@@ -7,16 +7,17 @@ from typing import Final
 from sqlalchemy import insert
 
 from mistnet.app import App
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.coverage import moment_of
-from mistnet.domain.items import ItemId
-from mistnet.domain.jobs import JobId
-from mistnet.domain.runs import RunId
-from mistnet.domain.social import Platform, Post, PostId, UserId
-from mistnet.domain.sources import X_SOURCE
-from mistnet.jobs import args
-from mistnet.store.runs import RunDesk
-from mistnet.store.tables import alerts, segment_members
+from mistnet.governor.model import X_SOURCE
+from mistnet.graph.tables import segment_members
+from mistnet.operations.runs.model import RunId
+from mistnet.operations.runs.store import RunService
+from mistnet.operations.tables import alerts
+from mistnet.prices.model import ItemId
+from mistnet.queue.model import JobId
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.coverage.model import moment_of
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, Post, PostId, UserId
 from tests.browser.stocked import Stocked, stock
 from tests.browser.valued import value
 from tests.graphs import follow, follow_event, segment, synced, turn
@@ -97,7 +98,7 @@ async def furnish(app: App) -> Furnished:
     await change(app, "UPDATE jobs SET last_error = :error", error=f"{HOSTILE} {LONG}")
     ((dead,),) = await rows(app, "SELECT id FROM jobs WHERE kind = 'backfill'")
     await app.harvest.book.pause(X_SOURCE, f"{HOSTILE} {LONG}", now=now)
-    run = await RunDesk(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
+    run = await RunService(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
     await change(app, "UPDATE run_accounts SET reason = :reason", reason=f"{HOSTILE} {LONG}")
     await _alert(app, f"{HOSTILE} {LONG}")
     own, posts = await _segment(app), await _posts_segment(app, thread[:3])

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from mistnet.app import App
-from mistnet.domain.accounts import Missing, TrackedAccount
-from mistnet.domain.coverage import moment_of
-from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.coverage.model import moment_of
+from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
 from tests.harvests import id_at, tell, user
 from tests.shelves import link, mention, offer, product
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 import msgspec
 
 from mistnet.app import App
-from mistnet.domain.products import Evidence
-from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
-from mistnet.domain.sources import SourceName
+from mistnet.governor.model import SourceName
+from mistnet.shops.model import Evidence
+from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
 from tests.harvests import tell
 from tests.shelves import crawl, feed, job, link, mention, offer, product
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from mistnet.app import App
-from mistnet.domain.items import ItemId
+from mistnet.prices.model import ItemId
 from tests.browser.dashboards import DESK, PHONE, dashboard, visiting
 from tests.browser.valued import WEEKS, value
 from tests.followed import point, tell_prices

@@ -4,9 +4,8 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from mistnet.domain.visitors import Scope
-from mistnet.jobs import args
-from mistnet.store.tokens import Tokens
+from mistnet.social.jobs import args
+from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC
 from tests.browser.dashboards import HERE, Visit, dashboard, visiting
 from tests.browser.furnished import ANN, Furnished

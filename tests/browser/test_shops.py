@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, expect
 
-from mistnet.domain.jobs import JobId
+from mistnet.queue.model import JobId
 from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
 from tests.browser.furnished import HOSTILE, Furnished, furnish
 from tests.browser.stocked import OFFERS

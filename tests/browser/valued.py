@@ -5,10 +5,10 @@ from decimal import Decimal
 from typing import Final
 
 from mistnet.app import App
-from mistnet.domain.items import ItemId, PriceAsked, PricePoint
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
-from mistnet.store.points import PointWriter
+from mistnet.governor.model import SourceName
+from mistnet.prices.model import ItemId, PriceAsked, PricePoint
+from mistnet.prices.store.points import PointWriter
+from mistnet.shops.model import PriceKind
 from tests.followed import EBAY, follow, point, tell_prices
 
 WEEKS: Final = 12

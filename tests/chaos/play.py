@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import asyncpg
 
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
 from mistnet.sim.world import World
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
 from tests.chaos.broker import Broker
 from tests.chaos.faults import Fault, Target
 from tests.chaos.stage import Stage

@@ -13,12 +13,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mistnet.app import open_app
-from mistnet.domain.crawling import LinkTarget
-from mistnet.domain.links import Canonical
-from mistnet.links import canonical
 from mistnet.settings import load_settings
-from mistnet.sim.faults import Fault as Wrong
-from mistnet.store.links import LinkWriter
+from mistnet.shops.links.naming import canonical_link
+from mistnet.shops.model import Canonical, LinkTarget
+from mistnet.shops.store.links import LinkWriter
+from mistnet.sim.faults import SimFault as Wrong
 from tests.chaos.faults import HOLD_SECONDS, Fault, Target
 from tests.services.proxy import Proxy
 from tests.simulated import START_SECONDS, ask_world, tell_world
@@ -122,7 +121,7 @@ def hostile_pages(target: Target) -> int:
 async def _add_links(database_url: str, urls: Sequence[str]) -> None:
     targets = {}
     for url in urls:
-        about = canonical(url)
+        about = canonical_link(url)
         assert isinstance(about, Canonical)
         targets[about.url_norm] = LinkTarget(url=url, canonical=about)
     async with open_app(load_settings(database_url=database_url)) as app, app.database.write() as connection:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn.server
 
-from mistnet.engine.governor import Governor
+from mistnet.governor.governor import Governor
 from tests.databases import Templates
 from tests.services.rabbitmq import SharedNode
 from tests.services.sqld import SqldServer

@@ -12,17 +12,18 @@ from loguru import logger
 from pydantic import SecretStr
 
 from mistnet.app import App
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.alerts import STANDING_RULES, Alert, Rule, Severity
-from mistnet.domain.errors import AlertNotFound, RateLimited, SourceDown, SourceRefused
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.domain.social import Platform, UserId
-from mistnet.domain.sources import X_SOURCE, Errand
-from mistnet.jobs import args
+from mistnet.governor.errors import RateLimited, SourceDown, SourceRefused
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.errors import AlertNotFound
+from mistnet.operations.alerts.model import STANDING_RULES, Alert, AlertRule, Severity
+from mistnet.operations.alerts.store import AlertStore
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
 from mistnet.settings import Settings
 from mistnet.sim.world import World
-from mistnet.store.alerts import AlertBook
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, UserId
 from tests.databases import make_app
 from tests.harvests import change, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.receivers import SECRET, receiver
@@ -32,7 +33,7 @@ from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
 pytestmark = pytest.mark.common_sql
 
 
-def alert(subject: str = "walk", message: str = "it broke", rule: Rule = Rule.DEAD_JOBS) -> Alert:
+def alert(subject: str = "walk", message: str = "it broke", rule: AlertRule = AlertRule.DEAD_JOBS) -> Alert:
     return Alert(rule=rule, subject=subject, severity=Severity.WARNING, message=message)
 
 
@@ -95,7 +96,7 @@ async def test_an_alert_opens_once_is_refreshed_and_closes_when_over(url: str) -
 async def test_a_look_at_some_rules_leaves_the_others_alone(url: str) -> None:
     async with open_harvest(url) as app:
         book, now = app.watch.alerts, app.database.clock.now()
-        await book.settle([alert("11", rule=Rule.SILENT_ACCOUNT)], [Rule.SILENT_ACCOUNT], now=now)
+        await book.settle([alert("11", rule=AlertRule.SILENT_ACCOUNT)], [AlertRule.SILENT_ACCOUNT], now=now)
         await book.settle([], STANDING_RULES, now=now)
         assert await opened(app) == [("silent_account", "11")]
 
@@ -105,12 +106,12 @@ async def test_two_who_look_at_once_open_one_alert(url: str) -> None:
         now = one.database.clock.now()
         found = [alert(str(number)) for number in range(20)]
         both = await asyncio.gather(
-            *(AlertBook(app.database).settle(found, STANDING_RULES, now=now) for app in (one, two))
+            *(AlertStore(app.database).settle(found, STANDING_RULES, now=now) for app in (one, two))
         )
         assert sum(len(changes.opened) for changes in both) == 20
         assert len(await told(one)) == 20
         ended = await asyncio.gather(
-            *(AlertBook(app.database).settle([], STANDING_RULES, now=now) for app in (one, two))
+            *(AlertStore(app.database).settle([], STANDING_RULES, now=now) for app in (one, two))
         )
         assert sum(len(changes.closed) for changes in ended) == 20
         assert len(await told(one)) == 40
@@ -136,7 +137,7 @@ async def test_dead_jobs_and_waiting_work_are_seen(url: str) -> None:
         await sign_in(app, "ben", lanes=("x", "shopee"))
         await app.watch.look()
         busy = (await app.watch.alerts.open_ones())[-1]
-        assert (busy.rule, busy.subject, busy.severity) == (Rule.DUE_WORK, "x", Severity.WARNING)
+        assert (busy.rule, busy.subject, busy.severity) == (AlertRule.DUE_WORK, "x", Severity.WARNING)
         await app.operations.requeue(now=clock.now())
         await change(app, "DELETE FROM jobs")
         await app.watch.look()
@@ -145,8 +146,10 @@ async def test_dead_jobs_and_waiting_work_are_seen(url: str) -> None:
 
 async def test_a_worker_ends_the_alert_that_none_is_there_without_a_scheduler(url: str) -> None:
     async with open_harvest(url) as app:
-        nobody = Alert(rule=Rule.NO_WORKERS, subject="workers", severity=Severity.CRITICAL, message="none is there")
-        late = Alert(rule=Rule.DUE_WORK, subject="x", severity=Severity.WARNING, message="it is late")
+        nobody = Alert(
+            rule=AlertRule.NO_WORKERS, subject="workers", severity=Severity.CRITICAL, message="none is there"
+        )
+        late = Alert(rule=AlertRule.DUE_WORK, subject="x", severity=Severity.WARNING, message="it is late")
         await app.watch.alerts.settle([nobody, late], STANDING_RULES, now=START)
         async with app.worker(until_idle=True) as worker:
             assert await opened(app) == [("due_work", "x")]
@@ -169,7 +172,7 @@ async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url:
         governor = app.harvest.governor
 
         async def call(*, limited: bool) -> None:
-            async with governor.call("tweets", most=0, errand=Errand()):
+            async with governor.call("tweets", most=0, errand=CallPurpose()):
                 if limited:
                     raise RateLimited(X_SOURCE, clock.now() + timedelta(minutes=1))
 
@@ -194,7 +197,7 @@ async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when
         governor = app.harvest.governor
 
         async def call(error: Exception | None = None) -> None:
-            async with governor.call("tweets", most=0, errand=Errand()):
+            async with governor.call("tweets", most=0, errand=CallPurpose()):
                 if error:
                     raise error
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, PostId, Unreadable, UserId
-from mistnet.jobs import args
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, PostId, Unreadable, UserId
 from tests.apis import open_api
 from tests.harvests import change, days_ago, end_badly, id_at, rows, tell, user
 

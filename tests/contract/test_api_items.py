@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mistnet.api.auth import Scope
-from mistnet.domain.items import ItemId
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
+from mistnet.governor.model import SourceName
+from mistnet.prices.model import ItemId
+from mistnet.shops.model import PriceKind
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, open_api
 from tests.followed import follow, point, tell_prices
 from tests.harvests import rows

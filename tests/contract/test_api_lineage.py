@@ -2,10 +2,10 @@
 
 import pytest
 
-from mistnet.api.auth import Scope
-from mistnet.domain.items import Wish
-from mistnet.domain.social import UserId
-from mistnet.store.items import Items
+from mistnet.prices.model import ItemRequest
+from mistnet.prices.store.items import Items
+from mistnet.social.model import UserId
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, open_api
 from tests.contract.test_lineage import promoted
 from tests.harvests import change, post, tell
@@ -76,7 +76,7 @@ async def test_the_products_of_an_account_come_with_their_price_course(url: str)
 async def test_the_products_of_an_item_are_listed_by_their_ids(url: str) -> None:
     async with open_api(url) as api:
         cup = await promoted(api.app)
-        (kept,) = await Items(api.app.database).add([Wish(title="a cup")], START)
+        (kept,) = await Items(api.app.database).add([ItemRequest(title="a cup")], START)
         assert (await api.ok(f"/api/items/{kept.item_id}/products"))["items"] == []
         await change(
             api.app,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mistnet.api.auth import Scope
-from mistnet.domain.items import Wish
-from mistnet.store.items import Items
+from mistnet.prices.model import ItemRequest
+from mistnet.prices.store.items import Items
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.harvests import rows
 from tests.shelves import link, offer, product
@@ -25,7 +25,7 @@ async def stocked(api: Api) -> tuple[str, str]:
     thing = await product(database, "9007199254740993", title="A <teacup>")
     page = await link(database, "https://shopee.tw/product/1/9007199254740993", product_id=thing, state="crawled")
     await offer(database, thing, "250.50", link_id=page, times_seen=2)
-    (kept,) = await Items(database).add([Wish(title="1921 Morgan dollar")], START)
+    (kept,) = await Items(database).add([ItemRequest(title="1921 Morgan dollar")], START)
     return str(thing), str(kept.item_id)
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from fastapi.dependencies.models import Dependant
 
-from mistnet.api.service import make_service
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Media, Platform, PostId, Reference, Unreadable, UserId
-from mistnet.jobs import args
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Media, Platform, PostId, Reference, Unreadable, UserId
+from mistnet.web.application import make_service
 from tests.apis import Api, api_routes, app_on, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
 

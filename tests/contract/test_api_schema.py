@@ -19,16 +19,15 @@ from schemathesis.generation.feedback import FeedbackSources
 from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from mistnet.api.auth import Scope
-from mistnet.api.openapi import describe, operations
-from mistnet.api.service import make_routes, make_service
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, Unreadable, UserId
-from mistnet.jobs import args
-from mistnet.segments.rules import read_rule
-from mistnet.store.tokens import Tokens
+from mistnet.graph.segments.rules import read_rule
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, Unreadable, UserId
+from mistnet.web.application import make_routes, make_service
+from mistnet.web.openapi import describe, operations
+from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC, api_routes, app_on, query_names
 from tests.databases import Templates
 from tests.followed import follow, point, tell_prices

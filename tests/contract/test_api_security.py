@@ -16,9 +16,9 @@ from fastapi.dependencies.models import Dependant
 from loguru import logger
 from yarl import URL
 
-from mistnet.api.auth import COOKIE, Scope
-from mistnet.api.service import make_service
-from mistnet.store.tokens import Tokens
+from mistnet.web.application import make_service
+from mistnet.web.auth import COOKIE
+from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, bearer, csrf_of, logged_in, open_api, query_names
 
 pytestmark = pytest.mark.common_sql

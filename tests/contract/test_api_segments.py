@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from mistnet.domain.social import UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.store.tables import users
+from mistnet.social.model import UserId
+from mistnet.social.tables import users
 from tests.apis import Answer, Api, open_api
 from tests.segmented import Workshop
 from tests.worlds import WorldTransport, service_of

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from mistnet.api.auth import Scope
-from mistnet.domain.social import UserId
+from mistnet.social.model import UserId
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.harvests import post, rows, tell, user
 from tests.shelves import DAY, crawl, job, link, mention, offer, product

@@ -6,14 +6,15 @@ import pytest
 from sqlalchemy import insert
 
 from mistnet.app import App
-from mistnet.domain.accounts import AccountState, TrackedAccount
-from mistnet.domain.jobs import JobState
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.jobs import args
-from mistnet.store.account_pages import AccountPages, Wanted
-from mistnet.store.board import Board, GapGroup, OpenAlert
-from mistnet.store.post_pages import PostPages
-from mistnet.store.tables import alerts, calls
+from mistnet.governor.tables import calls
+from mistnet.operations.overview import Board, GapGroup, OpenAlert
+from mistnet.operations.tables import alerts
+from mistnet.queue.model import JobState
+from mistnet.social.accounts import AccountState, TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.account_pages import AccountFilter, AccountPages
+from mistnet.social.store.post_listing import PostPages
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
 
@@ -122,14 +123,14 @@ async def test_accounts_are_paged_by_handle_searched_and_filtered(url: str) -> N
         pages = AccountPages(app.database)
         seen: list[str | None] = []
         after = None
-        while found := await pages.page(Wanted(after=after, limit=2)):
+        while found := await pages.page(AccountFilter(after=after, limit=2)):
             seen += [each.progress.handle for each in found]
             after = found[-1].place
             await track(app, UserId(900 + len(seen)), f"aaa{len(seen)}")  # before the place we are at
         assert seen == ["50_percent", "ann", "ANNA", "bea", "Carl"]
 
         async def handles(**wanted: object) -> list[str | None]:
-            return [each.progress.handle for each in await pages.page(Wanted(**wanted))]  # type: ignore[arg-type]
+            return [each.progress.handle for each in await pages.page(AccountFilter(**wanted))]  # type: ignore[arg-type]
 
         assert await handles(words="@AnN") == ["ann", "ANNA"]
         assert await handles(words="name 2") == ["bea"]

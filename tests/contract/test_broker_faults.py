@@ -13,9 +13,9 @@ import pytest
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from mistnet.app import App, Via
-from mistnet.domain.errors import Temporary
-from mistnet.domain.jobs import Continue, Done, Job, Outcome
-from mistnet.engine.worker import Worker
+from mistnet.queue.errors import Temporary
+from mistnet.queue.model import Continue, Done, Job, Outcome
+from mistnet.queue.worker import Worker
 from tests.brokered import add, brokered, channel_to, effects, hurry, kind, purge, ready, rows, send, states, until
 from tests.seeds import chunks, named, replay
 from tests.services.proxy import Proxy
@@ -40,9 +40,9 @@ HASTY = {
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher, mailbox = "mistnet.engine.dispatcher", "mistnet.broker.mailbox"
+    dispatcher, mailbox = "mistnet.queue.dispatcher", "mistnet.queue.rabbitmq.consumer"
     first_waits = (f"{dispatcher}._FIRST_WAIT", f"{mailbox}._FIRST_WAIT")
-    hurry(monkeypatch, 0.1, f"{dispatcher}._LOOK_SECONDS", "mistnet.engine.mail._AGAIN_SECONDS", *first_waits)
+    hurry(monkeypatch, 0.1, f"{dispatcher}._LOOK_SECONDS", "mistnet.queue.broker_feed._AGAIN_SECONDS", *first_waits)
     hurry(monkeypatch, 0.5, f"{dispatcher}._LONGEST_WAIT", f"{mailbox}._LONGEST_WAIT")
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from mistnet.app import Via
-from mistnet.domain.errors import BrokerError, BrokerRefused, BrokerUnreachable, SettingsError
-from mistnet.domain.jobs import Done, Job, Outcome
+from mistnet.kit.errors import SettingsError
+from mistnet.queue.errors import BrokerError, BrokerRefused, BrokerUnreachable
+from mistnet.queue.model import Done, Job, Outcome
 from tests.brokered import add, brokered, effects, kind
 from tests.services.certificates import Certificates, certificates_in
 from tests.services.rabbitmq import SharedNode

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.domain.jobs import Done, Fail, JobClass, Lease, Retry, Snooze
-from mistnet.engine.policy import Policy
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import Done, Fail, JobClass, Lease, Retry, Snooze
 from tests.support import START, kind, leases_by_lane, new, open_shop
 
 

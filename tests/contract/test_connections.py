@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.store.database import Database
+from mistnet.kit.database import Database
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.status import status
-from mistnet.desk.repair import repaired
-from mistnet.domain.accounts import (
+from mistnet.kit.statements import command
+from mistnet.queue.model import NewJob
+from mistnet.social.accounts import (
     AccountState,
     AccountStateChange,
     Frontier,
@@ -22,13 +23,12 @@ from mistnet.domain.accounts import (
     Swept,
     TrackedAccount,
 )
-from mistnet.domain.coverage import Completeness, Progress, Standing, Stretch, own_posts, reposts
-from mistnet.domain.jobs import NewJob
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.jobs import args
-from mistnet.store.coverage import Coverage
-from mistnet.store.roster import NewSuggestion, Roster
-from mistnet.store.statements import command
+from mistnet.social.coverage.model import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.tracking import NewSuggestion, TrackingStore
+from mistnet.social.tracking import repaired
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
@@ -60,7 +60,7 @@ def boundaries(**about: Any) -> Swept:
     return Swept(platform=Platform.X, user_id=ANN, **about)
 
 
-async def ann(app: App) -> Progress:
+async def ann(app: App) -> AccountProgress:
     found = await Coverage(app.database).account("ANN")
     assert found is not None
     return found
@@ -407,7 +407,7 @@ def test_the_command_shows_strips_and_repairs(url: str) -> None:
     one = told(run(coverage, url, "https://x.com/Ann", "--json"))
     assert one["account"]["user_id"] == "11"
     assert one["account"]["gaps"][0]["error"] == "it broke"
-    assert [each["standing"] for each in one["own_posts"]][:2] == [Standing.MISSING, Standing.VERIFIED]
+    assert [each["standing"] for each in one["own_posts"]][:2] == [StretchState.MISSING, StretchState.VERIFIED]
     assert "is tried anew" in run(coverage, url, "@ann", "--repair").stdout
     assert "nothing to repair" in run(coverage, url, "--repair").stdout
 
@@ -439,7 +439,7 @@ def test_of_an_account_that_never_showed_its_posts_no_strip_claims_that_any_are_
 def test_a_handle_that_was_asked_for_is_shown_before_it_is_an_account(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:
-            await Roster(app.database, app.job_writer).suggest(
+            await TrackingStore(app.database, app.job_writer).suggest(
                 [NewSuggestion(handle="ann")], job=args.suggestion, now=START
             )
 
@@ -453,7 +453,7 @@ def test_a_handle_that_was_asked_for_is_shown_before_it_is_an_account(url: str) 
 def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:
-            await Roster(app.database, app.job_writer).suggest(
+            await TrackingStore(app.database, app.job_writer).suggest(
                 [NewSuggestion(handle="nobody")], job=args.suggestion, now=START
             )
             closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")

@@ -7,7 +7,7 @@ import re
 import pytest
 from sqlalchemy import text
 
-from mistnet.store.crawl_calls import call_for_new
+from mistnet.shops.store.crawls import call_for_new
 from tests.contract.test_page_plans import explained, noted
 from tests.databases import analyze
 from tests.shops import LANES, Town, open_town, post

@@ -12,18 +12,16 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
-from mistnet.domain.errors import NotNow
-from mistnet.domain.items import ItemState, Listing, Wish
-from mistnet.domain.jobs import Snooze
-from mistnet.domain.links import LinkState, Shop
-from mistnet.domain.products import PageFacts, PageVerdict, PriceKind
-from mistnet.domain.sources import Errand, SourceName
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.prices.model import ItemRequest, ItemState, PriceListing
+from mistnet.prices.store.items import Items
+from mistnet.prices.store.price_calls import BEFORE_THE_VISIT, CrawledPrices
+from mistnet.queue.errors import NotNow
+from mistnet.queue.model import Snooze
+from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, PriceKind, ProductName, Shop
+from mistnet.shops.store.links import LinkWriter
+from mistnet.shops.store.products import CANDIDATES, products_called
 from mistnet.sim.shelf import BY_CANONICAL
-from mistnet.store.crawled_prices import BEFORE_THE_VISIT, CrawledPrices
-from mistnet.store.items import Items
-from mistnet.store.links import LinkWriter
-from mistnet.store.product_words import CANDIDATES, products_called
 from tests.contract.test_page_plans import explained, noted
 from tests.contract.test_shop_plans import reads_a_whole_table, series
 from tests.databases import analyze
@@ -53,9 +51,9 @@ async def stocked(url: str, *links: str, **settings: Any) -> AsyncIterator[Town]
         yield town
 
 
-async def asked(town: Town, lane: str, title: str = "nothing of the kind", **about: Any) -> Sequence[Listing]:
+async def asked(town: Town, lane: str, title: str = "nothing of the kind", **about: Any) -> Sequence[PriceListing]:
     source = CrawledPrices(town.app.database, SourceName(lane))
-    return (await source.search(an_item(title, **about), errand=Errand())).listings
+    return (await source.search(an_item(title, **about), errand=CallPurpose())).listings
 
 
 async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None = None, cached: bool = False) -> None:
@@ -142,7 +140,7 @@ async def test_what_is_doubted_is_no_price(url: str) -> None:
 async def test_an_item_waits_for_the_visit_to_its_own_page_but_not_for_ever(url: str) -> None:
     async with open_town(url) as town:
         found = LinkWriter(town.app.job_writer, LANES)
-        await Items(town.app.database, found).add([Wish(title="x", urls=[MORGAN])], START)
+        await Items(town.app.database, found).add([ItemRequest(title="x", urls=[MORGAN])], START)
         with pytest.raises(NotNow, match="about to be visited") as wait:
             await asked(town, "ebay", urls=[MORGAN])
         assert wait.value.until == START + BEFORE_THE_VISIT
@@ -160,7 +158,7 @@ async def prices(town: Town) -> list[type]:
 
 async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_offer(url: str) -> None:
     async with stocked(url, MORGAN, WEB_MORGAN) as town:
-        wish = Wish(title="Morgan Dollar", attributes={"year": "1921"}, urls=[MORGAN])
+        wish = ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}, urls=[MORGAN])
         (kept,) = await Items(town.app.database).add([wish], START)
         await town.app.valuing.ask([kept.item_id], None, town.app.job_writer)
         await prices(town)
@@ -183,7 +181,7 @@ async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_
 
 async def test_a_remembered_page_is_not_seen_again(url: str) -> None:
     async with stocked(url, WEB_MORGAN) as town:
-        await Items(town.app.database).add([Wish(title="mine", urls=[WEB_MORGAN])], START)
+        await Items(town.app.database).add([ItemRequest(title="mine", urls=[WEB_MORGAN])], START)
         await tell(town, None, "61")
         seen = "SELECT last_seen_at, times_seen FROM {} ORDER BY id"
         before = [await town.rows(seen.format(table)) for table in ("offers", "price_points")]
@@ -203,10 +201,10 @@ async def test_a_crawled_offer_is_a_point_of_its_items_in_the_same_transaction(u
     async with stocked(url, WEB_MORGAN) as town:
         items = Items(town.app.database)
         wishes = [
-            Wish(title="Morgan Dollar", attributes={"year": "1921"}),
-            Wish(title="mine", urls=[WEB_MORGAN]),
-            Wish(title="mine, asked of others", urls=[WEB_MORGAN], sources=["ebay"]),  # type: ignore[list-item]
-            Wish(title="mine, later", urls=[WEB_MORGAN]),
+            ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}),
+            ItemRequest(title="mine", urls=[WEB_MORGAN]),
+            ItemRequest(title="mine, asked of others", urls=[WEB_MORGAN], sources=["ebay"]),  # type: ignore[list-item]
+            ItemRequest(title="mine, later", urls=[WEB_MORGAN]),
         ]
         by_words, named, _, paused = await items.add(wishes, START)
         await town.app.valuing.ask([by_words.item_id], [SourceName("web")], town.app.job_writer)
@@ -228,12 +226,14 @@ async def test_a_crawled_offer_is_a_point_of_its_items_in_the_same_transaction(u
 async def test_the_first_visit_to_an_items_own_page_brings_its_price_by_a_short_link_too(url: str) -> None:
     async with open_town(url) as town:
         items = Items(town.app.database, LinkWriter(town.app.job_writer, LANES))
-        first, second = await items.add([Wish(title="x", urls=[MORGAN]), Wish(title="y", urls=[SHORT])], START)
+        first, second = await items.add(
+            [ItemRequest(title="x", urls=[MORGAN]), ItemRequest(title="y", urls=[SHORT])], START
+        )
         while await town.one("SELECT count(*) FROM jobs WHERE state = 'pending'"):
             await town.crawl()
             town.clock.turn(seconds=2)
         assert [each for each, _ in await worth(town)] == [first.item_id, second.item_id]
-        await items.change(first.item_id, Wish(title="x"), town.clock.now())
+        await items.change(first.item_id, ItemRequest(title="x"), town.clock.now())
         assert await town.one("SELECT count(*) FROM item_links") == 1, "what it does not name any more is not its own"
 
 
@@ -241,7 +241,7 @@ async def test_an_items_own_pages_are_visited_again_when_it_is_looked_for_again(
     async with open_town(url, items_every_hours=10) as town:
         found = LinkWriter(town.app.job_writer, LANES)
         items = Items(town.app.database, found)
-        await items.add([Wish(title="x", urls=[MORGAN], sources=["ebay"])], START)  # type: ignore[list-item]
+        await items.add([ItemRequest(title="x", urls=[MORGAN], sources=["ebay"])], START)  # type: ignore[list-item]
         await town.app.valuing.make_due(town.app.job_writer)
         await town.crawl()
         await prices(town)

@@ -8,14 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
-from mistnet.domain.jobs import Continue, Done, Retry, Snooze
-from mistnet.domain.links import LinkState, Shop
-from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.domain.social import Reference
-from mistnet.links.mentions import MOST_LINKS
+from mistnet.queue.model import Continue, Done, Retry, Snooze
+from mistnet.shops.links.mentions import MOST_LINKS
+from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, ProductName, Shop
+from mistnet.shops.store.crawls import StoreHosts
 from mistnet.sim.shelf import BY_CANONICAL, BY_ITEM, POSTED, SHORT_LINKS
-from mistnet.store.hosts import StoreHosts
+from mistnet.social.model import Reference
 from tests.shops import LANES, open_town, post
 
 pytestmark = pytest.mark.common_sql
@@ -281,8 +279,8 @@ async def test_a_page_without_a_price_is_crawled_and_names_no_product(sqlite_url
 async def test_a_page_beyond_the_limits_is_unreadable_with_the_reason_and_not_tried_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.pricing.html._FEW_TAGS", 0)
-    monkeypatch.setattr("mistnet.pricing.html.DEEPEST", 0)
+    monkeypatch.setattr("mistnet.shops.extraction.html._FEW_TAGS", 0)
+    monkeypatch.setattr("mistnet.shops.extraction.html.DEEPEST", 0)
     async with open_town(url) as town:
         await town.write(post(1, "https://www.ebay.com/itm/155932418766"))
         (outcome,) = await town.crawl()

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from mistnet.app import App, Via
-from mistnet.cli.doctor_broker import broker_findings
-from mistnet.domain.errors import BrokerMismatch, NoBroker, Permanent, Temporary
-from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Lease, Outcome, Snooze, WorkerName
-from mistnet.engine.mail import Mail
+from mistnet.cli.doctor import broker_findings
+from mistnet.queue.broker_feed import BrokerFeed
+from mistnet.queue.errors import BrokerMismatch, NoBroker, Permanent, Temporary
+from mistnet.queue.model import Continue, Done, Job, JobId, KindName, Lane, Lease, Outcome, Snooze, WorkerName
 from tests.brokered import (
     LANE,
     add,
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.common_sql
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = ("mistnet.engine.dispatcher._LOOK_SECONDS", "mistnet.dispatching._LOOK_SECONDS")
-    asks = ("mistnet.engine.mail._LAST_LOOK_SECONDS", "mistnet.engine.mail._AGAIN_SECONDS")
-    hurry(monkeypatch, 0.05, *looks, *asks, "mistnet.store.bells._ASK_SECONDS")
+    looks = ("mistnet.queue.dispatcher._LOOK_SECONDS", "mistnet.queue.dispatching._LOOK_SECONDS")
+    asks = ("mistnet.queue.broker_feed._LAST_LOOK_SECONDS", "mistnet.queue.broker_feed._AGAIN_SECONDS")
+    hurry(monkeypatch, 0.05, *looks, *asks, "mistnet.queue.store.wakeups._ASK_SECONDS")
 
 
 async def effect(job: Job[Number]) -> Outcome:
@@ -121,7 +121,7 @@ async def test_a_worker_has_no_more_messages_of_a_lane_in_hand_than_its_prefetch
             assert len(await ready(broker_url)) == 6
 
 
-async def _take(feed: Mail, leases: list[Lease], wanted: int) -> bool:
+async def _take(feed: BrokerFeed, leases: list[Lease], wanted: int) -> bool:
     leases += await feed.take(10)
     return len(leases) >= wanted
 
@@ -350,7 +350,7 @@ async def test_a_worker_s_last_attempt_that_died_with_it_is_buried_too(url: str,
 async def test_a_worker_whose_clock_is_behind_keeps_the_message_until_its_job_is_due(
     url: str, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.store.dispatch._CLOCKS_APART", timedelta(hours=2))
+    monkeypatch.setattr("mistnet.queue.store.dispatch._CLOCKS_APART", timedelta(hours=2))
     async with brokered(url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (dispatch, _):
         await add(app, new(key="soon", run_at=app.database.clock.now() + timedelta(hours=1)))
         soon = (await rows(app, "SELECT id FROM jobs"))[0].id
@@ -370,7 +370,7 @@ async def _claims(app: App, wanted: int) -> bool:
 
 
 async def _claim(app: object, job_id: int, worker: str) -> object:
-    from mistnet.store.dispatch import StoreDispatch  # noqa: PLC0415 (only this helper looks there)
+    from mistnet.queue.store.dispatch import StoreDispatch  # noqa: PLC0415 (only this helper looks there)
 
     dispatch = StoreDispatch(app.database)  # type: ignore[attr-defined]  # an App
     return await dispatch.claim_by_ids(

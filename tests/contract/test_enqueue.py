@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.domain.errors import BadArgs, UnknownKind
-from mistnet.domain.jobs import Done, Enqueued, Fail, Lane, Retry
+from mistnet.queue.errors import BadArgs, UnknownKind
+from mistnet.queue.model import Done, Enqueued, Fail, Lane, Retry
 from tests.support import START, kind, new, open_shop
 
 

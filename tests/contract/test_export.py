@@ -24,36 +24,14 @@ from sqlalchemy import event, insert, text
 from typer.testing import CliRunner
 
 from mistnet.cli.export import export
-from mistnet.domain.accounts import Missing, TrackedAccount
-from mistnet.domain.errors import BadExport
-from mistnet.domain.social import (
-    Detail,
-    LinkMention,
-    Media,
-    Metrics,
-    Platform,
-    Post,
-    PostId,
-    Reference,
-    User,
-    UserId,
-)
-from mistnet.store import tables
-from mistnet.store.accounts import write_tracked
-from mistnet.store.database import Database
-from mistnet.store.export import (
-    FORMATS,
-    Exported,
-    Exporter,
-    Field,
-    Format,
-    ForSpreadsheets,
-    Selection,
-    Shape,
-    fields_of,
-    whole_file,
-)
-from mistnet.store.social import write_missing, write_posts, write_users
+from mistnet.kit.database import Database
+from mistnet.kit.export import FORMATS, BadExport, ColumnShape, Field, Format, ForSpreadsheets, whole_file
+from mistnet.operations import schema as tables
+from mistnet.operations.export import Exported, Exporter, Selection, fields_of
+from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.model import Detail, LinkMention, Media, Metrics, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.store.accounts import write_tracked
+from mistnet.social.store.posts import write_missing, write_posts, write_users
 from tests.commands import command_line
 from tests.databases import analyze, open_database
 from tests.loops import LOOP
@@ -420,7 +398,7 @@ async def test_an_empty_table_makes_a_file_that_can_be_read(url: str, tmp_path: 
 async def test_parquet_is_written_in_groups_while_it_streams(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.store.export._GROUP_ROWS", 4)
+    monkeypatch.setattr("mistnet.kit.export._GROUP_ROWS", 4)
     async with filled(sqlite_url) as database:
         exporter = Exporter(database, page_rows=2)
         assert await exporter.export(Selection(what=Exported.POSTS), Format.PARQUET, tmp_path / "posts") == 10
@@ -624,7 +602,7 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://
 
 def test_no_cell_of_a_csv_for_spreadsheets_is_a_formula() -> None:
     values = (*FORMULAS, "a=b", " =1", "'=1", "", None, True, -5, Decimal("-1.5"), b'{"a": 1}')
-    fields = [Field("value", Shape.TEXT, None)]
+    fields = [Field("value", ColumnShape.TEXT, None)]
     for target, marked in ((io.BytesIO(), False), (io.BytesIO(), True)):
         with FORMATS[Format.CSV]("rows", fields, ForSpreadsheets(target) if marked else target) as write:
             write([[value] for value in values])

@@ -11,16 +11,16 @@ from pydantic import SecretStr
 
 from mistnet.app import App
 from mistnet.cli.main import app as command_line
-from mistnet.domain.errors import FeedNotFound
-from mistnet.domain.feeds import FeedId, FeedState, user_id_of
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.sources import THREADS_SOURCE, Halt
-from mistnet.engine.settlement import settlement
-from mistnet.jobs.feeds import feed_poll
+from mistnet.governor.model import THREADS_SOURCE, Halt
+from mistnet.kit.metadata import metadata
+from mistnet.queue.model import WorkerName
+from mistnet.queue.settler import settlement
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.people import Size
+from mistnet.sim.people import WorldSize
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
-from mistnet.store.tables import metadata
+from mistnet.social.errors import FeedNotFound
+from mistnet.social.feeds.jobs import feed_poll
+from mistnet.social.feeds.model import FeedId, FeedState, user_id_of
 from tests.apis import open_api
 from tests.feeds import NOBODY, FeedOracle, open_feeds, threads_of, work_off
 from tests.harvests import change, end_badly, rows, run, told
@@ -28,7 +28,7 @@ from tests.support import LEASE, TurnedClock
 
 pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]
 
-SIZE = Size(users=22, stars=9, posts=100)
+SIZE = WorldSize(users=22, stars=9, posts=100)
 
 
 async def add(app: App, *handles: str, every: float | None = None) -> Sequence[Any]:

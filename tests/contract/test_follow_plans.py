@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.follows import FollowLook, Side, Sync
-from mistnet.domain.jobs import JobId
-from mistnet.domain.social import Platform, UserId
+from mistnet.graph.follows.model import FollowLook, Side, Sync
+from mistnet.queue.model import JobId
+from mistnet.social.model import Platform, UserId
 from tests.circles import ANN, Circle, Desk, open_desk
 from tests.contract.test_plans import plan
 from tests.databases import analyze

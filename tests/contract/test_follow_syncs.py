@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mistnet.domain.errors import DatabaseError, WriteRefused
-from mistnet.domain.follows import Cause, FollowsSeen, Side, SyncMode
-from mistnet.domain.ingests import IngestKind, IngestStatus
-from mistnet.domain.social import Platform, UserId
-from mistnet.store.ingests import Ingests
+from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode
+from mistnet.kit.errors import DatabaseError, WriteRefused
+from mistnet.social.ingests.model import IngestKind, IngestStatus
+from mistnet.social.ingests.store import Ingests
+from mistnet.social.model import Platform, UserId
 from tests.circles import ANN, Circle, Desk, open_desk
 from tests.harvests import user
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.follows import Cause, FollowsSeen, Side
-from mistnet.domain.ingests import IngestKind
-from mistnet.domain.jobs import Write
-from mistnet.domain.social import Platform, UserId
-from mistnet.jobs.follow_sync import FOLLOW_SYNC, follow_sync
+from mistnet.graph.follows.args import FOLLOW_SYNC, follow_sync
+from mistnet.graph.follows.model import Cause, FollowsSeen, Side
+from mistnet.queue.model import Write
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.people import Standing
+from mistnet.sim.people import SimAccountState
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
+from mistnet.social.ingests.model import IngestKind
+from mistnet.social.model import Platform, UserId
 from tests.apis import Api, open_api
 from tests.circles import ANN, Circle, open_desk
 from tests.command_groups import commands_of
@@ -205,7 +205,7 @@ async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_c
     world = World(7, "small")
     service, clock = service_of(world), TurnedClock(WORLD_START_AT)
     star = world.stars[0]
-    assert star.standing is Standing.ACTIVE
+    assert star.standing is SimAccountState.ACTIVE
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
     app = make_app(settings, clock=clock, transport=WorldTransport(service))
     try:

@@ -10,22 +10,13 @@ from typing import TypeVar
 
 import pytest
 
-from mistnet.domain.errors import (
-    BrokenAnswer,
-    BudgetSpent,
-    DatabaseBusy,
-    NotNow,
-    RateLimited,
-    SourceDown,
-    SourcePaused,
-    SourceRefused,
-)
-from mistnet.domain.jobs import JobId
-from mistnet.domain.social import UserId
-from mistnet.domain.sources import (
+from mistnet.governor.errors import BrokenAnswer, BudgetSpent, RateLimited, SourceDown, SourcePaused, SourceRefused
+from mistnet.governor.governor import Governor
+from mistnet.governor.grants import GovernorLimits, take_slots
+from mistnet.governor.model import (
     X_SOURCE,
+    CallPurpose,
     CallRecord,
-    Errand,
     Halt,
     KeyLabel,
     KeyState,
@@ -33,12 +24,13 @@ from mistnet.domain.sources import (
     SourceName,
     SourceState,
 )
-from mistnet.engine.bucket import take_slots
-from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Limits
-from mistnet.store.database import Database
-from mistnet.store.sources import StoreBook
-from mistnet.upstream.x import prices
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.queue.errors import NotNow
+from mistnet.queue.model import JobId
+from mistnet.social.model import UserId
+from mistnet.sources.x import client as prices
 from tests.databases import open_database
 from tests.support import START, TurnedClock
 
@@ -57,7 +49,7 @@ class Hold:
         await self.over.wait()
 
 
-class CountingBook(StoreBook):
+class CountingBook(DatabaseSourceStore):
     """The real book; it also knows how often it was opened."""
 
     opened = 0
@@ -96,7 +88,7 @@ class Office:
         self.clock.turn(seconds=seconds)
 
     def governor(self, *, keys: Sequence[KeyLabel] = (FIRST,), secret: str = "secret", **limits: object) -> Governor:
-        given = Limits(**{"failure_credits": prices.failure, **limits})  # type: ignore[arg-type]
+        given = GovernorLimits(**{"failure_credits": prices.failure, **limits})  # type: ignore[arg-type]
         secrets = {label: f"{secret} of {label}" for label in keys}
         return Governor(X_SOURCE, secrets, book=self.book, clock=self.clock, limits=given, sleep=self.sleep)
 
@@ -119,7 +111,7 @@ async def opened(url: str) -> AsyncIterator[Office]:
 
 
 async def call(governor: Governor, *, most: int = 300, cost: int = 300, error: Exception | None = None) -> str:
-    async with governor.call("tweet/advanced_search", most=most, errand=Errand(JobId(7), UserId(42))) as ticket:
+    async with governor.call("tweet/advanced_search", most=most, errand=CallPurpose(JobId(7), UserId(42))) as ticket:
         if error:
             raise error
         ticket.settle(items=20, credits_due=cost)
@@ -194,7 +186,7 @@ async def test_five_failures_open_the_breaker_and_one_probe_closes_it(url: str) 
             await call(bob)
         assert refused.value.until == opened_until
         office.clock.turn(minutes=5)
-        async with ann.call("tweets", most=15, errand=Errand()) as probe:
+        async with ann.call("tweets", most=15, errand=CallPurpose()) as probe:
             with pytest.raises(NotNow, match="one call tries"):
                 await call(bob)
             probe.settle(items=1, credits_due=15)
@@ -311,7 +303,7 @@ async def test_a_key_that_must_wait_lets_the_other_go_first(url: str) -> None:
         with pytest.raises(NotNow, match="rate"):
             await call(governor)
         office.clock.turn(seconds=10)
-        async with governor.call("tweets", most=15, errand=Errand()) as ticket:
+        async with governor.call("tweets", most=15, errand=CallPurpose()) as ticket:
             limited = ticket.key
             with pytest.raises(RateLimited):
                 await call(governor, error=RateLimited("x", office.clock.now() + timedelta(minutes=5)))
@@ -460,7 +452,7 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
 ) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=6_000, breaker_failures=1)
-        passage = governor.call("search", most=0, errand=Errand())
+        passage = governor.call("search", most=0, errand=CallPurpose())
         await passage.__aenter__()
         if most == 100:
             office.clock.turn(seconds=2)  # what it has in hand is too old
@@ -481,7 +473,7 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
 async def test_who_waits_for_its_slot_does_not_take_it_after_another_was_told_to_stop(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=120, burst=1, day_credits=10_000)
-        passage = governor.call("search", most=0, errand=Errand())
+        passage = governor.call("search", most=0, errand=CallPurpose())
         await passage.__aenter__()
         limited = RateLimited("x", START + timedelta(seconds=30))
         sleep = office.sleep

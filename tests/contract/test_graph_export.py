@@ -17,13 +17,12 @@ import typer
 from sqlalchemy import event, text
 from typer.testing import CliRunner
 
-from mistnet.cli.export import Form, Wanted, export
-from mistnet.cli.export_graph import _files, nodes_file
-from mistnet.domain.errors import BadExport
-from mistnet.store.circles import Circle, Neighbourhood, SegmentCircle, circle_of_segment, neighbourhood_of
-from mistnet.store.database import Database
-from mistnet.store.export import Exported, Format
-from mistnet.store.graph_export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
+from mistnet.cli.export import ExportSubject, Form, _files, export, nodes_file
+from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
+from mistnet.graph.graph_selection import Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
+from mistnet.kit.database import Database
+from mistnet.kit.export import BadExport, Format
+from mistnet.operations.export import Exported
 from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
 from tests.memory import most_memory
@@ -69,7 +68,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
 
 
 async def selection(database: Database, edges: Edges, **about: Any) -> GraphSelection:
-    return GraphSelection(circle=await circle_of_segment(database, "net"), edges=edges, **about)
+    return GraphSelection(circle=await users_of_segment(database, "net"), edges=edges, **about)
 
 
 async def edges_of(database: Database, asked: GraphSelection, page_rows: int = 1_000) -> list[tuple[Any, ...]]:
@@ -264,7 +263,7 @@ MANY = 10_000
 LARGE = 3_000  # tracing memory makes an export many times slower
 
 
-async def fill_many(database: Database, many: int) -> Circle:
+async def fill_many(database: Database, many: int) -> UserSet:
     """A star in the middle whom all follow, and as many more edges between neighbours."""
     series = (
         f"generate_series(2, {many}) AS s(n)"
@@ -291,7 +290,7 @@ async def fill_many(database: Database, many: int) -> Circle:
             await connection.execute(text(sql))
         async with database.read() as connection:
             await analyze(connection)
-    return SegmentCircle(segment_id=own, name="many")
+    return SegmentUsers(segment_id=own, name="many")
 
 
 @pytest.mark.in_turn(1)
@@ -351,7 +350,7 @@ async def test_a_segment_without_a_graph_is_refused_with_what_to_do(url: str) ->
             ("fresh", "mistnet segments materialize fresh"),
         ):
             with pytest.raises(BadExport, match=said):
-                await circle_of_segment(database, name)
+                await users_of_segment(database, name)
 
 
 async def test_a_user_who_is_not_one_is_refused(url: str) -> None:
@@ -458,7 +457,7 @@ def test_options_of_graphs_are_refused_for_tables(sqlite_url: str) -> None:
 
 
 def test_the_command_knows_every_table_and_every_format() -> None:
-    assert {*Exported, "graph", "lineage"} == set(Wanted)
+    assert {*Exported, "graph", "lineage"} == set(ExportSubject)
     assert {*Format, *GraphFormat} == set(Form)
 
 

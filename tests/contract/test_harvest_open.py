@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from mistnet.domain.errors import SourceDown
-from mistnet.domain.sources import Errand
+from mistnet.governor.errors import SourceDown
+from mistnet.governor.model import CallPurpose
 from tests.harvests import open_harvest
 
 pytestmark = pytest.mark.common_sql
@@ -19,9 +19,9 @@ async def test_one_that_leaves_does_not_close_it_for_the_others(sqlite_url: str)
             async with app.harvest.opened():
                 pass
             with pytest.raises(SourceDown):
-                await app.harvest.x.user("ann", errand=Errand())
+                await app.harvest.x.user("ann", errand=CallPurpose())
         with pytest.raises(RuntimeError, match="while the transport is open"):
-            await app.harvest.x.user("ann", errand=Errand())
+            await app.harvest.x.user("ann", errand=CallPurpose())
 
 
 async def test_many_may_come_and_go_at_once_and_it_can_be_opened_again(sqlite_url: str) -> None:

@@ -18,13 +18,13 @@ import pytest
 from sqlalchemy import event, make_url
 
 from mistnet.cli.doctor import expectations
-from mistnet.desk.health import HealthCheck, is_roomy
-from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
-from mistnet.domain.social import UserId
-from mistnet.jobs import args
-from mistnet.store.checkup import Checkup
-from mistnet.store.findings import Finding
-from mistnet.store.health import DatabaseHealth, DatabaseProbe, DatabaseState, stalled, state_of
+from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
+from mistnet.operations.checkup import Checkup
+from mistnet.operations.findings import HealthFinding
+from mistnet.operations.health import HealthCheck, is_roomy
+from mistnet.operations.health_checks import DatabaseHealth, DatabaseProbe, DatabaseState, stalled, state_of
+from mistnet.social.jobs import args
+from mistnet.social.model import UserId
 from tests.apis import Api, bearer, open_api
 from tests.commands import DEADLINE_SECONDS, Ran
 from tests.contract.test_api_security import ADMIN_TOKEN
@@ -99,7 +99,7 @@ async def _configure(cluster: PostgresCluster, statement: str) -> None:
         await watcher.close()
 
 
-async def look_over(api: Api) -> dict[str, Finding]:
+async def look_over(api: Api) -> dict[str, HealthFinding]:
     return {each.name: each for each in await Checkup(api.app.database, expectations(api.app)).run()}
 
 

@@ -10,25 +10,18 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.errors import (
-    BrokenAnswer,
-    NotNow,
-    NotReturned,
-    RateLimited,
-    SourceDown,
-    SourceRefused,
-    WorkError,
-    WriteRefused,
-)
-from mistnet.domain.ingests import Ingest, IngestKind, IngestStatus
-from mistnet.domain.social import PostId, UserId
-from mistnet.hydration import PATIENCE, Batches, Hydration, What
-from mistnet.jobs import args
+from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.kit.errors import WriteRefused
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered
+from mistnet.queue.errors import NotNow, WorkError
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.upstream.transport import Answer, Request, Transport, Unanswered
+from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus, NotReturned, What
+from mistnet.social.jobs import args
+from mistnet.social.model import PostId, UserId
+from mistnet.sources.x.hydration import PATIENCE, Batches, Hydration
 from tests.databases import make_app
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of
@@ -37,7 +30,7 @@ pytestmark = pytest.mark.common_sql
 
 NOBODY = 99
 TABLES = ("users", "posts", "accounts", "missing", "quarantine", "user_versions")
-Turn = Callable[[Answer], Answer]
+Turn = Callable[[HttpAnswer], HttpAnswer]
 
 
 class Line:
@@ -48,7 +41,7 @@ class Line:
         self.spoil: dict[int, Turn] = {}
         self.asked: list[int] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         ids = request.query.get("userIds") or request.query["tweet_ids"]
         self.asked.append(ids.count(",") + 1)
         answer = await self._transport.send(request)
@@ -126,18 +119,18 @@ async def open_lab(url: str, world: World, **about: Any) -> AsyncIterator[Lab]:
         await lab.app.database.close()
 
 
-def broken(_answer: Answer) -> Answer:
-    return Answer(status=200, headers={}, body=b"{")
+def broken(_answer: HttpAnswer) -> HttpAnswer:
+    return HttpAnswer(status=200, headers={}, body=b"{")
 
 
 def refusing(status: int, **headers: str) -> Turn:
-    return lambda _: Answer(status=status, headers=headers, body=b'{"message": "no"}')
+    return lambda _: HttpAnswer(status=status, headers=headers, body=b'{"message": "no"}')
 
 
-def with_one_illegible(answer: Answer) -> Answer:
+def with_one_illegible(answer: HttpAnswer) -> HttpAnswer:
     told: dict[str, Any] = msgspec.json.decode(answer.body)
     told["users"][0] = {"id": "not a number"}
-    return Answer(status=200, headers={}, body=msgspec.json.encode(told))
+    return HttpAnswer(status=200, headers={}, body=msgspec.json.encode(told))
 
 
 async def test_users_come_in_batches_of_a_hundred(url: str, world: World, people: Sequence[UserId]) -> None:
@@ -389,9 +382,9 @@ async def test_a_failed_hydration_keeps_the_exchange_and_no_row(
 
 
 async def test_no_secret_is_kept_with_a_failure(url: str, world: World, people: Sequence[UserId]) -> None:
-    def chatty(_answer: Answer) -> Answer:
+    def chatty(_answer: HttpAnswer) -> HttpAnswer:
         headers = {"X-API-Key": KEY, "Set-Cookie": f"k={KEY}", "Via": f"proxy {KEY}"}
-        return Answer(status=500, headers=headers, body=f"your key {KEY} is fine".encode())
+        return HttpAnswer(status=500, headers=headers, body=f"your key {KEY} is fine".encode())
 
     async with open_lab(url, world) as lab:
         lab.line.spoil[1] = chatty
@@ -407,7 +400,7 @@ async def test_no_secret_is_kept_with_a_failure(url: str, world: World, people: 
 async def test_a_source_that_does_not_answer_is_on_record_without_a_status(
     url: str, world: World, people: Sequence[UserId]
 ) -> None:
-    def silent(_answer: Answer) -> Answer:
+    def silent(_answer: HttpAnswer) -> HttpAnswer:
         raise Unanswered("no answer in time")
 
     async with open_lab(url, world) as lab:

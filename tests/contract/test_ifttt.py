@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from mistnet.api.routes.ifttt import HEADER
-from mistnet.domain.ingests import Ingest
-from mistnet.domain.social import UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.server import asgi, serving
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
+from mistnet.social.ingests.model import Ingest
+from mistnet.social.model import UserId
+from mistnet.web.api.webhooks import HEADER
 from tests.apis import Answer, Api, open_api
 from tests.harvests import rows
 from tests.worlds import KEY, service_of

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.ingests import IngestBegun, IngestEnded, IngestKind, IngestStatus
-from mistnet.domain.jobs import JobId
-from mistnet.domain.social import Platform
+from mistnet.queue.model import JobId
+from mistnet.social.ingests.model import IngestBegun, IngestEnded, IngestKind, IngestStatus
+from mistnet.social.model import Platform
 from tests.contract.test_outbox_plans import explained, overheard
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell

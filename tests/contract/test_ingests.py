@@ -11,9 +11,12 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.errors import SourceDown
-from mistnet.domain.ingests import (
-    Exchange,
+from mistnet.governor.errors import SourceDown
+from mistnet.kit.exchange import Exchange
+from mistnet.queue.model import GAP_STATES, Fail, JobId, Lease, NewJob, Retry, WorkerName
+from mistnet.queue.settler import settlement
+from mistnet.social.ingests.jobs import posts_sync
+from mistnet.social.ingests.model import (
     Ingest,
     IngestAdvanced,
     IngestBegun,
@@ -22,11 +25,8 @@ from mistnet.domain.ingests import (
     IngestKind,
     IngestStatus,
 )
-from mistnet.domain.jobs import GAP_STATES, Fail, JobId, Lease, NewJob, Retry, WorkerName
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.engine.settlement import settlement
-from mistnet.jobs.posts_sync import posts_sync
-from mistnet.store.ingest_steps import CANCELLED, LOST, open_ingests
+from mistnet.social.ingests.store import CANCELLED, LOST, open_ingests
+from mistnet.social.model import Platform, PostId, UserId
 from tests.command_groups import commands_of
 from tests.harvests import change, end_badly, open_harvest, post, rows, run, tell, told
 from tests.loops import LOOP

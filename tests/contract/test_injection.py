@@ -14,11 +14,11 @@ import typer
 from fastapi.dependencies.models import Dependant
 from sqlalchemy import select
 
-from mistnet.api.service import make_service
 from mistnet.app import App
 from mistnet.cli import main as cli
-from mistnet.cli.shared import SHARED_OPTIONS
-from mistnet.store import tables
+from mistnet.cli.command import SHARED_OPTIONS
+from mistnet.operations import schema as tables
+from mistnet.web.application import make_service
 from tests.apis import api_routes, app_on, open_api
 from tests.commands import Ran, run_here
 from tests.harvests import open_harvest, post, tell, user

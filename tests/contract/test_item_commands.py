@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mistnet.cli.main import run
-from mistnet.domain.items import ItemId
-from mistnet.domain.products import PriceKind
+from mistnet.prices.model import ItemId
+from mistnet.shops.model import PriceKind
 from tests.commands import Ran
 from tests.followed import point, tell_prices
 from tests.harvests import open_harvest

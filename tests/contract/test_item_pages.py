@@ -10,13 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.desk.item_documents import Bearings, line_fields, point_fields
-from mistnet.desk.items import items_of
-from mistnet.domain.items import ItemId, ItemState, Wish
-from mistnet.domain.sources import SourceName
-from mistnet.store.item_pages import ItemFilter, ItemPages
-from mistnet.store.items import items_due
-from mistnet.store.valuations import PointFilter, Valuations
+from mistnet.governor.model import SourceName
+from mistnet.prices.model import ItemId, ItemRequest, ItemState
+from mistnet.prices.service import Bearings, items_of, line_fields, point_fields
+from mistnet.prices.store.item_pages import ItemFilter, ItemPages
+from mistnet.prices.store.items import items_due
+from mistnet.prices.store.valuations import PointFilter, Valuations
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.databases import analyze
@@ -196,7 +195,7 @@ async def explained_steadily(app: App, statement: str, parameters: Any) -> str:
 
 async def test_an_item_whose_sources_are_to_be_asked_says_so_beside_its_next_look(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
-        (kept,) = await items_of(api.app).add([Wish(title="cent")], START)
+        (kept,) = await items_of(api.app).add([ItemRequest(title="cent")], START)
         before = (await api.get(f"/items/{kept.item_id}", headers=PAGE)).text
         assert ["To be asked now" in before, "asked at its next look" in before] == [False, True]
         assert (await api.post(f"/items/{kept.item_id}/ask", headers=PAGE)).status == 303

@@ -9,26 +9,26 @@ import pytest
 from sqlalchemy import update
 
 from mistnet.app import App
-from mistnet.desk.items import items_of
-from mistnet.domain.errors import BadItem, ItemNotFound
-from mistnet.domain.items import ItemId, ItemState, Wish
-from mistnet.domain.sources import SourceName
-from mistnet.store.items import AT_ONCE, Items, Outcome, items_due
-from mistnet.store.rematching import MISFIT
-from mistnet.store.tables import items
-from mistnet.store.valuations import PointFilter, Valuations
+from mistnet.governor.model import SourceName
+from mistnet.prices.errors import BadItem, ItemNotFound
+from mistnet.prices.model import ItemId, ItemRequest, ItemState
+from mistnet.prices.service import items_of
+from mistnet.prices.store.items import AT_ONCE, ItemOutcome, Items, items_due
+from mistnet.prices.store.revaluing import MISFIT
+from mistnet.prices.store.valuations import PointFilter, Valuations
+from mistnet.prices.tables import items
 from tests.followed import EBAY, follow, point, tell_prices
 from tests.harvests import open_harvest, rows
 from tests.support import START, TurnedClock
 
 pytestmark = pytest.mark.common_sql
 
-CENT = Wish(title="1909-S VDB Lincoln cent", ref="cent", attributes={"year": "1909"}, exclude=("copy",))
+CENT = ItemRequest(title="1909-S VDB Lincoln cent", ref="cent", attributes={"year": "1909"}, exclude=("copy",))
 SHOPEE = SourceName("shopee")
 DAY = timedelta(days=1)
 
 
-async def kept(app: App, *wishes: Wish) -> list[tuple[int, Outcome]]:
+async def kept(app: App, *wishes: ItemRequest) -> list[tuple[int, ItemOutcome]]:
     done = await items_of(app).add(wishes, app.database.clock.now())
     return [(each.item_id, each.outcome) for each in done]
 
@@ -42,14 +42,14 @@ async def test_a_ref_names_one_item_and_saying_it_again_changes_nothing(url: str
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
         ((first, outcome),) = await kept(app, CENT)
-        assert outcome is Outcome.ADDED
+        assert outcome is ItemOutcome.ADDED
         clock.turn(hours=1)
-        assert await kept(app, CENT) == [(first, Outcome.SAME)]
+        assert await kept(app, CENT) == [(first, ItemOutcome.SAME)]
         item = await items_of(app).get(ItemId(first))
         assert item is not None
         assert (item.changed_at, item.attributes, item.exclude) == (START, {"year": "1909"}, ("copy",))
         other = msgspec.structs.replace(CENT, currency="EUR", every_hours=6)
-        assert await kept(app, other) == [(first, Outcome.CHANGED)]
+        assert await kept(app, other) == [(first, ItemOutcome.CHANGED)]
         item = await items_of(app).get(ItemId(first))
         assert item is not None
         assert (item.currency, item.every_hours, item.added_at) == ("EUR", 6.0, START)
@@ -62,7 +62,12 @@ async def test_without_a_ref_the_same_wish_is_the_same_item(url: str) -> None:
         bare = msgspec.structs.replace(CENT, ref=None)
         shuffled = msgspec.structs.replace(bare, attributes=dict(reversed(list(bare.attributes.items()))))
         done = await kept(app, bare, shuffled, msgspec.structs.replace(bare, currency="USD"), CENT)
-        assert [outcome for _, outcome in done] == [Outcome.ADDED, Outcome.SAME, Outcome.ADDED, Outcome.ADDED]
+        assert [outcome for _, outcome in done] == [
+            ItemOutcome.ADDED,
+            ItemOutcome.SAME,
+            ItemOutcome.ADDED,
+            ItemOutcome.ADDED,
+        ]
         assert done[0][0] == done[1][0]
         assert len({item_id for item_id, _ in done}) == 3
 
@@ -71,23 +76,28 @@ async def test_what_is_named_twice_in_one_go_is_as_if_it_came_one_after_the_othe
     async with open_harvest(url) as app:
         later = msgspec.structs.replace(CENT, title="1909-S VDB cent")
         done = await kept(app, CENT, later, later, CENT)
-        assert [outcome for _, outcome in done] == [Outcome.ADDED, Outcome.CHANGED, Outcome.SAME, Outcome.CHANGED]
+        assert [outcome for _, outcome in done] == [
+            ItemOutcome.ADDED,
+            ItemOutcome.CHANGED,
+            ItemOutcome.SAME,
+            ItemOutcome.CHANGED,
+        ]
         assert len({item_id for item_id, _ in done}) == 1
 
 
 async def test_many_hands_add_the_same_items_once(url: str) -> None:
     async with open_harvest(url) as app:
-        wishes = [Wish(title=f"Coin {n}", ref=f"r{n}" if n % 2 else None) for n in range(40)]
+        wishes = [ItemRequest(title=f"Coin {n}", ref=f"r{n}" if n % 2 else None) for n in range(40)]
         turns = [wishes, wishes[::-1], wishes[10:30], wishes[::2]]
         done = await asyncio.gather(*(kept(app, *turn) for turn in turns))
         assert await rows(app, "SELECT COUNT(*), COUNT(DISTINCT title) FROM items") == [(40, 40)]
-        assert sum(outcome is Outcome.ADDED for each in done for _, outcome in each) == 40
+        assert sum(outcome is ItemOutcome.ADDED for each in done for _, outcome in each) == 40
 
 
 async def test_pages_of_an_item_become_links_with_their_one_crawl_in_the_same_transaction(url: str) -> None:
     async with open_harvest(url, crawl_lanes=["ebay"]) as app:
         urls = ("https://www.ebay.com/itm/155932418766?_trksid=p1", "https://shop.example/cent")
-        await kept(app, Wish(title="A cent", urls=urls), Wish(title="Another", urls=urls[:1]))
+        await kept(app, ItemRequest(title="A cent", urls=urls), ItemRequest(title="Another", urls=urls[:1]))
         found = await rows(app, "SELECT url_norm, lane FROM links ORDER BY id")
         assert sorted(found) == [
             ("https://shop.example/cent", "web"),
@@ -104,7 +114,7 @@ async def test_a_removed_item_keeps_its_points_and_its_ref_is_free_again(url: st
         gone, changed = await items_of(app).set_state(ItemId(first), ItemState.REMOVED, clock.now())
         assert (gone.state, changed) == (ItemState.REMOVED, True)
         ((second, outcome),) = await kept(app, CENT)
-        assert outcome is Outcome.ADDED
+        assert outcome is ItemOutcome.ADDED
         assert second != first
         assert len(await Valuations(app.database).points(ItemId(first), PointFilter())) == 1
         assert list(await Valuations(app.database).current([ItemId(first)])) == [first]
@@ -118,15 +128,19 @@ async def test_a_removed_item_keeps_its_points_and_its_ref_is_free_again(url: st
 async def test_an_item_may_not_take_the_ref_or_the_words_of_another(url: str) -> None:
     async with open_harvest(url) as app:
         (first, _), (second, _), (third, _) = await kept(
-            app, CENT, Wish(title="A dime", ref="dime"), Wish(title="A dollar")
+            app, CENT, ItemRequest(title="A dime", ref="dime"), ItemRequest(title="A dollar")
         )
         desk, now = items_of(app), app.database.clock.now()
         with pytest.raises(BadItem, match=f"item {first} has it"):
             await desk.change(ItemId(second), msgspec.structs.replace(CENT, title="x"), now)
         with pytest.raises(BadItem, match=f"item {third} says all the same"):
-            await desk.change(ItemId(second), Wish(title="A dollar"), now)
-        assert (await desk.change(ItemId(second), Wish(title="A dime", ref="ten"), now)).outcome is Outcome.CHANGED
-        assert (await desk.change(ItemId(second), Wish(title="A dime", ref="ten"), now)).outcome is Outcome.SAME
+            await desk.change(ItemId(second), ItemRequest(title="A dollar"), now)
+        assert (
+            await desk.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
+        ).outcome is ItemOutcome.CHANGED
+        assert (
+            await desk.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
+        ).outcome is ItemOutcome.SAME
         assert await rows(app, "SELECT ref FROM items ORDER BY id") == [("cent",), ("ten",), (None,)]
 
 
@@ -167,7 +181,7 @@ async def test_a_source_asked_by_hand_just_now_waits_for_the_next_round_unless_t
 async def test_however_many_are_due_each_comes_once_and_the_longest_waiting_first(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        wishes = [Wish(title=f"Coin {n}", ref=str(n)) for n in range(AT_ONCE + 20)]
+        wishes = [ItemRequest(title=f"Coin {n}", ref=str(n)) for n in range(AT_ONCE + 20)]
         ids = [item_id for item_id, _ in await kept(app, *wishes)]
         clock.turn(minutes=1)
         late = ids[-1]
@@ -228,7 +242,7 @@ async def test_another_currency_values_the_item_anew_at_once(url: str) -> None:
 
 async def test_without_a_writer_of_links_pages_are_written_down_and_left_alone(sqlite_url: str) -> None:
     async with open_harvest(sqlite_url, crawl_lanes=["web"]) as app:
-        await Items(app.database).add([Wish(title="A", urls=("https://shop.example/a",))], START)
+        await Items(app.database).add([ItemRequest(title="A", urls=("https://shop.example/a",))], START)
         assert await rows(app, "SELECT state FROM links") == [("new",)]
         assert await rows(app, "SELECT id FROM jobs") == []
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from mistnet.app import App
-from mistnet.domain.jobs import JobClass, KindName, NewJob, WorkerName
-from mistnet.domain.social import PostId, UserId
-from mistnet.engine.kinds import Kind, Kinds
-from mistnet.jobs import args
+from mistnet.queue.kinds import Kind, KindRegistry
+from mistnet.queue.model import JobClass, KindName, NewJob, WorkerName
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter
 from mistnet.settings import Settings
-from mistnet.store.enqueue import JobWriter
-from mistnet.store.queue import JobQueue
+from mistnet.social.jobs import args
+from mistnet.social.model import PostId, UserId
 from tests.support import START
 from tests.worlds import KEY
 
@@ -50,7 +50,7 @@ def jobs() -> list[NewJob]:
 async def claim_all(url: str, swapped: Mapping[KindName, JobClass] | None = None) -> list[KindName]:
     """The kinds of all jobs in the order in which a worker with room for one takes them."""
     app = App(Settings.model_validate({"database_url": url, "x_api_key": KEY}))
-    kinds = Kinds([_with_class(kind, (swapped or {}).get(kind.name)) for kind in app.kinds.values()])
+    kinds = KindRegistry([_with_class(kind, (swapped or {}).get(kind.name)) for kind in app.kinds.values()])
     job_writer = JobWriter(kinds.rules)
     queue = JobQueue(app.database, job_writer, app.writers)
     try:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mistnet.domain.jobs import Done, Fail, Job, Outcome, Retry
+from mistnet.queue.model import Done, Fail, Job, Outcome, Retry
 from tests.apis import open_api
 from tests.shelves import job
 from tests.support import Number, kind, new, open_shop, run_until

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from mistnet.domain.leading import Term
-from mistnet.store.leaders import StoreLeaders, still_leads
+from mistnet.queue.leader import LeaderTerm, StoreLeaders, still_leads
 from tests.databases import open_database
 from tests.support import START, TurnedClock
 
@@ -25,7 +24,7 @@ async def opened(url: str) -> AsyncIterator[StoreLeaders]:
         await database.close()
 
 
-async def take(leaders: StoreLeaders, holder: str, *, seconds: float = 0) -> Term | None:
+async def take(leaders: StoreLeaders, holder: str, *, seconds: float = 0) -> LeaderTerm | None:
     return await leaders.take("schedule", holder, lease=LEASE, now=START + timedelta(seconds=seconds))
 
 
@@ -42,7 +41,7 @@ async def test_of_many_who_try_at_once_exactly_one_leads(url: str) -> None:
 async def test_of_many_processes_who_try_at_once_exactly_one_leads(url: str) -> None:
     """Each with a pool of its own, as processes have."""
 
-    async def rival(holder: str) -> Term | None:
+    async def rival(holder: str) -> LeaderTerm | None:
         async with opened(url) as leaders:
             return await take(leaders, holder)
 
@@ -52,16 +51,16 @@ async def test_of_many_processes_who_try_at_once_exactly_one_leads(url: str) -> 
 
 async def test_nobody_takes_what_another_holds_until_its_lease_runs_out(url: str) -> None:
     async with opened(url) as leaders:
-        assert await take(leaders, "ann") == Term(name="schedule", holder="ann", fence=1)
+        assert await take(leaders, "ann") == LeaderTerm(name="schedule", holder="ann", fence=1)
         assert await take(leaders, "bea", seconds=29.9) is None
-        assert await take(leaders, "bea", seconds=30) == Term(name="schedule", holder="bea", fence=2)
+        assert await take(leaders, "bea", seconds=30) == LeaderTerm(name="schedule", holder="bea", fence=2)
         assert await take(leaders, "ann", seconds=31) is None
 
 
 async def test_taking_ones_own_changes_no_fence(url: str) -> None:
     async with opened(url) as leaders:
         await take(leaders, "ann")
-        assert await take(leaders, "ann", seconds=50) == Term(name="schedule", holder="ann", fence=1)
+        assert await take(leaders, "ann", seconds=50) == LeaderTerm(name="schedule", holder="ann", fence=1)
         (leader,) = await leaders.all()
         assert leader.since == START
         assert leader.lease_until == START + timedelta(seconds=80)
@@ -91,7 +90,7 @@ async def test_whoever_resigns_is_followed_at_once(url: str) -> None:
         term = await take(leaders, "ann")
         assert term
         await leaders.resign(term, now=START + timedelta(seconds=1))
-        assert await take(leaders, "bea", seconds=1) == Term(name="schedule", holder="bea", fence=2)
+        assert await take(leaders, "bea", seconds=1) == LeaderTerm(name="schedule", holder="bea", fence=2)
 
 
 async def test_a_late_resignation_does_not_end_anothers_term(url: str) -> None:
@@ -123,7 +122,7 @@ async def test_nobody_takes_over_in_the_middle_of_a_leaders_transaction(url: str
             rival = asyncio.create_task(others.take("schedule", "bea", lease=LEASE, now=late))
             done, _ = await asyncio.wait({rival}, timeout=0.3)
             assert not done
-        assert (await rival) == Term(name="schedule", holder="bea", fence=2)
+        assert (await rival) == LeaderTerm(name="schedule", holder="bea", fence=2)
         async with leaders._database.write() as connection:
             assert not await still_leads(connection, term, now=late)
 

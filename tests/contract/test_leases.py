@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mistnet.domain.jobs import Done, JobState, Retry
+from mistnet.queue.model import Done, JobState, Retry
 from tests.support import START, kind, new, open_shop
 
 

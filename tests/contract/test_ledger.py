@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.balances import check_balances
+from mistnet.cli.sources import check_balances
 from mistnet.cli.spend import plot, spend, today_of
-from mistnet.desk.standings import SourceStanding, standings
-from mistnet.domain.errors import BudgetSpent, SourcePaused
-from mistnet.domain.jobs import JobId
-from mistnet.domain.social import UserId
-from mistnet.domain.sources import X_SOURCE, CallRecord, Errand, KeyLabel, SourceState
-from mistnet.harvest import keys_of
-from mistnet.jobs import args
+from mistnet.governor.errors import BudgetSpent, SourcePaused
+from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceState
+from mistnet.operations.spend import By, CallLedger
+from mistnet.queue.model import JobId
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
-from mistnet.store.ledger import By, Ledger
+from mistnet.social.jobs import args
+from mistnet.social.model import UserId
+from mistnet.sources.status import SourceStatus, source_statuses
+from mistnet.sources.x.source import keys_of
 from tests.command_groups import commands_of
 from tests.harvests import open_harvest, rows, run, tell, told, user
 from tests.loops import LOOP
@@ -75,7 +75,7 @@ def sums(found: Any) -> list[tuple[Any, ...]]:
 async def test_spending_adds_up_by_day(url: str) -> None:
     async with open_harvest(url) as app:
         await some_calls(app)
-        assert sums(await Ledger(app.database).spent()) == [
+        assert sums(await CallLedger(app.database).spent()) == [
             ("2026-02-27", 1, 1, 18, 0),
             ("2026-02-28", 1, 1, 15, 0),
             ("2026-03-01", 3, 23, 345, 1),
@@ -85,7 +85,7 @@ async def test_spending_adds_up_by_day(url: str) -> None:
 async def test_spending_adds_up_by_endpoint_and_source_with_the_dearest_first(url: str) -> None:
     async with open_harvest(url) as app:
         await some_calls(app)
-        ledger = Ledger(app.database)
+        ledger = CallLedger(app.database)
         assert sums(await ledger.spent(By.ENDPOINT)) == [
             ("tweet/advanced_search", 2, 21, 315, 1),
             ("tweets", 2, 3, 45, 0),
@@ -97,7 +97,7 @@ async def test_spending_adds_up_by_endpoint_and_source_with_the_dearest_first(ur
 async def test_spending_by_account_knows_handles_and_what_served_several(url: str) -> None:
     async with open_harvest(url) as app:
         await some_calls(app)
-        found = await Ledger(app.database).spent(By.ACCOUNT)
+        found = await CallLedger(app.database).spent(By.ACCOUNT)
         assert [(each.name, each.account_id, each.credits) for each in found] == [
             ("ann", 11, 330),
             (None, None, 30),
@@ -108,13 +108,13 @@ async def test_spending_by_account_knows_handles_and_what_served_several(url: st
 async def test_spending_can_be_bounded_on_both_sides(url: str) -> None:
     async with open_harvest(url) as app:
         await some_calls(app)
-        found = await Ledger(app.database).spent(since=START - timedelta(days=1), until=START)
+        found = await CallLedger(app.database).spent(since=START - timedelta(days=1), until=START)
         assert sums(found) == [("2026-02-28", 1, 1, 15, 0)]
 
 
 async def test_what_workers_that_died_had_set_aside_shows_beside_the_ledger(url: str) -> None:
     async with open_harvest(url, x_api_key="one") as app:
-        async with app.harvest.governor.call("tweets", most=30, errand=Errand()) as ticket:
+        async with app.harvest.governor.call("tweets", most=30, errand=CallPurpose()) as ticket:
             ticket.settle(items=1, credits_due=15)
         await app.harvest.governor.write_down()
         (today,) = await today_of(app)
@@ -153,8 +153,8 @@ def prepared(url: str, prepare: Callable[[App], Coroutine[Any, Any, None]], **se
     LOOP.run(opened())
 
 
-async def x(app: App) -> SourceStanding:
-    (found,) = await standings(app)
+async def x(app: App) -> SourceStatus:
+    (found,) = await source_statuses(app)
     return found
 
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 from sqlalchemy import text
 
-from mistnet.domain.sources import X_SOURCE, CallRecord, Errand, KeyLabel
-from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Limits
-from mistnet.store.database import Database
-from mistnet.store.sources import StoreBook
+from mistnet.governor.governor import Governor
+from mistnet.governor.grants import GovernorLimits
+from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.kit.database import Database
 from tests.databases import open_database
 
 
-class SlowBook(StoreBook):
+class SlowBook(DatabaseSourceStore):
     """The real book; its first entry takes until somebody is closing."""
 
     def __init__(self, database: Database) -> None:
@@ -31,10 +31,10 @@ async def test_a_call_that_is_being_written_down_at_the_end_is_there_once(url: s
     try:
         book = SlowBook(database)
         keys = {KeyLabel("key-1"): "secret"}
-        governor = Governor(X_SOURCE, keys, book=book, clock=database.clock, limits=Limits())
+        governor = Governor(X_SOURCE, keys, book=book, clock=database.clock, limits=GovernorLimits())
         loop = asyncio.get_running_loop()
         async with governor.opened():
-            async with governor.call("tweets", most=15, errand=Errand()) as call:
+            async with governor.call("tweets", most=15, errand=CallPurpose()) as call:
                 call.settle(items=1, credits_due=15)
             await book.writing.wait()
             loop.call_soon(book.closing.set)

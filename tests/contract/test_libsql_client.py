@@ -12,12 +12,12 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseUnreachable, WriteRefused
-from mistnet.store.database import Database
-from mistnet.store.libsql.address import address_of
-from mistnet.store.libsql.connection import Connection
-from mistnet.store.libsql.errors import ServerGone, TokenRefused, TransactionLost
-from mistnet.store.libsql.server import Server
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy, DatabaseUnreachable, WriteRefused
+from mistnet.kit.libsql.address import address_of
+from mistnet.kit.libsql.client import LibsqlServer
+from mistnet.kit.libsql.driver import Connection
+from mistnet.kit.libsql.errors import ServerGone, TokenRefused, TransactionLost
 from tests.services.middleman import Fate, Middleman
 from tests.services.sqld import SqldServer
 
@@ -29,7 +29,7 @@ ADD = "INSERT INTO numbers (id, word) VALUES (?, ?)"
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    server = Server(address_of(make_url(url)))
+    server = LibsqlServer(address_of(make_url(url)))
     connection = Connection(server)
     try:
         yield connection

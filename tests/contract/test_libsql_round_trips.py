@@ -1,6 +1,6 @@
 """How often the engine goes to a libSQL server and back: over a long way this is what things cost."""
 
-from mistnet.domain.jobs import Done
+from mistnet.queue.model import Done
 from tests.services.middleman import Middleman
 from tests.services.sqld import SqldServer
 from tests.support import Effect, new, open_shop

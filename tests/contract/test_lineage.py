@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from mistnet.app import App
-from mistnet.domain.errors import BadExport
-from mistnet.domain.items import ItemId, Wish
-from mistnet.domain.lineage import NoChange, Promotion
-from mistnet.domain.products import ProductId
-from mistnet.domain.social import Platform, UserId
-from mistnet.store import account_products, lineage_export, mention_pages
-from mistnet.store.account_products import AccountProducts, LinkedProduct, Spot
-from mistnet.store.database import Database
-from mistnet.store.export import Format
-from mistnet.store.item_products import ItemProducts
-from mistnet.store.items import Items
-from mistnet.store.lineage import Lineage, Lined
-from mistnet.store.lineage_export import NAMES, LineageWanted, export_lineage
-from mistnet.store.mention_pages import Before
+from mistnet.kit.database import Database
+from mistnet.kit.export import BadExport, Format
+from mistnet.prices.lineage import account_products
+from mistnet.prices.lineage import export as lineage_export
+from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor
+from mistnet.prices.lineage.export import NAMES, LineageWanted, export_lineage
+from mistnet.prices.lineage.model import NoChange, Promotion
+from mistnet.prices.lineage.store import ItemProducts, Lineage, Lined
+from mistnet.prices.model import ItemId, ItemRequest
+from mistnet.prices.store.items import Items
+from mistnet.shops.model import ProductId
+from mistnet.shops.store import link_pages as mention_pages
+from mistnet.shops.store.link_pages import Before
+from mistnet.social.model import Platform, UserId
 from tests.databases import open_database
 from tests.examples import count_examples
 from tests.harvests import change, open_harvest, post, tell, user
@@ -56,7 +56,7 @@ async def all_posts(database: Database, story: Story, number: int, limit: int) -
 
 async def all_products(database: Database, platform: Platform, author: int, limit: int) -> list[LinkedProduct]:
     found: list[LinkedProduct] = []
-    before: Spot | None = None
+    before: ProductCursor | None = None
     while True:
         page = await AccountProducts(database).page(platform, UserId(author), limit=limit, before=before)
         assert len(page.products) <= limit
@@ -329,7 +329,7 @@ async def test_the_products_an_items_points_came_from_are_listed(url: str) -> No
     async with open_harvest(url) as app:
         cup, bowl = await promoted(app), await product(app.database, "9")
         at = _moment(app, START)
-        (kept,) = await Items(app.database).add([Wish(title="a cup")], START)
+        (kept,) = await Items(app.database).add([ItemRequest(title="a cup")], START)
         for place, (number, strength) in enumerate(((cup, 0.5), (cup, 0.9), (bowl, 0.4), (None, 1.0))):
             await change(
                 app,

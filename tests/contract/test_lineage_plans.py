@@ -9,16 +9,15 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.items import ItemId, Wish
-from mistnet.domain.products import ProductId
-from mistnet.domain.social import Platform, UserId
-from mistnet.store.account_products import AccountProducts, Spot
-from mistnet.store.export import Format
-from mistnet.store.item_products import ItemProducts
-from mistnet.store.items import Items
-from mistnet.store.lineage import Lineage
-from mistnet.store.lineage_export import LineageWanted, export_lineage
-from mistnet.store.mention_pages import Before
+from mistnet.kit.export import Format
+from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor
+from mistnet.prices.lineage.export import LineageWanted, export_lineage
+from mistnet.prices.lineage.store import ItemProducts, Lineage
+from mistnet.prices.model import ItemId, ItemRequest
+from mistnet.prices.store.items import Items
+from mistnet.shops.model import ProductId
+from mistnet.shops.store.link_pages import Before
+from mistnet.social.model import Platform, UserId
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.contract.test_shop_plans import series
@@ -30,7 +29,7 @@ pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
 POSTS, AUTHORS, PRODUCTS, OFFERS = 20_000, 500, 2_000, 20_000
 FIRST = 2_000_000_000_000_000_000
-LATELY = Spot(post_id=FIRST + POSTS - 1_000)
+LATELY = ProductCursor(post_id=FIRST + POSTS - 1_000)
 PAGE = {"Accept": "text/html"}
 AT = "'2026-02-01 00:00:00.000000'"
 TABLES = "links|post_links|products|offers|posts|price_points"
@@ -39,7 +38,7 @@ TABLES = "links|post_links|products|offers|posts|price_points"
 async def fill(app: App) -> None:
     """Each post has a short link of its own, which leads to one of its product's ten items."""
     await tell(app, *(user(UserId(each), f"user{each}") for each in range(1, AUTHORS + 1)))
-    await Items(app.database).add([Wish(title=f"a cup {each}") for each in range(500)], START)
+    await Items(app.database).add([ItemRequest(title=f"a cup {each}") for each in range(500)], START)
     items = PRODUCTS * 5
     made = {
         "post": series(app, POSTS),
@@ -101,7 +100,7 @@ async def test_no_question_of_lineage_reads_a_whole_table(url: str, monkeypatch:
     async with open_harvest(url) as app:
         await fill(app)
         for few in (400, 0):
-            monkeypatch.setattr("mistnet.store.mention_pages._FEW", few)
+            monkeypatch.setattr("mistnet.shops.store.link_pages._FEW", few)
             await questions_are_by_index(app)
         await an_export_is_by_index(app, monkeypatch)
 
@@ -127,7 +126,7 @@ async def questions_are_by_index(app: App) -> None:
 async def an_export_is_by_index(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads its tables page by page."""
     monkeypatch.undo()
-    monkeypatch.setattr("mistnet.store.lineage_export._POSTS", 20)
+    monkeypatch.setattr("mistnet.prices.lineage.export._POSTS", 20)
     with noted() as seen:
         wanted = LineageWanted(author="user7")
         assert await export_lineage(app.database, wanted, Format.JSONL, io.BytesIO(), now=START) == POSTS // AUTHORS

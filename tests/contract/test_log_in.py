@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mistnet.api.auth import COOKIE, Scope
+from mistnet.web.auth import COOKIE
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, bearer, cookie_of, csrf_of, logged_in, open_api
 
 pytestmark = pytest.mark.common_sql

@@ -6,21 +6,23 @@ from collections.abc import Sequence
 import pytest
 
 from mistnet.app import App
-from mistnet.domain.errors import NoKey, NotReturned, SegmentDisabled
-from mistnet.domain.follows import Side
-from mistnet.domain.jobs import Continue, Done, Fail, Lease, Snooze, Wake
-from mistnet.domain.segments import MATERIALIZE, Need, awaits
-from mistnet.domain.social import Platform, UserId
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.jobs.follow_args import FOLLOW_SYNC
-from mistnet.segments.rules import read_rule
+from mistnet.governor.errors import NoKey
+from mistnet.graph.errors import SegmentDisabled
+from mistnet.graph.follows.args import FOLLOW_SYNC
+from mistnet.graph.follows.model import Side
+from mistnet.graph.segments.model import MATERIALIZE, Need, awaits
+from mistnet.graph.segments.rules import read_rule
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import Continue, Done, Fail, Lease, Snooze, Wake
+from mistnet.queue.settler import settlement
+from mistnet.queue.store.enqueue import write_wakes
+from mistnet.queue.tables import jobs
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.store.enqueue import write_wakes
-from mistnet.store.tables import jobs
+from mistnet.social.ingests.model import NotReturned
+from mistnet.social.model import Platform, UserId
 from tests.databases import make_app
 from tests.harvests import change, rows
 from tests.segmented import SUBJECT, Workshop, ids, workshop

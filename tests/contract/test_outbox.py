@@ -13,12 +13,15 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from mistnet.app import App, Plugin
-from mistnet.domain.errors import BadArgs, SettingsError, SourceRefused
-from mistnet.domain.events import Channel, EventKind, NewEvent
-from mistnet.domain.jobs import Args, Continue, Done, Job, JobClass, KindName, NewJob, Outcome
-from mistnet.domain.sources import X_SOURCE, Errand
-from mistnet.engine.kinds import single
+from mistnet.app import App
+from mistnet.governor.errors import SourceRefused
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.errors import SettingsError
+from mistnet.queue.errors import BadArgs
+from mistnet.queue.events import Channel, EventKind, NewEvent
+from mistnet.queue.kinds import single
+from mistnet.queue.model import Args, Continue, Done, Job, JobClass, KindName, NewJob, Outcome
+from mistnet.queue.plugins import Plugin
 from mistnet.settings import Settings, WebhookSettings, load_settings
 from tests.databases import make_app
 from tests.harvests import change, open_harvest, rows, tell
@@ -302,7 +305,7 @@ async def test_a_source_that_closes_itself_is_told_of_with_its_pause(url: str) -
     async with open_harvest(url, x_api_key=[SecretStr("hunter2-key")]) as app:
         now = app.database.clock.now()
         with pytest.raises(SourceRefused):
-            async with app.harvest.governor.call("tweets", most=0, errand=Errand()):
+            async with app.harvest.governor.call("tweets", most=0, errand=CallPurpose()):
                 raise SourceRefused(X_SOURCE, now + timedelta(hours=1), "the key is wrong", status=401)
         told = await app.outgoing.outbox.recent()
         assert [(each.kind, each.channel) for each in told] == [("source.paused", Channel.ALERTS)]

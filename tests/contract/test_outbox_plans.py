@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from mistnet.app import App
-from mistnet.domain.events import SubscriberName
+from mistnet.queue.events import SubscriberName
 from mistnet.settings import WebhookSettings
 from tests.contract.test_outbox import data, hook
 from tests.databases import analyze

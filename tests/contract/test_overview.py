@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.accounts import Missing, TrackedAccount
-from mistnet.domain.social import Detail, Platform, Post, PostId, Reference, User, UserId
-from mistnet.store.accounts import write_tracked
-from mistnet.store.overview import Arrival, Overview, Totals
-from mistnet.store.social import write_missing, write_posts, write_users
+from mistnet.operations.overview import Arrival, Overview, Totals
+from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.store.accounts import write_tracked
+from mistnet.social.store.posts import write_missing, write_posts, write_users
 from tests.databases import open_database
 from tests.support import START
 

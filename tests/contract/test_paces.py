@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, text, update
 
-from mistnet.domain.accounts import Swept
-from mistnet.domain.jobs import JobId, KindName, NewJob
-from mistnet.domain.rhythm import HOURS
-from mistnet.domain.social import Platform, Post, PostId, UserId
-from mistnet.domain.sources import X_SOURCE, CallRecord, KeyLabel
-from mistnet.jobs import args
-from mistnet.store.paces import Habit, StorePaces, counting, first_id_at
-from mistnet.store.schedule import Members
-from mistnet.store.tables import accounts, job_history
+from mistnet.governor.model import X_SOURCE, CallRecord, KeyLabel
+from mistnet.operations.schedule.posting_rates import HOURS, Habit, StorePaces, counting, first_id_at
+from mistnet.operations.schedule.store import Members
+from mistnet.queue.model import JobId, KindName, NewJob
+from mistnet.queue.tables import job_history
+from mistnet.social.accounts import Swept
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.social.tables import accounts
 from tests.contract.test_ticks import ANN, BEA, CY, EVERYBODY, Office, opened
 from tests.databases import analyze
 from tests.support import START

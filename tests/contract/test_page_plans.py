@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from mistnet.app import App
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, UserId
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.model import Platform, UserId
 from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
 from tests.databases import analyze

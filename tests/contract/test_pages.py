@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mistnet.api.auth import Scope
-from mistnet.domain.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.jobs import args
+from mistnet.social.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
 from tests.harvests import change, days_ago, end_badly, rows, tell, user
@@ -198,7 +198,7 @@ async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -
 async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_server_ends_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.api.pages.live._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("mistnet.web.pages.live._LOOK_SECONDS", 0.05)
     async with open_api(url) as api:
         stream = await api.session.get(f"{api.url}/live")
         assert stream.headers["Content-Type"].startswith("text/event-stream")

@@ -14,16 +14,17 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, select, text
 
-from mistnet.domain.errors import DatabaseNotMigrated, PlaceholdersLeft
-from mistnet.domain.social import Platform, UserId
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseNotMigrated
+from mistnet.kit.migrate import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, revisions, schema_state
+from mistnet.operations import schema as tables
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.store import tables
-from mistnet.store.database import Database
-from mistnet.store.holdings import stored_users
-from mistnet.store.placeholders import REASON, Placeholders
-from mistnet.store.schema import BEFORE_HYDRATED_ONLY, MIGRATIONS, migrate, require_hydratable, revisions, schema_state
+from mistnet.social.errors import PlaceholdersLeft
+from mistnet.social.model import Platform, UserId
+from mistnet.social.store.placeholders import REASON, Placeholders
+from mistnet.social.store.stored_ids import stored_users
 from tests.command_groups import commands_of
 from tests.contract.test_schema import described, differences_from_declared, migrate_in_a_process
 from tests.databases import create_database, drop_database, with_database

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.store.queue import LONG_AGO, _columns
-from mistnet.store.statements import command
+from mistnet.kit.statements import command
+from mistnet.queue.store.claims import LONG_AGO, _columns
 from tests.databases import analyze
 from tests.support import Shop, kind, new, open_shop
 

@@ -16,18 +16,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, text
 
-from mistnet.domain.errors import WriteRefused
-from mistnet.domain.items import ItemId, PriceAsked, PricePoint, Unreadable, Valuation
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
-from mistnet.pricing.exchange import Rates
-from mistnet.pricing.ranking import strongest
-from mistnet.pricing.valuation import valued
-from mistnet.store.database import Database
-from mistnet.store.points import PointWriter
-from mistnet.store.revaluing import revalue
-from mistnet.store.tables import items, price_points, valuation_history
-from mistnet.store.valuations import PointFilter, PointLine, Valuations
+from mistnet.governor.model import SourceName
+from mistnet.kit.database import Database
+from mistnet.kit.errors import WriteRefused
+from mistnet.prices.exchange import Rates
+from mistnet.prices.model import ItemId, PriceAsked, PricePoint, UnreadableListing, Valuation
+from mistnet.prices.store.points import PointWriter
+from mistnet.prices.store.revaluing import revalue
+from mistnet.prices.store.valuations import PointFilter, PointLine, Valuations
+from mistnet.prices.tables import items, price_points, valuation_history
+from mistnet.prices.valuation import strongest
+from mistnet.prices.valuation import value_points as valued
+from mistnet.shops.model import PriceKind
 from tests.databases import analyze, numbers, open_database
 from tests.examples import count_examples
 from tests.support import START, TurnedClock
@@ -173,7 +173,7 @@ async def test_a_remembered_answer_is_no_second_look_for_whoever_watches(url: st
 async def test_a_look_may_have_more_points_than_a_statement_takes_values(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.store.point_rows._AT_ONCE", 7)
+    monkeypatch.setattr("mistnet.prices.store.points._AT_ONCE", 7)
     async with opened(url) as database:
         same = [point(nr, 100 + nr) for nr in range(40)]
         await write(database, asked(*same))
@@ -380,7 +380,7 @@ async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str
 
 async def test_a_listing_nobody_can_read_is_kept_once_with_its_problem(url: str) -> None:
     async with opened(url, 2) as database:
-        odd = Unreadable(problem="no price\x00", payload=b'{"price": "\xff"}')
+        odd = UnreadableListing(problem="no price\x00", payload=b'{"price": "\xff"}')
         await write(database, asked(unreadable=[odd, odd]), asked(item=2, unreadable=[odd]))
         await write(database, asked(unreadable=[odd]), now=START + timedelta(hours=1))
         async with database.read() as connection:
@@ -447,7 +447,7 @@ async def test_points_valuation_history_look_and_odd_listings_land_together_or_n
     async with opened(url) as database:
         watch = CrashingWatch()
         writer = PointWriter(watch)
-        odd = Unreadable(problem="no price", payload=b"{}")
+        odd = UnreadableListing(problem="no price", payload=b"{}")
         given = asked(point(1), point(2, "120"), unreadable=[odd])
         with pytest.raises(Crash):
             await write(database, given, writer=writer)
@@ -513,7 +513,7 @@ async def test_two_writers_with_the_same_items_in_any_order_never_wait_for_each_
     one, other = (Database(postgresql_url, clock=TurnedClock()) for _ in range(2))
     try:
         await add_items(one, 6)
-        odd = Unreadable(problem="no price", payload=b"{}")
+        odd = UnreadableListing(problem="no price", payload=b"{}")
 
         async def looks(database: Database, seed: int) -> None:
             chance = random.Random(seed)

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from loguru import logger
 
-from mistnet.domain.ingests import Ingest
-from mistnet.domain.social import PostId, UserId
-from mistnet.jobs.posts_sync import AUTHORS_PER_QUESTION, posts_sync
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.upstream.transport import Answer, Request, Transport
+from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, posts_sync
+from mistnet.social.ingests.model import Ingest
+from mistnet.social.model import PostId, UserId
 from tests.command_groups import commands_of
 from tests.databases import make_app
 from tests.harvests import change, rows, run, tell, told, user
@@ -31,7 +31,7 @@ commands = commands_of("hydrate")
 
 NOBODY = UserId(99)
 STRANGER = 12_345
-Turn = Callable[[Answer], Answer]
+Turn = Callable[[HttpAnswer], HttpAnswer]
 
 
 class Line:
@@ -42,7 +42,7 @@ class Line:
         self.asked: list[str] = []
         self.spoil: dict[str, list[Turn]] = {}
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         self.asked.append(request.query.get("query") or request.query["userIds"])
         answer = await self._transport.send(request)
         turns = self.spoil.get(request.path.rsplit("/", 1)[-1])
@@ -168,13 +168,13 @@ async def test_a_post_of_somebody_else_is_kept_with_its_author_and_a_warning(
 ) -> None:
     target = targets[0]
 
-    def with_a_stranger(answer: Answer) -> Answer:
+    def with_a_stranger(answer: HttpAnswer) -> HttpAnswer:
         page = msgspec.json.decode(answer.body)
         foreign = msgspec.json.decode(msgspec.json.encode(page["tweets"][0]))
         foreign["id"] = str(int(foreign["id"]) - 1)
         foreign["author"] |= {"id": str(STRANGER), "userName": "stranger"}
         page["tweets"].insert(1, foreign)
-        return Answer(status=200, headers={}, body=msgspec.json.encode(page))
+        return HttpAnswer(status=200, headers={}, body=msgspec.json.encode(page))
 
     async with opened(url, world) as s:
         s.line.spoil["advanced_search"] = [with_a_stranger]
@@ -187,10 +187,10 @@ async def test_a_post_of_somebody_else_is_kept_with_its_author_and_a_warning(
         assert {each for each in target.posts if each > middle(target)} <= await s.ids("posts")
 
 
-def with_one_illegible(answer: Answer) -> Answer:
+def with_one_illegible(answer: HttpAnswer) -> HttpAnswer:
     page = msgspec.json.decode(answer.body)
     page["tweets"][1] = {"id": "no number", "text": "?"}
-    return Answer(status=200, headers={}, body=msgspec.json.encode(page))
+    return HttpAnswer(status=200, headers={}, body=msgspec.json.encode(page))
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -256,8 +256,8 @@ async def test_a_handle_that_changed_hands_is_looked_up_and_asked_for_anew(
 async def test_a_fault_is_kept_with_the_open_ingest_and_the_sync_goes_on(
     url: str, world: World, targets: Sequence[Target]
 ) -> None:
-    def down(_answer: Answer) -> Answer:
-        return Answer(status=503, headers={"server": "away"}, body=b"no")
+    def down(_answer: HttpAnswer) -> HttpAnswer:
+        return HttpAnswer(status=503, headers={"server": "away"}, body=b"no")
 
     target = targets[0]
     async with opened(url, world, max_attempts=5, backoff_base_seconds=60) as s:
@@ -282,8 +282,8 @@ async def test_a_fault_is_kept_with_the_open_ingest_and_the_sync_goes_on(
 async def test_a_sync_that_dies_leaves_its_event_with_the_exchange(
     url: str, world: World, targets: Sequence[Target]
 ) -> None:
-    def refused(_answer: Answer) -> Answer:
-        return Answer(status=400, headers={}, body=b'{"message": "what?"}')
+    def refused(_answer: HttpAnswer) -> HttpAnswer:
+        return HttpAnswer(status=400, headers={}, body=b'{"message": "what?"}')
 
     async with opened(url, world) as s:
         s.line.spoil["batch_info_by_ids"] = [refused]

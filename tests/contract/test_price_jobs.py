@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.domain.errors import SettingsError
-from mistnet.domain.items import ItemState, PriceAsked, Wish, price_job
-from mistnet.domain.jobs import Done, Fail, Retry, Snooze
-from mistnet.domain.sources import SourceName
+from mistnet.governor.model import SourceName
+from mistnet.kit.errors import SettingsError
+from mistnet.prices.model import ItemRequest, ItemState, PriceAsked, price_job
+from mistnet.queue.model import Done, Fail, Retry, Snooze
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
-from mistnet.valuing import credentials_of
+from mistnet.sources.market.source import credentials_of
 from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, untrue, wish_for
 
 pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]
@@ -80,7 +80,9 @@ async def test_a_look_that_is_still_to_be_made_is_not_made_twice(url: str, tmp_p
 async def test_a_remembered_answer_costs_no_call(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         good = fair.market.good(3)
-        first, second = await fair.follow(wish_for(good), Wish(title=good.title, attributes=good.attributes, ref="b"))
+        first, second = await fair.follow(
+            wish_for(good), ItemRequest(title=good.title, attributes=good.attributes, ref="b")
+        )
         await fair.ask(first, sources=ASKED)
         await fair.look()
         calls = fair.market.stats.asked.total()

@@ -11,18 +11,28 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.crawling import Crawled, CrawlOutcome, ProductName
-from mistnet.domain.errors import BadWatch, ItemNotFound, ProductNotFound, WatchNotFound
-from mistnet.domain.items import ItemId, PriceAsked, PricePoint, Wish
-from mistnet.domain.links import LinkState, Shop
-from mistnet.domain.products import Availability, PageFacts, PageVerdict, PriceKind, ProductId
-from mistnet.domain.sources import SourceName
-from mistnet.domain.watches import Wanted, WatchId, WatchKind
-from mistnet.pricing.exchange import DatedRate
-from mistnet.store.crawl_calls import call_for_products
-from mistnet.store.items import Items
-from mistnet.store.rates import RateBook
-from mistnet.store.watch_book import WatchLine
+from mistnet.governor.model import SourceName
+from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
+from mistnet.prices.exchange import DatedRate
+from mistnet.prices.model import ItemId, ItemRequest, PriceAsked, PricePoint
+from mistnet.prices.store.items import Items
+from mistnet.prices.store.rates import RateStore
+from mistnet.prices.watches.model import WatchId, WatchKind, WatchRequest
+from mistnet.prices.watches.store import WatchLine
+from mistnet.shops.errors import ProductNotFound
+from mistnet.shops.model import (
+    Availability,
+    Crawled,
+    CrawlOutcome,
+    LinkState,
+    PageFacts,
+    PageVerdict,
+    PriceKind,
+    ProductId,
+    ProductName,
+    Shop,
+)
+from mistnet.shops.store.crawls import call_for_products
 from tests.priced import COIN, CUP, Mood, PricedTown, open_priced, plain
 from tests.shops import post
 
@@ -49,7 +59,7 @@ async def product_of(town: PricedTown) -> ProductId:
 
 async def watched(town: PricedTown, kind: WatchKind = WatchKind.CHANGED, **line: Any) -> WatchLine:
     given = line or {WatchKind.CHANGED: {"percent": 10.0}}.get(kind, {})
-    added = await town.app.price_watches.add(Wanted(kind=kind, product_id=await product_of(town), **given))
+    added = await town.app.price_watches.add(WatchRequest(kind=kind, product_id=await product_of(town), **given))
     assert added.added
     return added.watch
 
@@ -370,7 +380,7 @@ async def test_an_automatic_watch_follows_the_setting(url: str) -> None:
 
 async def test_the_very_same_watch_is_there_once_however_many_ask_at_once(url: str) -> None:
     async with stocked(url) as town:
-        wanted = Wanted(kind=WatchKind.CHANGED, product_id=await product_of(town), percent=10.0)
+        wanted = WatchRequest(kind=WatchKind.CHANGED, product_id=await product_of(town), percent=10.0)
         done = await asyncio.gather(*(town.app.price_watches.add(wanted) for _ in range(5)))
         assert sorted(each.added for each in done) == [False, False, False, False, True]
         assert len(await town.app.price_watches.list()) == 1
@@ -394,9 +404,9 @@ async def test_what_is_not_there_cannot_be_watched(url: str) -> None:
     async with open_priced(url) as town:
         book = town.app.price_watches
         with pytest.raises(ProductNotFound):
-            await book.add(Wanted(kind=WatchKind.CHANGED, product_id=ProductId(99), percent=1.0))
+            await book.add(WatchRequest(kind=WatchKind.CHANGED, product_id=ProductId(99), percent=1.0))
         with pytest.raises(ItemNotFound):
-            await book.add(Wanted(kind=WatchKind.CHANGED, item_id=ItemId(99), percent=1.0))
+            await book.add(WatchRequest(kind=WatchKind.CHANGED, item_id=ItemId(99), percent=1.0))
         with pytest.raises(WatchNotFound):
             await book.get(WatchId(99))
 
@@ -423,7 +433,7 @@ async def followed(url: str, *prices: object, **settings: Any) -> AsyncIterator[
     """An item that a source was asked for twice."""
     async with open_priced(url, **settings) as town:
         (kept,) = await Items(town.app.database).add(
-            [Wish(title="1921 Morgan dollar", currency="USD")], town.clock.now()
+            [ItemRequest(title="1921 Morgan dollar", currency="USD")], town.clock.now()
         )
         await asked(town, kept.item_id, *prices)
         await asked(town, kept.item_id, *prices)
@@ -461,7 +471,7 @@ async def tell(
 
 async def watched_item(town: PricedTown, item_id: ItemId, *prices: object, **line: Any) -> WatchLine:
     """Watched, and looked at once more."""
-    wanted = Wanted(kind=WatchKind.BELOW if "target" in line else WatchKind.CHANGED, item_id=item_id, **line)
+    wanted = WatchRequest(kind=WatchKind.BELOW if "target" in line else WatchKind.CHANGED, item_id=item_id, **line)
     watch = (await town.app.price_watches.add(wanted)).watch
     await asked(town, item_id, *prices)
     return watch
@@ -556,7 +566,9 @@ async def test_a_missing_rate_is_never_a_change(url: str) -> None:
             await tell(
                 town, item_id, [listing(0, 30, town), listing(1, 60, town, **dear), listing(2, 60, town, **dear)]
             )
-        watch = (await town.app.price_watches.add(Wanted(kind=WatchKind.CHANGED, item_id=item_id, percent=10.0))).watch
+        watch = (
+            await town.app.price_watches.add(WatchRequest(kind=WatchKind.CHANGED, item_id=item_id, percent=10.0))
+        ).watch
         town.clock.turn(minutes=60)
         await tell(town, item_id, [listing(0, 30, town), listing(1, 60, town, **dear), listing(2, 60, town, **dear)])
         now = await held(town, watch)
@@ -584,19 +596,19 @@ async def test_a_missing_rate_is_never_a_change(url: str) -> None:
 
 
 async def told_rate(town: PricedTown, rate: DatedRate) -> None:
-    await RateBook(town.app.database).tell([rate], origin=None, now=town.clock.now())
+    await RateStore(town.app.database).tell([rate], origin=None, now=town.clock.now())
 
 
 async def test_second_looks_at_items_go_to_the_sources_of_what_moved_and_to_their_pages_first(url: str) -> None:
     async with stocked(url, COIN, 1000) as town:
         product_id = await product_of(town)
-        (kept,) = await Items(town.app.database).add([Wish(title="coin", currency="TWD")], town.clock.now())
+        (kept,) = await Items(town.app.database).add([ItemRequest(title="coin", currency="TWD")], town.clock.now())
         lane = SourceName("shopee")
         for price in (1000, 1000):
             town.clock.turn(minutes=60)
             point = listing(1, price, town, currency="TWD", product_id=product_id)
             await tell(town, kept.item_id, [point], source=lane)
-        await town.app.price_watches.add(Wanted(kind=WatchKind.CHANGED, item_id=kept.item_id, percent=10.0))
+        await town.app.price_watches.add(WatchRequest(kind=WatchKind.CHANGED, item_id=kept.item_id, percent=10.0))
         keys = {row.key for row in await town.rows(AGAIN)}
         assert keys == {f"again:{kept.item_id}:shopee", f"again:{COIN}"}
         due = {row.key: row.run_at for row in await town.rows(AGAIN)}

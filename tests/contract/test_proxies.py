@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from mistnet.api.auth import COOKIE, Scope
+from mistnet.web.auth import COOKIE
+from mistnet.web.tokens import Scope
 from tests.apis import Api, open_api
 
 pytestmark = pytest.mark.common_sql

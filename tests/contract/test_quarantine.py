@@ -8,12 +8,12 @@ import pytest
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.doctor import doctor
-from mistnet.desk.rereading import reparse_all
-from mistnet.domain.accounts import TrackedAccount
-from mistnet.domain.social import Platform, Unreadable, UserId
-from mistnet.harvest import WRITERS
-from mistnet.store.quarantine import KeptPayload, Quarantine, Reading
-from mistnet.store.writes import Writers
+from mistnet.queue.store.writes import Writers
+from mistnet.social.accounts import TrackedAccount
+from mistnet.social.model import Platform, Unreadable, UserId
+from mistnet.social.store.quarantine import KeptPayload, Quarantine, ReparseResult
+from mistnet.sources.pushed_posts import reparse_all
+from mistnet.sources.x.source import WRITERS
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock
@@ -90,11 +90,11 @@ async def test_any_number_of_payloads_is_read_a_slice_at_a_time(url: str) -> Non
 
 
 async def test_one_payload_the_database_refuses_does_not_keep_the_others(url: str) -> None:
-    def read(found: KeptPayload) -> Reading:
+    def read(found: KeptPayload) -> ReparseResult:
         """Post 501 without its author, which no database takes."""
         told_of = json.loads(found.payload)
         author = [] if told_of["id"] == "501" else [user(11)]
-        return Reading(writes=[*author, post(int(told_of["id"]), 99 if told_of["id"] == "501" else 11)])
+        return ReparseResult(writes=[*author, post(int(told_of["id"]), 99 if told_of["id"] == "501" else 11)])
 
     async with open_harvest(url) as app:
         await tell(app, *(kept({"id": each}) for each in ("500", "501", "502")))

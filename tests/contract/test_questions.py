@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import bindparam, select, text
 
-from mistnet.domain.errors import DatabaseError, DatabaseNotMigrated
-from mistnet.store.database import Database
-from mistnet.store.statements import statement
-from mistnet.store.tables import paused_kinds
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseError, DatabaseNotMigrated
+from mistnet.kit.statements import statement
+from mistnet.queue.tables import paused_kinds
 from tests.databases import open_database
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

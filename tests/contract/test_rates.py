@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.cli.main import app as commands
-from mistnet.domain.items import ItemId
-from mistnet.pricing.exchange import DatedRate
-from mistnet.store.database import Database
-from mistnet.store.rates import RateBook, RateFilter, rates_between
-from mistnet.store.revaluing import revalue, touched_by
-from mistnet.store.tables import currency_rates
-from mistnet.store.valuations import CurrentValuation, Valuations
+from mistnet.kit.database import Database
+from mistnet.prices.exchange import DatedRate
+from mistnet.prices.model import ItemId
+from mistnet.prices.store.rates import RateFilter, RateStore, rates_between
+from mistnet.prices.store.revaluing import revalue, touched_by
+from mistnet.prices.store.valuations import CurrentValuation, Valuations
+from mistnet.prices.tables import currency_rates
 from tests.contract.test_points import asked, opened, plan_of, point, write
 from tests.harvests import run
 from tests.loops import LOOP
@@ -33,7 +33,7 @@ def rate(base: str, quote: str, worth: str, day: date = DAY) -> DatedRate:
 
 
 async def tell(database: Database, *rates: DatedRate) -> None:
-    await RateBook(database).tell(rates, origin="a test", now=START)
+    await RateStore(database).tell(rates, origin="a test", now=START)
 
 
 async def worth(database: Database, item: int = 1) -> CurrentValuation | None:
@@ -45,7 +45,7 @@ async def test_rates_told_for_one_day_replace_each_other_and_are_listed_by_pages
         days = [DAY - timedelta(days=back) for back in range(3)]
         await tell(database, *(rate("EUR", quote, "2", day) for quote in ("USD", "GBP") for day in days))
         await tell(database, rate("EUR", "USD", "1.080000000000000001"), rate("GBP", "USD", "1.3"))
-        book = RateBook(database)
+        book = RateStore(database)
         first = await book.page(RateFilter(limit=4))
         last = first[-1]
         rest = await book.page(RateFilter(after=(last.base, last.quote, last.day.isoformat())))
@@ -63,7 +63,7 @@ async def test_impossible_rates_are_refused_by_the_schema(url: str) -> None:
         for bad in (rate("EUR", "EUR", "1"), rate("EURO", "USD", "1")):
             with pytest.raises(Exception, match=r"(?i)check|currencies"):
                 await tell(database, rate("GBP", "USD", "1"), bad)
-        assert await RateBook(database).page(RateFilter()) == []
+        assert await RateStore(database).page(RateFilter()) == []
 
 
 async def test_a_look_uses_the_rates_that_are_known(url: str) -> None:

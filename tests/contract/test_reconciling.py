@@ -10,21 +10,19 @@ from typing import Any
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.balances import check_balances
-from mistnet.cli.bills import tell
-from mistnet.cli.spend import today_of
-from mistnet.domain.bills import RECONCILIATION, Bill, Verdict, month_start
-from mistnet.domain.errors import SourceDown
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.domain.sources import X_SOURCE, Errand
-from mistnet.harvest import Harvest, keys_of
+from mistnet.cli.sources import check_balances
+from mistnet.cli.spend import tell, today_of
+from mistnet.governor.bills import RECONCILIATION, Bill, Bills, BillVerdict, Reconciled, month_start
+from mistnet.governor.errors import SourceDown
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.operations.pruning import StorePruning
+from mistnet.operations.spend import By, CallLedger
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
-from mistnet.store.bills import Bills, Reconciled
-from mistnet.store.ledger import By, Ledger
-from mistnet.store.pruning import StorePruning
+from mistnet.sources.x.source import XCollector, keys_of
 from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock
 from tests.worlds import SMALLEST, WorldTransport
@@ -47,10 +45,10 @@ class Vendor:
     async def call(self, billed: int, *, is_lost: bool = False, fails: bool = False) -> None:
         """One call, billed; a lost one is made by a process that dies before it writes it down."""
         self.bill(billed)
-        harvest = Harvest(self.app.settings, self.app.database) if is_lost else self.app.harvest
+        harvest = XCollector(self.app.settings, self.app.database) if is_lost else self.app.harvest
         governor = harvest.governor
         with suppress(SourceDown):
-            async with governor.call("tweets", most=30, errand=Errand()) as ticket:
+            async with governor.call("tweets", most=30, errand=CallPurpose()) as ticket:
                 if fails:
                     raise SourceDown(X_SOURCE, "no answer", status=None)
                 ticket.settle(items=1, credits_due=billed)
@@ -76,7 +74,7 @@ class Vendor:
         return await Bills(self.app.database).reconcile(X_SOURCE, labels, lag=LAG, silence=SILENCE)
 
     async def in_ledger(self) -> int:
-        return sum(row.credits for row in await Ledger(self.app.database).spent(By.SOURCE))
+        return sum(row.credits for row in await CallLedger(self.app.database).spent(By.SOURCE))
 
     async def committed(self) -> int:
         (today,) = await today_of(self.app)
@@ -107,7 +105,7 @@ async def test_calls_that_were_pruned_still_count_as_booked(url: str) -> None:
         folded = await StorePruning(x.app.database).fold_calls(before=x.clock.now() - timedelta(days=1))
         assert folded == 3, "neither the last call nor those of the day of the first balance"
         done = await x.reconcile()
-        assert (only(done).billed, only(done).booked, only(done).verdict) == (120, 120, Verdict.EQUAL)
+        assert (only(done).billed, only(done).booked, only(done).verdict) == (120, 120, BillVerdict.EQUAL)
         assert done.month.in_ledger == 135
 
 
@@ -133,7 +131,7 @@ async def test_a_second_reconciliation_books_nothing(url: str) -> None:
         await x.call(30, is_lost=True)
         await x.reconcile()
         again = await x.reconcile(later=timedelta(seconds=1))
-        assert (only(again).verdict, again.is_booked) == (Verdict.EQUAL, True)
+        assert (only(again).verdict, again.is_booked) == (BillVerdict.EQUAL, True)
         assert (await x.in_ledger(), await x.committed()) == (30, 30)
 
 
@@ -154,7 +152,7 @@ async def test_failed_calls_that_were_free_are_taken_off_the_ledger(url: str) ->
         await x.call(0, fails=True)
         assert await x.in_ledger() == 45
         done = await x.reconcile()
-        assert (only(done).verdict, only(done).difference) == (Verdict.TOO_MUCH, -30)
+        assert (only(done).verdict, only(done).difference) == (BillVerdict.TOO_MUCH, -30)
         assert (await x.in_ledger(), await x.committed()) == (15, 15)
 
 
@@ -177,7 +175,7 @@ async def test_nothing_is_booked_before_the_bill_shows_the_last_call(url: str) -
         await x.check()
         await x.call(15)
         done = await x.reconcile(later=timedelta(seconds=10))
-        assert only(done).verdict is Verdict.NOT_YET
+        assert only(done).verdict is BillVerdict.NOT_YET
         assert (
             lines(done, x)[0] == f"{only(done).label}: 15 credits (<$0.01) of what was booked are not on the bill yet."
         )
@@ -196,11 +194,11 @@ async def test_credits_that_were_added_are_told_and_booked_nowhere(url: str) -> 
         await x.call(15)
         x.add_credits(50_000)
         done = await x.reconcile()
-        assert only(done).verdict is Verdict.CREDITS_ADDED
+        assert only(done).verdict is BillVerdict.CREDITS_ADDED
         assert (await x.in_ledger(), await x.committed()) == (15, A_SLICE), "what was billed is not known"
         await x.call(15, is_lost=True)
         done = await x.reconcile()
-        assert (only(done).verdict, only(done).difference) == (Verdict.TOO_LITTLE, 15)
+        assert (only(done).verdict, only(done).difference) == (BillVerdict.TOO_LITTLE, 15)
         assert await x.in_ledger() == 30
         assert await x.committed() == 2 * A_SLICE, "before the credits were added, more may have been spent today"
 
@@ -209,10 +207,10 @@ async def test_the_first_balance_gives_nothing_back_where_the_key_was_used_befor
     async with vendor_of(url) as x:
         await x.call(15, is_lost=True)
         done = await x.reconcile()
-        assert only(done).verdict is Verdict.FIRST
+        assert only(done).verdict is BillVerdict.FIRST
         for _ in range(2):
             done = await x.reconcile()
-            assert (only(done).verdict, done.day.after, done.month.after) == (Verdict.EQUAL, A_SLICE, A_SLICE)
+            assert (only(done).verdict, done.day.after, done.month.after) == (BillVerdict.EQUAL, A_SLICE, A_SLICE)
             assert done.day.not_known == [only(done).label]
 
 
@@ -222,7 +220,7 @@ async def test_calls_just_before_the_first_balance_are_not_booked_twice(url: str
         x.clock.turn(seconds=1)
         await x.check()
         done = await x.reconcile()
-        assert (only(done).billed, only(done).booked, only(done).verdict) == (15, 0, Verdict.EQUAL)
+        assert (only(done).billed, only(done).booked, only(done).verdict) == (15, 0, BillVerdict.EQUAL)
         assert await x.in_ledger() == 15
 
 
@@ -244,7 +242,7 @@ async def test_what_may_have_been_lost_today_stays_counted(url: str) -> None:
         await x.call(30, is_lost=True)
         for _ in range(2):
             done = await x.reconcile()
-            assert (only(done).verdict, done.day.in_ledger) == (Verdict.EQUAL, 0)
+            assert (only(done).verdict, done.day.in_ledger) == (BillVerdict.EQUAL, 0)
             assert done.day.after >= 30
 
 
@@ -254,7 +252,7 @@ async def test_each_key_has_a_bill_of_its_own(url: str) -> None:
         x.bill(40, "two")
         one, two = keys_of(x.app.settings)
         found = {bill.label: (bill.verdict, bill.difference) for bill in (await x.reconcile()).bills}
-        assert found == {one: (Verdict.EQUAL, 0), two: (Verdict.TOO_LITTLE, 40)}
+        assert found == {one: (BillVerdict.EQUAL, 0), two: (BillVerdict.TOO_LITTLE, 40)}
 
 
 async def test_a_key_that_is_not_configured_here_keeps_counted_what_was_set_aside(url: str) -> None:
@@ -277,7 +275,7 @@ async def test_a_correction_is_no_call(url: str) -> None:
         await x.call(15)
         await x.call(30, is_lost=True)
         await x.reconcile()
-        found = {row.name: (row.calls, row.credits) for row in await Ledger(x.app.database).spent(By.ENDPOINT)}
+        found = {row.name: (row.calls, row.credits) for row in await CallLedger(x.app.database).spent(By.ENDPOINT)}
         assert found == {RECONCILIATION: (0, 30), "tweets": (1, 15), "my/info": (2, 0)}
 
 

@@ -9,14 +9,14 @@ from typing import TypeAlias
 from sqlalchemy import insert
 
 from mistnet.app import App
-from mistnet.domain.jobs import JobId
-from mistnet.domain.social import UserId
-from mistnet.domain.sources import X_SOURCE, CallRecord, KeyLabel
-from mistnet.pruning import Pruning
-from mistnet.store.board import Board
-from mistnet.store.ledger import By, Ledger
-from mistnet.store.pruning import StorePruning
-from mistnet.store.tables import crawls, links, quarantine
+from mistnet.governor.model import X_SOURCE, CallRecord, KeyLabel
+from mistnet.operations.overview import Board
+from mistnet.operations.pruning import Pruning, StorePruning
+from mistnet.operations.spend import By, CallLedger
+from mistnet.queue.model import JobId
+from mistnet.shops.tables import crawls, links
+from mistnet.social.model import UserId
+from mistnet.social.tables import quarantine
 from tests.harvests import open_harvest, rows, tell, user
 from tests.segmented import ids, workshop
 from tests.support import START, TurnedClock
@@ -43,7 +43,7 @@ def call(*, days_ago: float, credits_spent: int = 30, account: int | None = None
 
 async def totals(app: App) -> list[object]:
     """Everything that is ever shown of what calls have cost."""
-    ledger = Ledger(app.database)
+    ledger = CallLedger(app.database)
     since, until = NOON.replace(hour=0) - timedelta(days=5), NOON.replace(hour=0) - timedelta(days=1)
     return [
         *[await ledger.spent(by) for by in By],

@@ -10,19 +10,26 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.desk.tracking import next_step, track_handles, track_ids
-from mistnet.domain.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept, TrackedAccount
-from mistnet.domain.errors import UnknownKind
-from mistnet.domain.jobs import Done, JobState, Lease, NewJob, WorkerName, Write
-from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.harvest import WRITERS
-from mistnet.jobs import args
+from mistnet.queue.errors import UnknownKind
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import Done, JobState, Lease, NewJob, WorkerName, Write
+from mistnet.queue.settler import settlement
+from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
-from mistnet.store.refusals import Refusals, Refused
-from mistnet.store.roster import _ENTRIES, NewSuggestion, Roster, Standing, Suggested
-from mistnet.store.writes import Prepared, Writers
+from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.jobs import args
+from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.store.tracking import (
+    _ENTRIES,
+    NewSuggestion,
+    Refusals,
+    RefusedHandle,
+    Suggested,
+    SuggestionResult,
+    TrackingStore,
+)
+from mistnet.social.tracking import next_step, track_handles, track_ids
+from mistnet.sources.x.source import WRITERS
 from tests.databases import analyze, make_app
 from tests.support import START, TurnedClock, new
 
@@ -57,13 +64,13 @@ class Desk:
     def __init__(self, url: str) -> None:
         self.clock = TurnedClock()
         self.app = make_app(load_settings(database_url=url), clock=self.clock)
-        self.roster = Roster(self.app.database, self.app.job_writer)
+        self.roster = TrackingStore(self.app.database, self.app.job_writer)
 
     async def suggest(self, *handles: str, **about: Any) -> Sequence[Suggested]:
         wanted = [NewSuggestion(handle=handle, **about) for handle in handles]
         return await self.roster.suggest(wanted, job=args.suggestion, now=self.clock.now())
 
-    async def results(self, *handles: str) -> list[Standing]:
+    async def results(self, *handles: str) -> list[SuggestionResult]:
         return [each.result for each in await self.suggest(*handles)]
 
     async def write(self, *writes: Write) -> None:
@@ -104,7 +111,7 @@ async def open_desk(url: str) -> AsyncIterator[Desk]:
 async def test_a_suggestion_lands_with_its_job_and_what_was_said_of_it(url: str) -> None:
     async with open_desk(url) as desk:
         assert await desk.suggest("Ann_1", wallet="0xabc", labels={"team": "réd"}) == [
-            Suggested(handle="Ann_1", result=Standing.ADDED)
+            Suggested(handle="Ann_1", result=SuggestionResult.ADDED)
         ]
         (kept,) = await desk.roster.suggestions()
         assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("Ann_1", "0xabc", {"team": "réd"})
@@ -114,8 +121,8 @@ async def test_a_suggestion_lands_with_its_job_and_what_was_said_of_it(url: str)
 
 async def test_a_handle_is_suggested_once_however_it_is_written(url: str) -> None:
     async with open_desk(url) as desk:
-        assert await desk.results("Ann", "bea", "ANN") == [Standing.ADDED, Standing.ADDED]
-        assert await desk.results("ann", "cid") == [Standing.SUGGESTED, Standing.ADDED]
+        assert await desk.results("Ann", "bea", "ANN") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
+        assert await desk.results("ann", "cid") == [SuggestionResult.SUGGESTED, SuggestionResult.ADDED]
         assert [each.handle for each in await desk.roster.suggestions()] == ["Ann", "bea", "cid"]
         assert await desk.jobs() == [("suggestion", "ann"), ("suggestion", "bea"), ("suggestion", "cid")]
 
@@ -124,7 +131,7 @@ async def test_what_a_second_suggestion_says_is_added_to_the_first(url: str) -> 
     async with open_desk(url) as desk:
         await desk.suggest("ann", labels={"team": "red", "city": "Rome"})
         (told,) = await desk.suggest("Ann", wallet="0xabc", labels={"team": "blue"})
-        assert told == Suggested(handle="Ann", result=Standing.SUGGESTED, merged=True)
+        assert told == Suggested(handle="Ann", result=SuggestionResult.SUGGESTED, merged=True)
         (kept,) = await desk.roster.suggestions()
         labels = {"team": "blue", "city": "Rome"}
         assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("ann", "0xabc", labels)
@@ -143,7 +150,7 @@ async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> N
         await desk.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
         for handle in ("ann", "bea"):
             (told,) = await desk.suggest(handle, wallet="0xabc")
-            assert (told.result, told.merged) == (Standing.TRACKED, True)
+            assert (told.result, told.merged) == (SuggestionResult.TRACKED, True)
         kept = await desk.roster.suggestions(live_only=False)
         assert [(each.handle, each.wallet, each.outcome, each.user_id) for each in kept] == [
             ("ann", "0xabc", "accepted", ANN),
@@ -172,7 +179,7 @@ async def test_a_refusal_stands_until_the_handle_is_suggested_again_tracked_or_l
         await desk.write(user(BEA, "bea"), tracked(BEA))
         assert [each.handle for each in await refusals.standing()] == ["Cy"]
         found = await refusals.of_handle("CY")
-        assert found == Refused(handle="Cy", reason="no Cy", refused_at=START)
+        assert found == RefusedHandle(handle="Cy", reason="no Cy", refused_at=START)
         gone = await desk.roster.untrack("cy", "a typo", now=desk.clock.now())
         assert (gone.withdrawn, gone.known) == (True, True)
         assert await refusals.standing() == []
@@ -181,13 +188,13 @@ async def test_a_refusal_stands_until_the_handle_is_suggested_again_tracked_or_l
 
 
 async def test_the_same_handle_suggested_by_many_at_once_gives_one_live_suggestion(url: str) -> None:
-    async def somebody(order: int) -> list[Standing]:
+    async def somebody(order: int) -> list[SuggestionResult]:
         async with open_desk(url) as desk:
             handles = ["ann", "bea", "cid", "dan"]
             return await desk.results(*(handles if order % 2 else reversed(handles)))
 
     results = await asyncio.gather(*(somebody(order) for order in range(8)))
-    assert sum(each is Standing.ADDED for result in results for each in result) == 4
+    assert sum(each is SuggestionResult.ADDED for result in results for each in result) == 4
     async with open_desk(url) as desk:
         assert len(await desk.roster.suggestions()) == 4
         assert len(await desk.jobs()) == 4
@@ -203,8 +210,8 @@ async def test_without_its_job_there_is_no_suggestion(url: str) -> None:
 async def test_many_thousand_handles_are_suggested_at_once(url: str) -> None:
     async with open_desk(url) as desk:
         handles = [f"h{number}" for number in range(6_000)]
-        assert set(await desk.results(*handles)) == {Standing.ADDED}
-        assert set(await desk.results(*handles)) == {Standing.SUGGESTED}
+        assert set(await desk.results(*handles)) == {SuggestionResult.ADDED}
+        assert set(await desk.results(*handles)) == {SuggestionResult.SUGGESTED}
         assert await desk.sql("SELECT count(*) FROM jobs") == [(6_000,)]
 
 
@@ -213,7 +220,7 @@ async def test_a_suggestion_whose_job_ended_as_a_gap_is_taken_up_again(url: str,
     async with open_desk(url) as desk:
         await desk.suggest("ann")
         await desk.sql(f"UPDATE jobs SET state = '{state}', attempts = 5")
-        assert await desk.results("ann") == [Standing.SUGGESTED]
+        assert await desk.results("ann") == [SuggestionResult.SUGGESTED]
         assert await desk.sql("SELECT kind, key, state, attempts FROM jobs") == [("suggestion", "ann", "pending", 0)]
 
 
@@ -221,7 +228,7 @@ async def test_a_suggestion_whose_job_was_cancelled_gets_a_new_one(url: str) -> 
     async with open_desk(url) as desk:
         await desk.suggest("ann")
         await desk.sql("DELETE FROM jobs")
-        assert await desk.results("ann") == [Standing.SUGGESTED]
+        assert await desk.results("ann") == [SuggestionResult.SUGGESTED]
         assert await desk.jobs() == [("suggestion", "ann")]
 
 
@@ -229,7 +236,7 @@ async def test_a_suggestion_whose_job_was_cancelled_gets_a_new_one(url: str) -> 
 async def test_who_is_tracked_is_not_suggested_again(url: str, state: AccountState) -> None:
     async with open_desk(url) as desk:
         await desk.write(user(ANN, "Ann"), tracked(ANN), changed(ANN, state))
-        assert await desk.suggest("aNN") == [Suggested(handle="aNN", result=Standing.TRACKED, user_id=ANN)]
+        assert await desk.suggest("aNN") == [Suggested(handle="aNN", result=SuggestionResult.TRACKED, user_id=ANN)]
         assert await desk.roster.suggestions() == []
         assert await desk.jobs() == []
 
@@ -238,7 +245,7 @@ async def test_who_is_known_but_not_tracked_may_be_suggested(url: str) -> None:
     async with open_desk(url) as desk:
         await desk.write(user(ANN, "ann"), user(BEA, "bea"), tracked(BEA))
         await desk.roster.untrack("bea", "enough", now=START)
-        assert await desk.results("ann", "bea") == [Standing.ADDED, Standing.ADDED]
+        assert await desk.results("ann", "bea") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
 
 
 async def test_a_former_holder_of_a_handle_does_not_stand_in_the_way(url: str) -> None:
@@ -246,7 +253,7 @@ async def test_a_former_holder_of_a_handle_does_not_stand_in_the_way(url: str) -
         await desk.write(user(ANN, "star"), tracked(ANN))
         desk.clock.turn(days=1)
         await desk.write(user(BEA, "star"))
-        assert await desk.results("star") == [Standing.ADDED]
+        assert await desk.results("star") == [SuggestionResult.ADDED]
         gone = await desk.roster.untrack("star", "enough", now=START)
         assert (gone.user_id, gone.was) == (ANN, AccountState.ACTIVE)
 
@@ -301,7 +308,7 @@ async def test_untracking_who_was_only_suggested_withdraws_the_suggestion(url: s
         closed = (await desk.roster.suggestions(live_only=False))[0]
         assert (closed.handle, closed.outcome, closed.reason, closed.deleted_at) == ("Ann", "refused", "a slip", START)
         assert await desk.jobs() == [("suggestion", "bea")]
-        assert await desk.results("ann") == [Standing.ADDED]
+        assert await desk.results("ann") == [SuggestionResult.ADDED]
 
 
 async def test_untracking_by_id_also_withdraws_what_was_suggested_meanwhile(url: str) -> None:
@@ -363,7 +370,7 @@ async def test_tracking_somebody_new_is_a_suggestion(url: str) -> None:
     async with open_desk(url) as desk:
         (told,) = await track_handles(desk.app, [NewSuggestion(handle="Ann")])
         assert (told.result, told.user_id, str(told)) == (
-            Standing.ADDED,
+            SuggestionResult.ADDED,
             None,
             "@Ann: its profile is looked up, then its posts are collected",
         )
@@ -377,7 +384,7 @@ async def test_tracking_again_catches_up_once_the_past_is_there(url: str) -> Non
         )
         for note in ("what is new will be collected", "a catch-up is under way"):
             (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
-            assert (told.result, told.user_id, told.note) == (Standing.TRACKED, ANN, f"is tracked; {note}")
+            assert (told.result, told.user_id, told.note) == (SuggestionResult.TRACKED, ANN, f"is tracked; {note}")
         assert await desk.sql("SELECT kind, key, state FROM jobs") == [("catch_up", "12", "pending")]
         (lease,) = await desk.claim()
         assert json.loads(lease.args)["floor"] == 9
@@ -421,7 +428,10 @@ async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url
     async with open_desk(url) as desk:
         await desk.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta(minutes=1)))
         told = await track_ids(desk.app, [ANN, BEA, ANN])
-        assert [(each.user_id, each.result) for each in told] == [(ANN, Standing.ADDED), (BEA, Standing.ADDED)]
+        assert [(each.user_id, each.result) for each in told] == [
+            (ANN, SuggestionResult.ADDED),
+            (BEA, SuggestionResult.ADDED),
+        ]
         rows = await desk.sql(
             "SELECT key, CAST(args AS text), state FROM jobs WHERE kind = 'hydrate_user' ORDER BY key"
         )
@@ -438,5 +448,5 @@ async def test_tracking_by_id_goes_on_with_an_account_that_is_tracked(url: str) 
         await desk.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"), tracked(BEA))
         await desk.roster.untrack(BEA, "enough", now=START)
         ann, bea = await track_ids(desk.app, [ANN, BEA])
-        assert (str(ann), bea.result) == ("@ann: is tracked; collecting its past goes on", Standing.ADDED)
+        assert (str(ann), bea.result) == ("@ann: is tracked; collecting its past goes on", SuggestionResult.ADDED)
         assert await desk.jobs() == [("backfill", "12"), ("hydrate_user", "123")]

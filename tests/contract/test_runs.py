@@ -13,18 +13,18 @@ import pytest
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.runs import LISTED, listed_row
-from mistnet.domain.accounts import AccountState, AccountStateChange, TrackedAccount
-from mistnet.domain.errors import BadRun, CapTooLow, RunInProgress, RunNotFound
-from mistnet.domain.fetching import Fetched, FetchStats, next_limit
-from mistnet.domain.jobs import Done, Fail, Lease, Outcome, WorkerName
-from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus, RunStep
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import settlement
-from mistnet.store.accounts import StoreLook
-from mistnet.store.fetching import STATISTICS, stats_of
-from mistnet.store.roster import Roster
-from mistnet.store.runs import new_run_id
+from mistnet.operations.errors import BadRun, CapTooLow, RunInProgress, RunNotFound
+from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus, RunStep
+from mistnet.operations.runs.store import new_run_id
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import Done, Fail, Lease, Outcome, WorkerName
+from mistnet.queue.settler import settlement
+from mistnet.social.accounts import AccountState, AccountStateChange, TrackedAccount
+from mistnet.social.fetch_sizes import Fetched, FetchStats, next_limit
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.accounts import StoreLook
+from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.store.tracking import TrackingStore
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import START, TurnedClock, finished_run
@@ -488,7 +488,7 @@ async def test_a_name_that_is_no_run_is_simply_not_there(url: str, hostile: str)
 async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
     async with office(url) as o:
         await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN))
-        look, roster = StoreLook(o.app.database), Roster(o.app.database, o.app.job_writer)
+        look, roster = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
         account = await look.account(Platform.X, ANN)
         assert account is not None
         assert account.fetch == FetchStats()

@@ -11,23 +11,22 @@ import pytest
 from loguru import logger
 from sqlalchemy import text, update
 
-from mistnet.domain.accounts import SuggestionClosed
-from mistnet.domain.errors import DatabaseBusy
-from mistnet.domain.social import Platform
-from mistnet.engine.duties import Duty
-from mistnet.engine.slots import Interval
-from mistnet.engine.ticker import InOurTime, Ticker
-from mistnet.groups import groups_of
-from mistnet.jobs import args
-from mistnet.schedule import Scheduler, standing
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.operations.schedule.groups import groups_of
+from mistnet.operations.schedule.posting_rates import StorePaces, first_id_at
+from mistnet.operations.schedule.scheduler import Scheduler, schedule_status
+from mistnet.operations.schedule.slots import InOurTime, Interval, Ticker
+from mistnet.operations.schedule.store import StoreSchedule
+from mistnet.operations.schedule.ticks import BudgetTicks
+from mistnet.operations.tables import ticks
+from mistnet.queue.leader import Duty, StoreLeaders
 from mistnet.settings import load_settings
-from mistnet.store.leaders import StoreLeaders
-from mistnet.store.paces import StorePaces, first_id_at
-from mistnet.store.roster import NewSuggestion, Roster
-from mistnet.store.schedule import StoreSchedule
-from mistnet.store.tables import accounts, ticks
-from mistnet.ticking import BudgetTicks
-from mistnet.upstream.x.prices import COSTS
+from mistnet.social.accounts import SuggestionClosed
+from mistnet.social.jobs import args
+from mistnet.social.model import Platform
+from mistnet.social.store.tracking import NewSuggestion, TrackingStore
+from mistnet.social.tables import accounts
+from mistnet.sources.x.client import COSTS
 from tests.contract.test_paces import post
 from tests.contract.test_ticks import ANN, BEA, Office, opened
 from tests.databases import make_app
@@ -234,7 +233,9 @@ async def test_switched_off_it_leads_and_does_its_duties_but_makes_no_ticks(url:
         await until(lambda: len(done) > 12)  # longer than a slot of this group
         assert scheduler.leads
         assert await slots(office) == []
-        shown = await standing(load_settings(scheduler_enabled=False), office.app.database, office.app.job_writer)
+        shown = await schedule_status(
+            load_settings(scheduler_enabled=False), office.app.database, office.app.job_writer
+        )
         assert not shown.enabled
         assert shown.groups[0].next_at is None
     assert len([line for line in lines if "scheduler_enabled is off" in line]) == 1
@@ -274,7 +275,7 @@ async def test_a_group_does_not_track_again_what_was_refused_or_untracked(url: s
     groups = {"news": {"accounts": ["ann", "bea", "cy"], "every_seconds": 1}}
     async with opened(url) as office:
         await office.account(ANN, "ann")
-        roster, now = Roster(office.app.database, office.app.job_writer), office.clock.now()
+        roster, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
         await looked_after(url, groups)
         await office.write(SuggestionClosed(platform=Platform.X, handle="bea", accepted=False, reason="nobody"))
         for handle in ("ann", "cy"):
@@ -292,7 +293,7 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
     groups = {"news": {"accounts": ["ann", "stranger"], "every_seconds": 1}}
     async with opened(url) as office:
         await office.account(ANN, "ann")
-        roster, now = Roster(office.app.database, office.app.job_writer), office.clock.now()
+        roster, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
         await roster.suggest([NewSuggestion(handle="stranger")], job=args.suggestion, now=now)
         await office.write(SuggestionClosed(platform=Platform.X, handle="stranger", accepted=False, reason="nobody"))
         async with scheduling(url, groups=groups) as (scheduler, _):
@@ -300,7 +301,7 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
                 while len(await office.store.ticks("news", limit=9)) < 2:
                     await asyncio.sleep(0.05)
             await scheduler._look_after()
-            shown = await standing(load_settings(groups=groups), office.app.database, office.app.job_writer)
+            shown = await schedule_status(load_settings(groups=groups), office.app.database, office.app.job_writer)
         news, default = shown.groups
         assert news.unknown == ["stranger"]
         assert news.last_tick

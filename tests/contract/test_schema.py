@@ -17,18 +17,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
-from mistnet.store import tables
-from mistnet.store.database import Database
-from mistnet.store.schema import (
-    _MIGRATION_LOCK,
-    MIGRATIONS,
-    _upgrade,
-    migrate,
-    require_current,
-    revisions,
-    schema_state,
-)
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, DatabaseNotMigrated, DatabaseTooNew
+from mistnet.kit.migrate import _MIGRATION_LOCK, MIGRATIONS, _upgrade, migrate, require_current, revisions, schema_state
+from mistnet.operations import schema as tables
 from tests.commands import DEADLINE_SECONDS, Ran
 from tests.databases import create_database, drop_database, with_database
 from tests.services.sqld import SqldServer

@@ -17,14 +17,14 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mistnet.cli.search import on_terminal, search
-from mistnet.domain.errors import BadSearch
-from mistnet.domain.post_order import PostCursor
-from mistnet.domain.query import parse
-from mistnet.domain.social import Detail, Metrics, Platform, Post, PostId, User, UserId
-from mistnet.store.database import Database
-from mistnet.store.post_listing import PostSpan
-from mistnet.store.search import _FEW, FoundPost, PostSearch, _question, _with_authors, find_authors
-from mistnet.store.social import write_posts, write_users
+from mistnet.kit.database import Database
+from mistnet.social.errors import BadSearch
+from mistnet.social.model import Detail, Metrics, Platform, Post, PostId, User, UserId
+from mistnet.social.post_order import PostCursor
+from mistnet.social.search_query import parse
+from mistnet.social.store.post_listing import PostSpan
+from mistnet.social.store.posts import write_posts, write_users
+from mistnet.social.store.search import _FEW, FoundPost, PostSearch, _question, _with_authors, find_authors
 from tests.databases import analyze, open_database
 from tests.examples import count_examples
 from tests.loops import LOOP
@@ -168,7 +168,7 @@ async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> No
 async def test_pages_follow_each_other_by_time_over_both_platforms(
     url: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.store.search._FEW", few)
+    monkeypatch.setattr("mistnet.social.store.search._FEW", few)
     given_posts = [
         post(
             each if each % 3 else 1_000 - each,

@@ -8,12 +8,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mistnet.domain.segments import SegmentId
-from mistnet.domain.social import UserId
-from mistnet.store.follow_pages import FollowPages
-from mistnet.store.graph_export import Edges
-from mistnet.store.graph_samples import MOST_NODES, sample
-from mistnet.store.segment_pages import SegmentPages
+from mistnet.graph.export import Edges
+from mistnet.graph.follows.listing import FollowPages
+from mistnet.graph.samples import MOST_NODES, sample
+from mistnet.graph.segments.model import SegmentId
+from mistnet.graph.segments.pages import SegmentPages
+from mistnet.social.model import UserId
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, CROWD, HOSTILE, furnish
 from tests.graphs import DAY, answer, follow, follow_event, people, person, segment, synced, turn, written
@@ -228,7 +228,7 @@ async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str, path: s
 async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_drawn(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.api.pages.pictures._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("mistnet.web.pages.graph_pictures._PATIENCE_SECONDS", 0.0)
     async with open_api(sqlite_url) as api:
         there = await furnish(api.app)
         dashboard = api.service.state.dashboard
@@ -239,7 +239,7 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
             while not dashboard.pictures.drawn:
                 await asyncio.sleep(0.01)
         assert await dashboard.version() != before
-        monkeypatch.setattr("mistnet.api.pages.pictures._PATIENCE_SECONDS", 5.0)
+        monkeypatch.setattr("mistnet.web.pages.graph_pictures._PATIENCE_SECONDS", 5.0)
         assert 'class="graph"' in await shown(api, path)
         assert dashboard.pictures.drawn == 1
 
@@ -247,7 +247,7 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
 async def test_a_segment_that_was_materialized_anew_has_a_new_picture_and_few_are_kept(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.api.pages.pictures._KEPT", 2)
+    monkeypatch.setattr("mistnet.web.pages.graph_pictures._KEPT", 2)
     async with open_api(sqlite_url) as api:
         database, pictures = api.app.database, api.service.state.dashboard.pictures
         await people(database, [person(each) for each in (1, 2, 3)])

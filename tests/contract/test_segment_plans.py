@@ -9,10 +9,10 @@ from sqlalchemy import Select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.segments import Segment
-from mistnet.store.materialize import _free_plans, _Turn
-from mistnet.store.segment_members import as_of, changes, present
-from mistnet.store.segment_rules import Known, members_of
+from mistnet.graph.segments.materialize import _free_plans, _Turn
+from mistnet.graph.segments.model import Segment
+from mistnet.graph.segments.rule_sql import RuleContext, members_of
+from mistnet.graph.segments.store import as_of, changes, present
 from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
@@ -92,7 +92,7 @@ async def who_came_and_who_went_is_found_through_the_indexes(shop: Workshop, kin
     snapshot = await shop.materialize(kind)
     assert snapshot.members == {"mutuals": OWN // 2, "unreciprocated_followed": OWN // 2}.get(kind, OWN)
     await analyzed(shop)
-    known = Known(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
+    known = RuleContext(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
     turn = _Turn(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
     fresh = members_of(segment, known)
     async with shop.app.database.write() as connection, _free_plans(connection):

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.errors import BadSegment, SegmentCycle, SegmentNotFound, WriteRefused
-from mistnet.domain.segments import Snapshot
-from mistnet.domain.social import LinkMention, Platform, Post
-from mistnet.segments.algebra import replayed
+from mistnet.graph.errors import BadSegment, SegmentCycle, SegmentNotFound
+from mistnet.graph.segments.model import Snapshot, replayed
+from mistnet.kit.errors import WriteRefused
+from mistnet.social.model import LinkMention, Platform, Post
 from tests.graphs import written
 from tests.harvests import post
 from tests.segmented import Workshop, ids, workshop

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mistnet.cli import segments
+from mistnet.cli.command import Invocation
 from mistnet.cli.main import app as commands
 from mistnet.cli.output import Output
-from mistnet.cli.shared import Invocation
-from mistnet.domain.follows import Side
+from mistnet.graph.follows.model import Side
 from tests.harvests import run
 from tests.loops import LOOP
 from tests.segmented import Workshop, ids, workshop

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mistnet.domain.segments import SegmentName
-from mistnet.segments.rules import read_rule
+from mistnet.graph.segments.model import SegmentName
+from mistnet.graph.segments.rules import read_rule
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth

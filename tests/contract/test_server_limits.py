@@ -11,14 +11,13 @@ import pytest
 from sqlalchemy import event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import Done, Job, JobState, Outcome
-from mistnet.engine.kinds import Kinds
-from mistnet.engine.policy import Policy
-from mistnet.engine.worker import Worker
-from mistnet.store.database import Database
-from mistnet.store.queue import JobQueue
-from mistnet.store.tables import jobs
-from mistnet.store.writes import Writer, Writers
+from mistnet.kit.database import Database
+from mistnet.queue.kinds import KindRegistry, Policy
+from mistnet.queue.model import Done, Job, JobState, Outcome
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.writes import Writer, Writers
+from mistnet.queue.tables import jobs
+from mistnet.queue.worker import Worker
 from tests.support import Effect, Number, Shop, kind, new, open_shop, write_effects
 
 pytestmark = pytest.mark.fresh_database
@@ -145,7 +144,7 @@ async def test_a_clock_that_is_set_while_jobs_run_doubles_nothing_and_loses_noth
         return Done([Effect(job_id=job.id)])
 
     database = Database(url, clock=clock)
-    shop = Shop(database, Kinds([kind(handler=handler)]), clock, policy)  # type: ignore[arg-type]  # it only asks the time
+    shop = Shop(database, KindRegistry([kind(handler=handler)]), clock, policy)  # type: ignore[arg-type]  # it only asks the time
     try:
         await shop.add(*(new(key=str(n)) for n in range(JOBS)))
         await shop.database_write("UPDATE jobs SET max_attempts = 1000")

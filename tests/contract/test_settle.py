@@ -9,10 +9,10 @@ import pytest
 from loguru import logger
 from sqlalchemy import event
 
-from mistnet.domain.errors import WriteRefused
-from mistnet.domain.jobs import Awaited, Continue, Done, Fail, Job, Outcome, Retry, Snooze, Wake
-from mistnet.store.queue import JobQueue
-from mistnet.store.writes import Writer, Writers
+from mistnet.kit.errors import WriteRefused
+from mistnet.queue.model import Awaited, Continue, Done, Fail, Job, Outcome, Retry, Snooze, Wake
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.writes import Writer, Writers
 from tests.support import START, Effect, Number, kind, new, open_shop, run_until, write_effects
 
 

@@ -7,17 +7,17 @@ import pytest
 from sqlalchemy import insert
 
 from mistnet.app import App
-from mistnet.desk.lanes import lane_standings, percentile
-from mistnet.domain.jobs import JobState, Lane
-from mistnet.domain.links import LinkId, LinkKind, LinkState
-from mistnet.domain.social import Platform, Post, PostId, UserId
-from mistnet.domain.sources import SourceName
-from mistnet.store import link_pages
-from mistnet.store.lane_pages import LanePages
-from mistnet.store.link_pages import LinkFilter, LinkPages
-from mistnet.store.mention_pages import Before, MentionPages
-from mistnet.store.product_pages import Asks, ProductFilter, ProductPages
-from mistnet.store.tables import job_errors, job_history, links
+from mistnet.governor.model import SourceName
+from mistnet.operations.lanes import LanePages
+from mistnet.queue.model import JobState, Lane
+from mistnet.queue.tables import job_errors, job_history
+from mistnet.shops.model import LinkId, LinkKind, LinkState
+from mistnet.shops.store import link_pages
+from mistnet.shops.store.link_pages import Before, LinkFilter, LinkPages, MentionPages
+from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
+from mistnet.shops.tables import links
+from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.sources.lane_status import lane_statuses, percentile
 from tests.harvests import open_harvest, post, tell, user
 from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
 from tests.support import START
@@ -282,7 +282,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
             again = await link(database, f"https://shopee.tw/product/2/{place}", first_seen_at=now - place * DAY / 100)
             await crawl(database, again, at=now)
         await app.harvest.book.pause(SourceName("ebay"), "too dear", now=now)
-        lanes = {each.lane: each for each in await lane_standings(app)}
+        lanes = {each.lane: each for each in await lane_statuses(app)}
         assert list(lanes)[:4] == ["ebay", "shopee", "taobao", "web"]
         shopee = lanes[Lane("shopee")]
         counted = {"pending": 2, "queued": 1, "running": 1, "retryable": 1, "dead": 2, "failed": 1}

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.social import UserId
+from mistnet.social.model import UserId
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.harvests import tell, user
@@ -83,7 +83,7 @@ async def test_nothing_that_is_shown_of_links_and_products_reads_a_whole_table(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("link_pages", "product_pages"):
-        monkeypatch.setattr(f"mistnet.store.{module}.WINDOW", 500)
+        monkeypatch.setattr(f"mistnet.shops.store.{module}.WINDOW", 500)
     async with open_api(url) as api:
         await fill(api.app)
         for path in ("/", "/lanes"):

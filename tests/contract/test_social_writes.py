@@ -13,23 +13,16 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from mistnet.domain.accounts import (
-    AccountState,
-    AccountStateChange,
-    Missing,
-    SuggestionClosed,
-    Swept,
-    TrackedAccount,
-)
-from mistnet.domain.errors import WriteRefused
-from mistnet.domain.jobs import Write
-from mistnet.domain.social import Detail, Media, Metrics, Platform, Post, PostId, Reference, Unreadable, User, UserId
-from mistnet.harvest import WRITERS
-from mistnet.store.accounts import StoreLook
-from mistnet.store.database import Database
-from mistnet.store.post_listing import PostListing
-from mistnet.store.writes import Prepared, Writers
-from mistnet.upstream.x.decode import gather_posts
+from mistnet.kit.database import Database
+from mistnet.kit.errors import WriteRefused
+from mistnet.queue.model import Write
+from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.social.accounts import AccountState, AccountStateChange, Missing, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.model import Detail, Media, Metrics, Platform, Post, PostId, Reference, Unreadable, User, UserId
+from mistnet.social.store.accounts import StoreLook
+from mistnet.social.store.post_listing import PostListing
+from mistnet.sources.x.decode import gather_posts
+from mistnet.sources.x.source import WRITERS
 from tests.databases import open_database
 from tests.examples import count_examples
 from tests.loops import LOOP

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 import typer
 
-from mistnet.api.auth import Scope
 from mistnet.cli.listening import listening_on, serving
+from mistnet.web.tokens import Scope
 from tests.apis import Api, api_on, bearer
 from tests.harvests import open_harvest
 from tests.support import TurnedClock

@@ -13,18 +13,19 @@ import pytest
 from mistnet.app import App
 from mistnet.cli.doctor import doctor
 from mistnet.cli.output import Grid
-from mistnet.cli.standings import blocks
+from mistnet.cli.sources import blocks
 from mistnet.cli.track import track
-from mistnet.desk.standings import known_sources, standings
-from mistnet.domain.crawling import CachedAnswer
-from mistnet.domain.errors import BudgetSpent, NotNow
-from mistnet.domain.items import Wish
-from mistnet.domain.social import UserId
-from mistnet.domain.sources import X_SOURCE, KeyLabel, SourceName, SourceState
-from mistnet.jobs import args
-from mistnet.store.answers import StoreAnswers
-from mistnet.store.items import Items
-from mistnet.store.tables import cached_answers
+from mistnet.governor.errors import BudgetSpent
+from mistnet.governor.model import X_SOURCE, KeyLabel, SourceName, SourceState
+from mistnet.prices.model import ItemRequest
+from mistnet.prices.store.items import Items
+from mistnet.queue.errors import NotNow
+from mistnet.shops.model import CachedAnswer
+from mistnet.shops.store.http_cache import StoreAnswers
+from mistnet.shops.tables import cached_answers
+from mistnet.social.jobs import args
+from mistnet.social.model import UserId
+from mistnet.sources.status import known_sources, source_statuses
 from tests.apis import open_api
 from tests.command_groups import commands_of
 from tests.databases import numbers
@@ -81,7 +82,7 @@ async def copy_answers(app: App, copies: int) -> None:
 
 async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path) -> None:
     async with open_harvest(url, x_api_key="one", crawl_lanes=["ebay"], **EBAY_KEYS) as app:
-        found = {each.name: each for each in await standings(app)}
+        found = {each.name: each for each in await source_statuses(app)}
         assert list(found) == ["x", "ebay", "ebay_api"]
         assert (found[EBAY].breaker.state, found[EBAY].breaker.opens_after) == ("closed", 5)
         assert found[EBAY].breaker.stays_open == timedelta(minutes=5)
@@ -92,7 +93,7 @@ async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path
 
 async def test_credits_are_told_of_sources_alone_that_cost_some(sqlite_url: str) -> None:
     async with open_api(sqlite_url, x_api_key="one", crawl_lanes=["ebay"]) as api:
-        shown = {each.name: blocks(each, START)[0] for each in await standings(api.app)}
+        shown = {each.name: blocks(each, START)[0] for each in await source_statuses(api.app)}
         told = {name: [row[0] for row in grid.rows] for name, grid in shown.items() if isinstance(grid, Grid)}
         assert ["credits today" in told[name] for name in (X_SOURCE, EBAY)] == [True, False]
         page = (await api.get("/sources", headers=PAGE)).text
@@ -106,7 +107,7 @@ async def test_a_source_that_only_another_machine_knows_stands_in_the_list_once_
     async with open_harvest(url, x_api_key="one") as app:
         elsewhere = SourceName("coin_shop")
         await set_state(app, elsewhere, failure_streak=2)
-        (_, found) = await standings(app)
+        (_, found) = await source_statuses(app)
         assert (found.name, found.failure_streak) == (elsewhere, 2)
         assert [key.configured_here for key in found.keys] == [False]
 
@@ -116,11 +117,11 @@ async def test_the_bucket_and_the_cache_of_a_source_are_shown(url: str) -> None:
         await keep(app, "a", "b")
         await keep(app, "c", fresh_until=START - timedelta(seconds=1))
         await app.harvest.book.set_rate(EBAY, 60, [KeyLabel("direct")])
-        found = {each.name: each for each in await standings(app)}[EBAY]
+        found = {each.name: each for each in await source_statuses(app)}[EBAY]
         assert found.cache is not None
         assert (found.cache.answers, found.cache.fresh) == (3, 2)
         assert [(key.bucket, key.burst, key.rate_is) for key in found.keys] == [(2, 2, "set")]
-        assert {each.name: each.cache for each in await standings(app)}[X_SOURCE] is None
+        assert {each.name: each.cache for each in await source_statuses(app)}[X_SOURCE] is None
 
 
 def test_a_breaker_is_opened_and_closed_by_hand(url: str) -> None:
@@ -289,7 +290,7 @@ def test_without_a_cap_the_doctor_and_track_warn(url: str) -> None:
 
 def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
     async def lost(app: App) -> None:
-        await Items(app.database).add([Wish(title="a coin")], app.database.clock.now())
+        await Items(app.database).add([ItemRequest(title="a coin")], app.database.clock.now())
         await app.enqueue([args.relook(UserId(7))])
         async with app.database.write() as connection:
             await connection.exec_driver_sql(

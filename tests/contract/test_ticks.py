@@ -9,16 +9,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from mistnet.domain.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
-from mistnet.domain.jobs import Write
-from mistnet.domain.leading import Term
-from mistnet.domain.social import Detail, Platform, Post, PostId, User, UserId
-from mistnet.harvest import WRITERS
+from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, Tick, TickRefusal
+from mistnet.operations.schedule.ticks import catch_up
+from mistnet.queue.leader import LeaderTerm, StoreLeaders
+from mistnet.queue.model import Write
+from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
-from mistnet.store.leaders import StoreLeaders
-from mistnet.store.schedule import Members, NewTick, Refusal, StoreSchedule, Tick
-from mistnet.store.writes import Prepared, Writers
-from mistnet.ticking import catch_up
+from mistnet.social.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
+from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.sources.x.source import WRITERS
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 
@@ -36,14 +35,20 @@ class Office:
         self.store = StoreSchedule(self.app.database, self.app.job_writer)
         self.leaders = StoreLeaders(self.app.database)
 
-    async def lead(self, holder: str = "ann") -> Term:
+    async def lead(self, holder: str = "ann") -> LeaderTerm:
         term = await self.leaders.take("schedule", holder, lease=LEASE, now=self.clock.now())
         assert term
         return term
 
     async def tick(
-        self, term: Term, *, at: datetime = START, missed: int = 0, members: Members = EVERYBODY, group: str = "default"
-    ) -> Tick | Refusal:
+        self,
+        term: LeaderTerm,
+        *,
+        at: datetime = START,
+        missed: int = 0,
+        members: Members = EVERYBODY,
+        group: str = "default",
+    ) -> Tick | TickRefusal:
         wanted = NewTick(group=group, at=at, missed=missed, members=members)
         return await self.store.tick(wanted, term, job=catch_up, now=self.clock.now())
 
@@ -116,8 +121,8 @@ async def test_a_tick_that_is_there_is_not_made_twice(url: str) -> None:
         await office.account(ANN, "ann")
         term = await office.lead()
         assert isinstance(await office.tick(term), Tick)
-        assert await office.tick(term) is Refusal.ALREADY_MADE
-        assert await office.tick(term, at=START - timedelta(minutes=15)) is Refusal.ALREADY_MADE
+        assert await office.tick(term) is TickRefusal.ALREADY_MADE
+        assert await office.tick(term, at=START - timedelta(minutes=15)) is TickRefusal.ALREADY_MADE
         assert await office.rows("SELECT count(*) FROM ticks") == [(1,)]
 
 
@@ -192,14 +197,14 @@ async def test_the_fence_makes_a_late_leaders_tick_void(url: str) -> None:
         await office.account(ANN, "ann")
         late = await office.lead("ann")
         office.clock.turn(seconds=31)
-        assert await office.tick(late) is Refusal.NOT_LEADING  # its lease ran out, though nobody else leads
+        assert await office.tick(late) is TickRefusal.NOT_LEADING  # its lease ran out, though nobody else leads
         leading = await office.lead("bea")
-        assert await office.tick(late) is Refusal.NOT_LEADING
+        assert await office.tick(late) is TickRefusal.NOT_LEADING
         assert await office.keys() == []
         made = await office.tick(leading)
         assert isinstance(made, Tick)
         assert (made.holder, made.fence) == ("bea", 2)
-        assert await office.tick(late, at=START + timedelta(minutes=15)) is Refusal.NOT_LEADING
+        assert await office.tick(late, at=START + timedelta(minutes=15)) is TickRefusal.NOT_LEADING
         assert await office.rows("SELECT count(*) FROM ticks") == [(1,)]
 
 

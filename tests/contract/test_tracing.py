@@ -17,16 +17,17 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from mistnet.app import App, Plugin
-from mistnet.domain.errors import SettingsError
-from mistnet.domain.jobs import Done, Fail, Job, JobClass, KindName, Outcome, Retry
-from mistnet.engine.kinds import batched, single
-from mistnet.engine.traces import untraced
-from mistnet.jobs import args
+from mistnet.app import App
+from mistnet.kit.errors import SettingsError
+from mistnet.queue.kinds import batched, single
+from mistnet.queue.model import Done, Fail, Job, JobClass, KindName, Outcome, Retry
+from mistnet.queue.opentelemetry import Tracing, tracing_to
+from mistnet.queue.plugins import Plugin
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.tracing import untraced
 from mistnet.settings import Settings
 from mistnet.sim.world import World
-from mistnet.store.bells import LocalBell
-from mistnet.tracing import Tracing, tracing_to
+from mistnet.social.jobs import args
 from tests.databases import make_app
 from tests.support import Number, new
 from tests.worlds import SMALLEST, Oracle, WorldTransport, service_of
@@ -203,7 +204,7 @@ def test_nothing_of_opentelemetry_is_loaded_unless_it_is_asked_for() -> None:
 async def test_without_an_endpoint_the_worker_is_untraced(sqlite_url: str) -> None:
     app = make_app(settings_for(sqlite_url))
     try:
-        tools = app.tools(LocalBell())
+        tools = app.tools(LocalWakeups())
         assert tools.trace is untraced
         assert untraced(app.kinds[KindName("walk")], []) is untraced(app.kinds[KindName("walk")], [])
     finally:

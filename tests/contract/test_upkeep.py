@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.domain.jobs import Continue, Done, Fail, KindName, Retry, Snooze, WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.store.bells import DatabaseBell
-from mistnet.store.database import Database
+from mistnet.kit.database import Database
+from mistnet.queue.model import Continue, Done, Fail, KindName, Retry, Snooze, WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import DatabaseWakeups
 from tests.support import LEASE, START, kind, new, open_shop
 
 
@@ -84,11 +84,11 @@ async def test_workers_sign_in_and_out(url: str) -> None:
 
 
 async def test_the_bell_rings_when_another_process_adds_work(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mistnet.store.bells._ASK_SECONDS", 0.05)
+    monkeypatch.setattr("mistnet.queue.store.wakeups._ASK_SECONDS", 0.05)
     async with (
         open_shop(url, real_time=True) as shop,
         open_shop(url, real_time=True) as other,
-        DatabaseBell(shop.database) as bell,
+        DatabaseWakeups(shop.database) as bell,
     ):
         if shop.database.dialect == "postgresql":
             await bell.wait(50)  # the listener rings once when it is ready
@@ -105,7 +105,7 @@ async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str)
     async with (
         open_shop(postgresql_url, real_time=True) as shop,
         open_shop(postgresql_url, real_time=True) as other,
-        DatabaseBell(shop.database, reconnect_seconds=0.05) as bell,
+        DatabaseWakeups(shop.database, reconnect_seconds=0.05) as bell,
     ):
         await bell.wait(50)
         await other.rows(
@@ -141,7 +141,7 @@ async def test_a_wrong_wall_clock_plays_no_part(postgresql_url: str, monkeypatch
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return datetime.now(UTC) + timedelta(hours=3)
 
-    monkeypatch.setattr("mistnet.store.clock.datetime", Ahead)
+    monkeypatch.setattr("mistnet.kit.clock.datetime", Ahead)
     async with open_shop(postgresql_url, real_time=True) as shop:
         clock = shop.database.clock
         assert clock.now() - datetime.now(UTC) > timedelta(hours=2)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.jobs import Done, Fail, JobId, JobState, Retry
-from mistnet.domain.sources import KeyLabel, SourceName, SourceState
-from mistnet.store import tables
-from mistnet.store.monitoring import Monitor
-from mistnet.store.sources import StoreBook
+from mistnet.governor.model import KeyLabel, SourceName, SourceState
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.operations import schema as tables
+from mistnet.operations.monitoring import Monitor
+from mistnet.queue.model import Done, Fail, JobId, JobState, Retry
 from tests.databases import analyze
 from tests.support import Shop, TurnedClock, new, open_shop
 
@@ -135,7 +135,7 @@ async def test_source_health_tells_how_each_source_stands(
     url: str, ahead: timedelta | None, paused: bool, state: str, enabled: bool
 ) -> None:
     async with open_shop(url) as shop:
-        book, now = StoreBook(shop.database), datetime.now(UTC)
+        book, now = DatabaseSourceStore(shop.database), datetime.now(UTC)
         opened_until = now + ahead if ahead else None
         told = SourceState(name=SHOP, failure_streak=6, opened_until=opened_until, last_failure="503")
         await book.change(SHOP, KeyLabel("key"), lambda _, key: (told, key, None))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.items import ItemId
-from mistnet.domain.products import ProductId
-from mistnet.domain.watches import WatchId
+from mistnet.prices.model import ItemId
+from mistnet.prices.watches.model import WatchId
+from mistnet.shops.model import ProductId
 from tests.contract.test_page_plans import explained, noted
 from tests.contract.test_shop_plans import series
 from tests.priced import COIN, PricedTown, open_priced

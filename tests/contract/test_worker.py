@@ -9,15 +9,14 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from mistnet.domain.errors import NotNow, Permanent, Temporary
-from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
-from mistnet.engine.kinds import Kind, batched
-from mistnet.engine.metrics import EngineMetrics
-from mistnet.engine.outage import Outage
-from mistnet.engine.policy import Policy
-from mistnet.engine.polling import Polling
-from mistnet.store.bells import LocalBell
-from mistnet.store.tables import jobs
+from mistnet.kit.outage import Outage
+from mistnet.queue.errors import NotNow, Permanent, Temporary
+from mistnet.queue.kinds import Kind, Policy, batched
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome
+from mistnet.queue.polling import Polling
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.tables import jobs
 from tests.support import Effect, Number, Shop, kind, new, open_shop, run_until, stepping
 
 QUICK = Policy(backoff_base=timedelta(milliseconds=20), grace=timedelta(seconds=5))
@@ -295,7 +294,7 @@ async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url
         closed = {"x"}
         feed = Polling(
             queue=shop.queue,
-            bell=LocalBell(),
+            bell=LocalWakeups(),
             clock=shop.database.clock,
             policy=shop.policy,
             kinds=shop.kinds,

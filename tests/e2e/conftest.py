@@ -19,9 +19,9 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import open_app
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
 from mistnet.settings import load_settings
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
 from tests.commands import DEADLINE_SECONDS, Ran, command_line, run_here, run_process
 from tests.databases import Templates
 from tests.loops import LOOP

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.engine.bucket import crowd
+from mistnet.governor.grants import crowd
 from tests import governed
 from tests.commands import DEADLINE_SECONDS, ROOT
 from tests.e2e.conftest import until

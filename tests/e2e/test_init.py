@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mistnet.cli.init import sample, write_once
-from mistnet.domain.errors import SettingsError
+from mistnet.kit.errors import SettingsError
 from mistnet.settings import Settings, load_settings
 from tests.e2e.conftest import CommandLine
 

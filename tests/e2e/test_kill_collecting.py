@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from mistnet.sim.faults import Fault
+from mistnet.kit.database import Database
+from mistnet.sim.faults import SimFault
 from mistnet.sim.world import World
-from mistnet.store.database import Database
 from tests.e2e.conftest import CommandLine, until
 from tests.e2e.kills import KILLS, kill_holder, list_children, wait_for_all
 from tests.simulated import ask_world, tell_world, world_served
@@ -36,7 +36,7 @@ IMPATIENT = {
 """No call is given up because it is slow: that would be a page more than the killed may cost."""
 UNHURRIED = {**IMPATIENT, "MISTNET_LEASE_SECONDS": "60"}
 """No job is taken over because its worker is slow: where none is killed, a busy machine costs time and no page."""
-NO_WAITS = dict.fromkeys([Fault.TIMEOUT, Fault.RATE_LIMITED, Fault.RATE_LIMITED_WITH_WAIT], 0)
+NO_WAITS = dict.fromkeys([SimFault.TIMEOUT, SimFault.RATE_LIMITED, SimFault.RATE_LIMITED_WITH_WAIT], 0)
 """Faults whose only effect is that everybody waits are left to the simulation, where waiting takes no time."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.store.lineage_export import NAMES
+from mistnet.prices.lineage.export import NAMES
 from tests.commands import DEADLINE_SECONDS
 from tests.contract.test_lineage import promoted
 from tests.contract.test_lineage_plans import POSTS, fill
@@ -111,9 +111,9 @@ def test_a_slip_is_one_line_and_exit_code_2(on_sqlite: CommandLine) -> None:
 
 MEASURED = """
 import asyncio, io, resource, sys
-from mistnet.store.database import Database
-from mistnet.store.export import Format
-from mistnet.store.lineage_export import LineageWanted, export_lineage
+from mistnet.kit.database import Database
+from mistnet.operations.export import Format
+from mistnet.prices.lineage.export import LineageWanted, export_lineage
 
 class Nowhere(io.RawIOBase):
     def write(self, some):

@@ -5,7 +5,7 @@ import asyncio
 from sqlalchemy import text
 
 from mistnet.app import App, open_app
-from mistnet.domain.jobs import JobId
+from mistnet.queue.model import JobId
 from mistnet.settings import load_settings
 from tests.commands import DEADLINE_SECONDS
 from tests.e2e.conftest import CommandLine

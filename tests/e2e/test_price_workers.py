@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from mistnet.app import open_app
+from mistnet.prices.store.items import Items
 from mistnet.settings import load_settings
 from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE, SHOPS_FILE
 from mistnet.sim.market_goods import Good
-from mistnet.store.items import Items
 from tests.e2e.conftest import QUICK, RESTLESS, CommandLine, until
 from tests.markets import wish_for
 from tests.simulated import ask_world

@@ -8,11 +8,11 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.app import Plugin
-from mistnet.domain.errors import Permanent, Temporary
-from mistnet.domain.jobs import Args, Done, Job, JobClass, JobId, Outcome, Write
-from mistnet.engine.kinds import batched, single
-from mistnet.store.writes import Writer
+from mistnet.queue.errors import Permanent, Temporary
+from mistnet.queue.kinds import batched, single
+from mistnet.queue.model import Args, Done, Job, JobClass, JobId, Outcome, Write
+from mistnet.queue.plugins import Plugin
+from mistnet.queue.store.writes import Writer
 
 EFFECTS = "CREATE TABLE IF NOT EXISTS effects (job_id bigint NOT NULL, n int NOT NULL)"
 LANE = "toy"

@@ -12,26 +12,25 @@ from typing import Any
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.coverage import Standing, Stretch, is_suspect, own_posts, reposts
-from mistnet.domain.jobs import NewJob, WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.domain.sources import Halt
-from mistnet.engine.worker import Worker
-from mistnet.jobs import args
+from mistnet.governor.model import Halt
+from mistnet.kit.database import Database
+from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, Tick
+from mistnet.operations.schedule.ticks import catch_up
+from mistnet.queue.leader import StoreLeaders
+from mistnet.queue.model import NewJob, WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.cost import least_credits
-from mistnet.sim.faults import Fault, Faults
-from mistnet.sim.people import Size
+from mistnet.sim.faults import Faults, SimFault
+from mistnet.sim.people import WorldSize
 from mistnet.sim.service import XService
-from mistnet.sim.truth import Truth
+from mistnet.sim.truth import Truth, least_credits
 from mistnet.sim.world import World
-from mistnet.store.bells import LocalBell
-from mistnet.store.coverage import Coverage
-from mistnet.store.database import Database
-from mistnet.store.leaders import StoreLeaders
-from mistnet.store.schedule import Members, NewTick, StoreSchedule, Tick
-from mistnet.ticking import catch_up
+from mistnet.social.coverage.model import Stretch, StretchState, is_suspect, own_posts, reposts
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.jobs import args
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 from tests.worlds import KEY, Oracle, WorldTransport, service_of
@@ -68,7 +67,7 @@ class HarvestFleet(Fleet):
             database=machine.database(),
             transport=WorldTransport(self.service, point),
         )
-        tools = app.tools(LocalBell(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
+        tools = app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=self.concurrency, lanes=["x"], version="sim"
         )
@@ -120,7 +119,7 @@ class OnlySwept(Oracle):
 
 
 def paid_and_least(
-    url: str, seed: int, *, size: Size | str, faults: Mapping[Fault, float]
+    url: str, seed: int, *, size: WorldSize | str, faults: Mapping[SimFault, float]
 ) -> tuple[int, int, list[str]]:
     """What a collection cost, the least that it could, and what the oracle finds wrong with it."""
     world = World(seed, size)
@@ -142,7 +141,13 @@ async def _collected(url: str, seed: int, oracle: Oracle, service: XService) -> 
 
 
 def harvest(
-    url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None, day_credits: int | None = None
+    url: str,
+    seed: int,
+    *,
+    size: WorldSize | str,
+    faults: str,
+    chaos: Chaos | None = None,
+    day_credits: int | None = None,
 ) -> Harvested:
     """Collects one world from nothing, or in a storm some of its accounts, and compares.
 
@@ -152,7 +157,7 @@ def harvest(
 
 
 async def _harvest(
-    url: str, seed: int, size: Size | str, faults: str, chaos: Chaos | None, day_credits: int | None
+    url: str, seed: int, size: WorldSize | str, faults: str, chaos: Chaos | None, day_credits: int | None
 ) -> Harvested:
     database = open_database(url)
     world = World(seed, size)
@@ -309,8 +314,8 @@ class HiddenAtFirst:
     wanted: int
     at_first: tuple[int, bool]
     later: tuple[int, bool]
-    shown_at_first: Sequence[Standing]
-    shown_later: Sequence[Standing]
+    shown_at_first: Sequence[StretchState]
+    shown_later: Sequence[StretchState]
     alerts: Sequence[str]
     alerts_later: Sequence[str]
 
@@ -323,11 +328,11 @@ async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
     database = open_database(url)
     world, at = World(seed, "tiny"), [WORLD_START_AT]
     service = service_of(world, now=lambda: at[0])
-    service.faults = Faults(seed, {Fault.EMPTY_AT_FIRST: 1.0})
+    service.faults = Faults(seed, {SimFault.EMPTY_AT_FIRST: 1.0})
     app = App(settings_for(url), database=database, transport=WorldTransport(service))
     handle = world.stars[0].handles[-1][1]
 
-    async def standing() -> tuple[tuple[int, bool], Sequence[Standing], Sequence[str]]:
+    async def standing() -> tuple[tuple[int, bool], Sequence[StretchState], Sequence[str]]:
         progress = await Coverage(database).account(handle)
         assert progress
         await app.watch.look_at_accounts()

@@ -15,19 +15,20 @@ from urllib.parse import parse_qs, urlsplit
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.engine.policy import Policy
-from mistnet.engine.worker import Worker
-from mistnet.jobs import args
-from mistnet.links import Refused, canonical
+from mistnet.kit.database import Database
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
+from mistnet.shops.links.address import RefusedUrl
+from mistnet.shops.links.naming import canonical_link
 from mistnet.sim.service import XService
 from mistnet.sim.shelf import BY_CANONICAL, BY_ITEM, POSTED, SHORT_LINKS, Fate
 from mistnet.sim.shops import ROUGH, ShopFault, ShopService
 from mistnet.sim.world import World
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
+from mistnet.social.jobs import args
 from tests.shops import LANES, WRITER, Crowd, ShopTransport, post
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock, open_database
@@ -87,7 +88,7 @@ class CrawlFleet(Fleet):
             transport=WorldTransport(self.service, point),
             web=ShopTransport(self.shops, point, self.crowd),
         )
-        tools = app.tools(LocalBell(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
+        tools = app.tools(LocalWakeups(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_LANES), version="sim"
         )
@@ -155,8 +156,8 @@ def key_of(url: str) -> str:
     item = parse_qs(urlsplit(url).query).get("itemid")
     if item:
         return BY_ITEM["shopee", item[0]].canonical
-    name = canonical(url)
-    return url if isinstance(name, Refused) else name.url_norm
+    name = canonical_link(url)
+    return url if isinstance(name, RefusedUrl) else name.url_norm
 
 
 LOST = """
@@ -206,7 +207,7 @@ def _wrong_mentions(posts: Sequence[Any], mentions: Sequence[Any]) -> list[str]:
         shown = row.links if isinstance(row.links, list) else json.loads(row.links or "[]")
         urls = [each.get("expanded_url") or each["url"] for each in shown]
         urls += [word for word in row.text.split() if word in HARMLESS]
-        wanted = {name.url_norm for url in urls if not isinstance(name := canonical(url), Refused)}
+        wanted = {name.url_norm for url in urls if not isinstance(name := canonical_link(url), RefusedUrl)}
         if lost := wanted - found.get(row.id, set()):
             wrong.append(f"post {row.id} lost its links to {lost}")
     return wrong

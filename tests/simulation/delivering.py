@@ -11,24 +11,17 @@ from typing import Any
 
 from sqlalchemy import text
 
-from mistnet.domain.errors import DatabaseError, Undelivered
-from mistnet.domain.events import (
-    Channel,
-    Delivered,
-    Event,
-    EventKind,
-    NewEvent,
-    Subscriber,
-    SubscriberName,
-)
-from mistnet.domain.jobs import Done, Job, JobClass, NewJob, Outcome
-from mistnet.engine.kinds import Kinds, single
-from mistnet.jobs.deliver import DELIVER, DeliverArgs, Deliverer, delivering
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
-from mistnet.store.events import FanOut, StoreOutbox, write_delivered, write_events
-from mistnet.store.queue import JobQueue
-from mistnet.store.writes import Writer, Writers
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseError
+from mistnet.operations.events.jobs import DELIVER, DeliverArgs, Deliverer, delivering
+from mistnet.queue.errors import Undelivered
+from mistnet.queue.events import Channel, Delivered, Event, EventKind, NewEvent, Subscriber, SubscriberName
+from mistnet.queue.kinds import KindRegistry, single
+from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome
+from mistnet.queue.outbox import FanOut, StoreOutbox, write_delivered, write_events
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.store.writes import Writer, Writers
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import Chaos, Fleet, Machine, _with_attempts, open_database, worker_on
 from tests.support import Number, new
@@ -97,7 +90,7 @@ async def _lead(database: Database, fan_out: FanOut) -> None:
         await asyncio.sleep(2)
 
 
-def _kinds(database: Database, postman: MortalPostman, machine: Machine) -> Kinds:
+def _kinds(database: Database, postman: MortalPostman, machine: Machine) -> KindRegistry:
     async def happen(job: Job[Number]) -> Outcome:
         await machine.point("in a handler")
         return Done([NewEvent(kind=EventKind.RUN_FINISHED, subject=str(job.args.n), payload={"n": job.args.n})])
@@ -106,7 +99,7 @@ def _kinds(database: Database, postman: MortalPostman, machine: Machine) -> Kind
     lanes = [subscriber.lane for subscriber in SUBSCRIBERS]
     deliver = single(DELIVER, deliverer.deliver, DeliverArgs, job_class=JobClass.SWEEP, lanes=lanes)
     happening = single("happen", happen, Number, job_class=JobClass.SWEEP, lanes=["x"])
-    return Kinds([_with_attempts(each, 30_000) for each in (deliver, happening)])
+    return KindRegistry([_with_attempts(each, 30_000) for each in (deliver, happening)])
 
 
 @dataclass(frozen=True)

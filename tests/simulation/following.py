@@ -12,21 +12,23 @@ from typing import Any
 from sqlalchemy import select
 
 from mistnet.app import App
-from mistnet.domain.follows import Cause, FollowKind, Side, SyncMode
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.domain.social import UserId
-from mistnet.engine.worker import Worker
-from mistnet.jobs.follow_sync import follow_sync
+from mistnet.graph.follows.args import follow_sync
+from mistnet.graph.follows.model import Cause, FollowKind, Side, SyncMode
+from mistnet.graph.tables import follow_events, follows
+from mistnet.kit.database import Database
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.tables import jobs
+from mistnet.queue.worker import Worker
 from mistnet.sim.clock import WORLD_START_AT, to_ms
-from mistnet.sim.faults import ALL_FAULTS, LIST_FAULTS, NO_FAULTS, Fault, Faults
+from mistnet.sim.faults import ALL_FAULTS, LIST_FAULTS, NO_FAULTS, Faults, SimFault
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.people import Person, Size
+from mistnet.sim.people import Person, WorldSize
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
-from mistnet.store.tables import follow_events, follows, ingest_events, jobs, users
+from mistnet.social.model import UserId
+from mistnet.social.tables import ingest_events, users
 from tests.simulation.collecting import HarvestFleet, settings_for
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, VirtualClock, open_database
@@ -36,13 +38,13 @@ from tests.worlds import KEY, WorldTransport
 SPEED = 60
 """The world moves on while a sync runs: a second of ours is a minute of theirs."""
 
-CROWD = Size(users=60, stars=8, posts=60)
-MANY_PAGES = Size(users=460, stars=8, posts=460)
-CUTS: Mapping[Fault, float] = {
+CROWD = WorldSize(users=60, stars=8, posts=60)
+MANY_PAGES = WorldSize(users=460, stars=8, posts=460)
+CUTS: Mapping[SimFault, float] = {
     **ALL_FAULTS,
-    Fault.LIST_CUT_SHORT: 0.3,
-    Fault.LIST_CUT_OPEN: 0.3,
-    Fault.LIST_HIDES_SOME: 0.6,
+    SimFault.LIST_CUT_SHORT: 0.3,
+    SimFault.LIST_CUT_OPEN: 0.3,
+    SimFault.LIST_HIDES_SOME: 0.6,
 }
 
 
@@ -78,13 +80,13 @@ class Followed:
 
 
 def follow(
-    url: str, seed: int, *, size: Size = CROWD, rates: Mapping[Fault, float] = CUTS, storm: bool = False
+    url: str, seed: int, *, size: WorldSize = CROWD, rates: Mapping[SimFault, float] = CUTS, storm: bool = False
 ) -> Followed:
     """Syncs, lets weeks pass, syncs again amid faults, second looks included, and then once more in peace."""
     return run_virtually(_follow(url, seed, size, rates, storm=storm))
 
 
-async def _follow(url: str, seed: int, size: Size, rates: Mapping[Fault, float], *, storm: bool) -> Followed:
+async def _follow(url: str, seed: int, size: WorldSize, rates: Mapping[SimFault, float], *, storm: bool) -> Followed:
     database = open_database(url)
     world, time = World(seed, size, restless=True), WorldTime()
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**12)
@@ -121,7 +123,7 @@ async def _sync_all(
     if chaos is None:
         card = WorkerCard(name=WorkerName("calm"), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
         async with app.harvest.opened():
-            await Worker(app.tools(LocalBell(), policy=POLICY, chance=random.Random(1)), card, until_idle=True).run()
+            await Worker(app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(1)), card, until_idle=True).run()
         return 0
 
     async def done() -> bool:

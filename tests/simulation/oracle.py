@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
-from mistnet.store.upkeep import StoreUpkeep
+from mistnet.kit.database import Database
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.store.upkeep import StoreUpkeep
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import (
     KILLERS,

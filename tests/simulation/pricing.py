@@ -13,17 +13,17 @@ import msgspec
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.items import ItemId
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.engine.policy import Policy
-from mistnet.engine.worker import Worker
+from mistnet.kit.database import Database
+from mistnet.prices.model import ItemId
+from mistnet.prices.store.items import Items
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sim.market import ROUGH, TOKENS, MarketFault, MarketService
 from mistnet.sim.market_goods import Good
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
-from mistnet.store.items import Items
 from tests.markets import ASKED, EbayTransport, ShopsTransport, market_settings, odd_in_truth, untrue, wish_for
 from tests.shops import LANES
 from tests.simulation.virtual import run_virtually
@@ -59,7 +59,7 @@ class PriceFleet(Fleet):
             market=EbayTransport(self.market, point),
             web=ShopsTransport(self.market, point),
         )
-        tools = app.tools(LocalBell(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
+        tools = app.tools(LocalWakeups(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_SOURCES), version="sim"
         )

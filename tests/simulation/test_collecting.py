@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.coverage import Standing
-from mistnet.domain.jobs import Continue, Done, Job, Outcome
-from mistnet.jobs import sweeps
-from mistnet.jobs.args import BackfillArgs
-from mistnet.jobs.threads import Threads
-from mistnet.sim.faults import LIST_FAULTS, Fault
-from mistnet.sim.people import Size
+from mistnet.queue.model import Continue, Done, Job, Outcome
+from mistnet.sim.faults import LIST_FAULTS, SimFault
+from mistnet.sim.people import WorldSize
+from mistnet.social.coverage.model import StretchState
+from mistnet.social.jobs import sweeps
+from mistnet.social.jobs.args import BackfillArgs
+from mistnet.social.jobs.reply_chains import Threads
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.collecting import (
@@ -30,7 +30,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections 
 
 
 def collected(
-    url: str, seed: int, *, size: Size | str, faults: str, chaos: Chaos | None = None, day_credits: int | None = None
+    url: str,
+    seed: int,
+    *,
+    size: WorldSize | str,
+    faults: str,
+    chaos: Chaos | None = None,
+    day_credits: int | None = None,
 ) -> Harvested:
     result = harvest(url, seed, size=size, faults=faults, chaos=chaos, day_credits=day_credits)
     if result.faults and chaos:
@@ -78,7 +84,7 @@ def test_crashes_lose_nothing_on_postgresql(memory: Templates, postgres_dsn: str
         assert sum(result.crashes for result in results) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
 
 
-def cost_of(memory: Templates, faults: Mapping[Fault, float]) -> float:
+def cost_of(memory: Templates, faults: Mapping[SimFault, float]) -> float:
     """What some worlds cost together, beside the least that they could."""
     spent = least = 0
     for seed in range(3):
@@ -95,7 +101,7 @@ def test_a_collection_without_faults_costs_a_hundredth_more_than_the_least_at_mo
 
 @pytest.mark.in_turn(2)
 def test_a_collection_with_a_fault_in_every_eighth_answer_costs_a_twelfth_more_at_most(memory: Templates) -> None:
-    possible = set(Fault) - LIST_FAULTS
+    possible = set(SimFault) - LIST_FAULTS
     assert cost_of(memory, dict.fromkeys(possible, 0.12 / len(possible))) <= 1.08
 
 
@@ -144,17 +150,17 @@ def test_the_first_posts_of_an_account_that_had_none_are_found(memory: Templates
     assert found.wanted
     assert found.stored >= found.wanted
     assert found.boundaries == (min(found.wanted), max(found.wanted))
-    assert {each.standing for each in found.stretches if each.since < found.newest_at} == {Standing.VERIFIED}
+    assert {each.standing for each in found.stretches if each.since < found.newest_at} == {StretchState.VERIFIED}
 
 
 def test_a_history_that_upstream_hid_at_first_is_suspect_and_comes_later(memory: Templates) -> None:
     found = hidden_at_first(memory.sqlite(), 3)
     assert found.at_first == (0, True)
-    assert Standing.VERIFIED not in found.shown_at_first
+    assert StretchState.VERIFIED not in found.shown_at_first
     assert found.alerts == ["suspect_account"]
     assert found.later[0] >= found.wanted
     assert found.later == (found.later[0], False)
-    assert set(found.shown_later) <= {Standing.VERIFIED, Standing.NOT_LOOKED_AT}
+    assert set(found.shown_later) <= {StretchState.VERIFIED, StretchState.NOT_LOOKED_AT}
     assert found.alerts_later == []
 
 

@@ -6,12 +6,12 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from mistnet.domain.events import Subscriber
-from mistnet.jobs.deliver import delivering
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
-from mistnet.store.events import FanOut, _taken
-from mistnet.store.tables import deliveries
+from mistnet.kit.database import Database
+from mistnet.operations.events.jobs import delivering
+from mistnet.queue.events import Subscriber
+from mistnet.queue.outbox import FanOut, _taken
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.tables import deliveries
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.delivering import Told, deliver_all

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mistnet.domain.errors import WriteRefused
-from mistnet.engine.outage import Outage
-from mistnet.store import statements
+from mistnet.kit import statements
+from mistnet.kit.errors import WriteRefused
+from mistnet.kit.outage import Outage
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.oracle import Result, endure, simulate

@@ -11,16 +11,16 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.jobs import WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.engine.worker import Worker
+from mistnet.kit.database import Database
+from mistnet.queue.model import WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.faults import Fault
-from mistnet.sim.people import Size
+from mistnet.sim.faults import SimFault
+from mistnet.sim.people import WorldSize
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
 from tests.databases import Templates
 from tests.feeds import FeedOracle, ThreadsTransport, threads_of
 from tests.seeds import chunks, is_fixed, named, replay
@@ -29,7 +29,7 @@ from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections behind
 
-SIZE = Size(users=24, stars=9, posts=170)
+SIZE = WorldSize(users=24, stars=9, posts=170)
 OPEN_FEEDS = 2
 SETTINGS: dict[str, Any] = {
     "threads_token": DEFAULT_TOKEN,
@@ -67,7 +67,7 @@ class FeedFleet(Fleet):
         assert self.service is not None
         database = machine.database()
         app = App(settings_for(self.url), database=database, threads=ThreadsTransport(self.service, point))
-        tools = app.tools(LocalBell(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
+        tools = app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["threads"], version="sim"
         )
@@ -95,7 +95,7 @@ async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, day
     at = [WORLD_START_AT]
     service = threads_of(seed, size=SIZE, faults=faults, now=lambda: at[0])
     if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell
-        service.faults.rates.pop(Fault.EMPTY_CLAIMS_END, None)
+        service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = FeedFleet(url, chaos or calm, size=3 if chaos else 1, service=service)
     app = App(settings_for(url), database=database, threads=ThreadsTransport(service))

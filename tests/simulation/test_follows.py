@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.follows import Verdict
-from mistnet.jobs import follow_sync
+from mistnet.graph.follows import jobs as follow_sync
+from mistnet.graph.follows.model import SyncVerdict
 from mistnet.sim.faults import NO_FAULTS
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
@@ -67,16 +67,16 @@ def first_wrong(memory: Templates, worlds: int) -> list[str]:
 def test_the_oracle_notices_a_sync_that_takes_every_list_for_whole(
     memory: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def credulous(*_: Any, **__: Any) -> Verdict:
-        return Verdict(plausible=True, accounted=True)
+    def credulous(*_: Any, **__: Any) -> SyncVerdict:
+        return SyncVerdict(plausible=True, accounted=True)
 
     monkeypatch.setattr(follow_sync, "verdict", credulous)
     assert any("false: unfollowed" in each for each in first_wrong(memory, 10))
 
 
 def test_the_oracle_notices_a_sync_that_never_doubts(memory: Templates, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sceptical(*_: Any, **__: Any) -> Verdict:
-        return Verdict(plausible=False, problem="nothing is believed")
+    def sceptical(*_: Any, **__: Any) -> SyncVerdict:
+        return SyncVerdict(plausible=False, problem="nothing is believed")
 
     monkeypatch.setattr(follow_sync, "verdict", sceptical)
     assert any("too many" in each for each in first_wrong(memory, 5))

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.errors import MistnetError
-from mistnet.segments.algebra import replayed
-from mistnet.segments.rules import read_rule
+from mistnet.graph.segments.model import replayed
+from mistnet.graph.segments.rules import read_rule
+from mistnet.kit.errors import MistnetError
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.social import PostId, UserId
-from mistnet.jobs.posts_sync import posts_sync
+from mistnet.kit.database import Database
 from mistnet.sim.world import World
-from mistnet.store.database import Database
+from mistnet.social.ingests.jobs import posts_sync
+from mistnet.social.model import PostId, UserId
 from tests.databases import Templates
 from tests.seeds import chunks, named, replay
 from tests.simulation.collecting import HarvestFleet, settings_for

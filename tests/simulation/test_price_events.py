@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistnet.engine import notes
+from mistnet.governor import ledger as notes
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.watching import Restless, Watched, watch_prices

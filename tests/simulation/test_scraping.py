@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.runs import Run, RunStatus
-from mistnet.jobs import args
-from mistnet.sim.faults import Fault
-from mistnet.sim.people import Standing
-from mistnet.sim.service import Answer, XService
+from mistnet.operations.runs.model import Run, RunStatus
+from mistnet.sim.faults import SimFault
+from mistnet.sim.people import SimAccountState
+from mistnet.sim.service import SimAnswer, XService
 from mistnet.sim.world import World
+from mistnet.social.jobs import args
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.collecting import FewerAccounts, HarvestFleet, settings_for
@@ -39,9 +39,11 @@ class Choosy(XService):
         assert isinstance(plain, cls)
         return plain
 
-    async def handle(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
+    async def handle(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> SimAnswer:
         if f"from:{REFUSED}" in unquote_plus(query):
-            return Answer(status=400, headers={}, body=json.dumps({"detail": "a bad question"}).encode())
+            return SimAnswer(status=400, headers={}, body=json.dumps({"detail": "a bad question"}).encode())
         return await super().handle(method, path, query, headers, body)
 
 
@@ -67,7 +69,7 @@ async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, t
     world = World(seed, "tiny")
     service = Choosy.of(service_of(world, faults=faults))
     if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell
-        service.faults.rates.pop(Fault.EMPTY_CLAIMS_END, None)
+        service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
     app = App(settings_for(url), database=database, transport=WorldTransport(service))
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = HarvestFleet(url, chaos or calm, size=3 if chaos else 1, service=service, concurrency=4)
@@ -120,11 +122,11 @@ def expected(oracle: Oracle, handle: str) -> tuple[RunStatus, str | None, list[i
     if handle == NOBODY or truth is None:
         return RunStatus.FAILED, "nobody", []
     match truth.standing:
-        case Standing.PROTECTED:
+        case SimAccountState.PROTECTED:
             return RunStatus.FAILED, "protected", []
-        case Standing.SUSPENDED | Standing.GONE:
+        case SimAccountState.SUSPENDED | SimAccountState.GONE:
             return RunStatus.FAILED, "unavailable", []
-        case Standing.ACTIVE:
+        case SimAccountState.ACTIVE:
             return RunStatus.COMPLETED, None if truth.search else "no posts", list(truth.search[:LIMIT])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseError
+from mistnet.kit.errors import DatabaseBusy, DatabaseError
 from tests.databases import Templates
 from tests.simulation.oracle import simulate
 from tests.simulation.virtual import run_virtually

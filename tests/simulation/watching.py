@@ -16,13 +16,13 @@ import msgspec
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.domain.errors import DatabaseBusy
-from mistnet.domain.products import ProductId
-from mistnet.domain.watches import Wanted, WatchKind
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.prices.watches.model import WatchKind, WatchRequest
 from mistnet.settings import Settings
+from mistnet.shops.model import ProductId
 from mistnet.sim.shops import ShopFault
 from mistnet.sim.world import World
-from mistnet.store.database import Database
 from tests.priced import COIN, CUP, EBAY, Mood, Tag, TaggedShops, plain
 from tests.shops import LANES, WRITER, ShopTransport, post
 from tests.simulation.crawling import SETTINGS, CrawlFleet
@@ -239,9 +239,9 @@ async def _begin(app: App, truth: Truth) -> None:
         return
     for product_id in map(ProductId, seen):
         for wanted in (
-            Wanted(kind=WatchKind.CHANGED, product_id=product_id, percent=10.0),
-            Wanted(kind=WatchKind.BACK_IN_STOCK, product_id=product_id),
-            Wanted(kind=WatchKind.BELOW, product_id=product_id, target=Decimal(TARGET), currency="TWD"),
+            WatchRequest(kind=WatchKind.CHANGED, product_id=product_id, percent=10.0),
+            WatchRequest(kind=WatchKind.BACK_IN_STOCK, product_id=product_id),
+            WatchRequest(kind=WatchKind.BELOW, product_id=product_id, target=Decimal(TARGET), currency="TWD"),
         ):
             await app.price_watches.add(wanted)
     truth.calm = False

@@ -15,18 +15,17 @@ import msgspec
 from sqlalchemy import event
 from sqlalchemy.util import await_only
 
-from mistnet.domain.jobs import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerName
-from mistnet.domain.ports import WorkerCard
-from mistnet.engine.kinds import Kind, Kinds, batched, single
-from mistnet.engine.metrics import EngineMetrics
-from mistnet.engine.policy import Policy
-from mistnet.engine.worker import Tools, Worker
-from mistnet.store.bells import LocalBell
-from mistnet.store.database import Database
-from mistnet.store.enqueue import JobWriter
-from mistnet.store.queue import JobQueue
-from mistnet.store.upkeep import StoreUpkeep
-from mistnet.store.writes import Writer, Writers
+from mistnet.kit.database import Database
+from mistnet.queue.kinds import Kind, KindRegistry, Policy, batched, single
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerName
+from mistnet.queue.ports import WorkerCard
+from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.store.upkeep import StoreUpkeep
+from mistnet.queue.store.wakeups import LocalWakeups
+from mistnet.queue.store.writes import Writer, Writers
+from mistnet.queue.worker import Tools, Worker
 from tests.simulation.virtual import inline_sqlite, share_compiled, simulated_asyncpg
 from tests.support import START, Effect, Number, new, write_effects
 
@@ -260,11 +259,11 @@ class Fleet:
         await worker_on(machine, JobQueue(database, job_writer, Writers(writers)), database, kinds).run()
 
 
-def worker_on(machine: Machine, queue: JobQueue, database: Database, kinds: Kinds) -> Worker:
+def worker_on(machine: Machine, queue: JobQueue, database: Database, kinds: KindRegistry) -> Worker:
     tools = Tools(
         queue=queue,
         upkeep=StoreUpkeep(database),
-        bell=LocalBell(),
+        bell=LocalWakeups(),
         clock=database.clock,
         kinds=kinds,
         policy=POLICY,
@@ -275,7 +274,7 @@ def worker_on(machine: Machine, queue: JobQueue, database: Database, kinds: Kind
     return Worker(tools, card)
 
 
-def kinds_of(machine: Machine | None) -> Kinds:
+def kinds_of(machine: Machine | None) -> KindRegistry:
     """The kinds of the simulated world; their handlers may die at every await."""
 
     async def breathe() -> None:
@@ -326,7 +325,7 @@ def kinds_of(machine: Machine | None) -> Kinds:
         return _with_attempts(single(name, handler, Number, job_class=job_class, lanes=["x"]), attempts)
 
     notes = batched("note", note, Number, batch=4, job_class=JobClass.HYDRATION, lanes=["x"])
-    return Kinds(
+    return KindRegistry(
         [
             plain("walk", walk, JobClass.SWEEP),
             plain("flaky", flaky, JobClass.WALK),

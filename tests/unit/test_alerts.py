@@ -9,36 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.domain.alerts import (
+from mistnet.governor.model import X_SOURCE, KeyLabel, KeyState, PausedBy, SourceState
+from mistnet.operations.alerts.model import (
     LEAST_GAPS,
     QUIET_DAY,
     Alert,
-    Patience,
-    Rule,
+    AlertRule,
+    AlertThresholds,
+    DeadJobs,
+    DueWork,
+    LateDeliveries,
+    QuietAccount,
+    Readings,
     Severity,
+    SourceReading,
+    SuspectAccount,
+    WorkerReading,
     is_silent,
     longest_quiet,
     silent_alerts,
     standing_alerts,
     suspect_alerts,
 )
-from mistnet.domain.jobs import KindName
-from mistnet.domain.readings import (
-    DeadJobs,
-    DueWork,
-    LateDeliveries,
-    QuietAccount,
-    Readings,
-    SourceReading,
-    SuspectAccount,
-    WorkerReading,
-)
-from mistnet.domain.social import UserId
-from mistnet.domain.sources import X_SOURCE, KeyLabel, KeyState, PausedBy, SourceState
+from mistnet.queue.model import KindName
+from mistnet.social.model import UserId
 from tests.support import START
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-PATIENCE = Patience(a_page=300)
+PATIENCE = AlertThresholds(a_page=300)
 
 
 def found(**about: Any) -> list[Alert]:
@@ -182,7 +180,7 @@ def test_an_account_nobody_looked_at_or_that_was_asleep_when_first_tracked_is_no
 
 def test_a_silent_account_is_named_by_its_id_and_handle() -> None:
     (alert,) = silent_alerts([quiet(72, gaps=[2.0] * 50), quiet(1, gaps=[2.0] * 50)])
-    assert (alert.rule, alert.subject, alert.severity) == (Rule.SILENT_ACCOUNT, "11", Severity.WARNING)
+    assert (alert.rule, alert.subject, alert.severity) == (AlertRule.SILENT_ACCOUNT, "11", Severity.WARNING)
     assert "@ann" in alert.message
 
 
@@ -194,7 +192,7 @@ def suspect(stored: int = 0) -> SuspectAccount:
 
 def test_a_suspect_account_is_told_with_both_counts_and_its_next_look() -> None:
     (alert,) = suspect_alerts([suspect()])
-    assert (alert.rule, alert.subject, alert.severity) == (Rule.SUSPECT_ACCOUNT, "11", Severity.WARNING)
+    assert (alert.rule, alert.subject, alert.severity) == (AlertRule.SUSPECT_ACCOUNT, "11", Severity.WARNING)
     assert "0 posts of @ann are stored, though its profile counts 500" in alert.message
     assert f"again at {START + HOUR:%Y-%m-%d %H:%M} UTC" in alert.message
     assert "1 post of @ann is stored" in suspect_alerts([suspect(stored=1)])[0].message
@@ -231,5 +229,5 @@ def test_every_message_says_what_to_do() -> None:
     alerts += silent_alerts([quiet(72, gaps=[2.0] * 50)])
     alerts += suspect_alerts([suspect()])
     alerts += found(sources=[SourceReading(state=SourceState(name=X_SOURCE), limited_since=START - HOUR)])
-    assert {alert.rule for alert in alerts} == set(Rule)
+    assert {alert.rule for alert in alerts} == set(AlertRule)
     assert all("`mistnet " in alert.message for alert in alerts)

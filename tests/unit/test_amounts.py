@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from mistnet.api.pages import render
-from mistnet.domain.amounts import money
-from mistnet.upstream.x.prices import shown_dollars
+from mistnet.kit.text import money
+from mistnet.sources.x.client import shown_dollars
+from mistnet.web.pages import render
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from mistnet.api.local import is_loopback
-from mistnet.api.paging import cursor_of, place_of
-from mistnet.api.proxies import TrustedProxies, network_of
-from mistnet.api.throttle import Throttle
-from mistnet.domain.visitors import is_guessable, new_secret
+from mistnet.web.auth import is_loopback
+from mistnet.web.paging import cursor_of, place_of
+from mistnet.web.proxies import TrustedProxies, network_of
+from mistnet.web.shield import Throttle
+from mistnet.web.tokens import is_guessable, new_secret
 
 
 class Seconds:

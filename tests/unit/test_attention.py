@@ -5,25 +5,25 @@ from typing import Any
 
 import msgspec
 
-from mistnet.api.pages.account_view import account_row
-from mistnet.api.pages.attention import Need, attention, remedy
-from mistnet.api.pages.dashboard import Holdings, Queue
-from mistnet.api.pages.render import with_code
-from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import Progress, Standing
-from mistnet.domain.jobs import JobId, JobState, KindName, WorkerName
-from mistnet.domain.social import PostId, UserId
-from mistnet.store.account_pages import Listed
-from mistnet.store.board import GapGroup, OpenAlert
-from mistnet.store.inspect import PausedKind, SeenWorker, StateCount
+from mistnet.operations.overview import GapGroup, OpenAlert
+from mistnet.queue.model import JobId, JobState, KindName, WorkerName
+from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import AccountProgress, StretchState
+from mistnet.social.model import PostId, UserId
+from mistnet.social.store.account_pages import Listed
+from mistnet.web.pages.dashboard_counts import Holdings, QueueSnapshot
+from mistnet.web.pages.drawings import account_row
+from mistnet.web.pages.overview import AttentionItem, attention, remedy
+from mistnet.web.pages.render import with_code
 from tests.support import START
 
 STEP = KindName("step")
 
 
-def queue(**about: Any) -> Queue:
+def queue(**about: Any) -> QueueSnapshot:
     nothing: dict[str, Any] = {"counts": [], "waits": [], "workers": [], "held": {}, "paused": [], "finished": {}}
-    return Queue(**{"at": START, **nothing, "alerts": [], "gaps": [], "accounts": {}, **about})
+    return QueueSnapshot(**{"at": START, **nothing, "alerts": [], "gaps": [], "accounts": {}, **about})
 
 
 def due(since: datetime) -> StateCount:
@@ -62,7 +62,7 @@ def gap(state: JobState, error: str | None, jobs: int = 1) -> GapGroup:
     return GapGroup(kind=STEP, state=state, last_error=error, jobs=jobs, newest=JobId(9))
 
 
-def told(found: Queue, *, has_key: bool = True) -> list[Need]:
+def told(found: QueueSnapshot, *, has_key: bool = True) -> list[AttentionItem]:
     return [*attention(found, has_key=has_key)]
 
 
@@ -128,7 +128,7 @@ def test_each_error_has_its_remedy() -> None:
 
 def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:
     """The page reads accounts at once and their sweeps a few seconds apart."""
-    progress = Progress(
+    progress = AccountProgress(
         user_id=UserId(1),
         handle="ann",
         state=AccountState.ACTIVE,
@@ -144,4 +144,4 @@ def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:
         for at in (START - timedelta(seconds=1), START + timedelta(seconds=1))
     )
     assert (before["doing"], before["strip"], before["stored"]) == ("waits to begin", (), None)
-    assert {part["standing"] for part in after["strip"]} >= {Standing.VERIFIED, Standing.MISSING}
+    assert {part["standing"] for part in after["strip"]} >= {StretchState.VERIFIED, StretchState.MISSING}

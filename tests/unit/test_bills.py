@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.bills import Bill, Correction, FailedCalls, Verdict, committed_after, known_since
-from mistnet.domain.sources import KeyLabel
+from mistnet.governor.bills import Bill, BillVerdict, Correction, FailedCalls, committed_after, known_since
+from mistnet.governor.model import KeyLabel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 3, 15, tzinfo=UTC)
@@ -27,14 +27,14 @@ def failures(credits_booked: int, *, hours_ago: float = 0.5) -> FailedCalls:
 @pytest.mark.parametrize(
     ("found", "verdict", "difference"),
     [
-        (bill(billed=300, booked=300), Verdict.EQUAL, 0),
-        (bill(billed=345, booked=300), Verdict.TOO_LITTLE, 45),
-        (bill(billed=1, booked=0), Verdict.TOO_LITTLE, 1),
-        (bill(billed=100, booked=300, failed=[failures(200)]), Verdict.TOO_MUCH, -200),
-        (bill(billed=0, booked=0, since=NOON), Verdict.FIRST, 0),
+        (bill(billed=300, booked=300), BillVerdict.EQUAL, 0),
+        (bill(billed=345, booked=300), BillVerdict.TOO_LITTLE, 45),
+        (bill(billed=1, booked=0), BillVerdict.TOO_LITTLE, 1),
+        (bill(billed=100, booked=300, failed=[failures(200)]), BillVerdict.TOO_MUCH, -200),
+        (bill(billed=0, booked=0, since=NOON), BillVerdict.FIRST, 0),
     ],
 )
-def test_bill_and_ledger_are_compared(found: Bill, verdict: Verdict, difference: int) -> None:
+def test_bill_and_ledger_are_compared(found: Bill, verdict: BillVerdict, difference: int) -> None:
     assert (found.verdict, found.difference) == (verdict, difference)
 
 
@@ -47,14 +47,14 @@ def test_a_difference_is_booked_to_the_credit() -> None:
 def test_credits_that_were_added_are_no_negative_spending(billed: int) -> None:
     """Calls that went well cost 100: a balance that fell by less was filled up in between."""
     found = bill(billed=billed, booked=300, failed=[failures(200)])
-    assert found.verdict is Verdict.CREDITS_ADDED
+    assert found.verdict is BillVerdict.CREDITS_ADDED
     assert found.corrections() == ()
 
 
 def test_a_bill_that_does_not_show_all_calls_yet_proves_nothing_about_what_it_lacks() -> None:
-    assert bill(billed=100, booked=300, is_complete=False).verdict is Verdict.NOT_YET
-    assert bill(billed=345, booked=300, is_complete=False).verdict is Verdict.TOO_LITTLE
-    assert bill(billed=-100, booked=300, is_complete=False).verdict is Verdict.CREDITS_ADDED
+    assert bill(billed=100, booked=300, is_complete=False).verdict is BillVerdict.NOT_YET
+    assert bill(billed=345, booked=300, is_complete=False).verdict is BillVerdict.TOO_LITTLE
+    assert bill(billed=-100, booked=300, is_complete=False).verdict is BillVerdict.CREDITS_ADDED
 
 
 def test_what_was_booked_too_much_is_taken_from_the_oldest_failures() -> None:

@@ -11,11 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
 
-from mistnet.domain.errors import BrokenAnswer, NotNow, NotShown, RateLimited, SourceDown
-from mistnet.domain.sources import CallRecord, Errand, KeyLabel, KeyState, SourceName, SourceState
-from mistnet.engine.governor import Governor
-from mistnet.engine.grants import Limits
-from mistnet.engine.passage import Passage
+from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown
+from mistnet.governor.governed_call import GovernedCall
+from mistnet.governor.governor import Governor
+from mistnet.governor.grants import GovernorLimits
+from mistnet.governor.model import CallPurpose, CallRecord, KeyLabel, KeyState, SourceName, SourceState
+from mistnet.queue.errors import NotNow
+from mistnet.social.errors import NotShown
 from tests.examples import count_examples
 from tests.support import TurnedClock
 
@@ -64,7 +66,7 @@ def done(coroutine: Coroutine[Any, Any, T]) -> T:
 @dataclass(eq=False)
 class Call:
     process: int
-    passage: Passage
+    passage: GovernedCall
     is_probe: bool
 
 
@@ -77,7 +79,7 @@ class BreakerMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = TurnedClock()
         self.book = SharedBook()
-        limits = Limits(rate_per_minute=6_000, burst=5, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN)
+        limits = GovernorLimits(rate_per_minute=6_000, burst=5, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN)
         self.governors = [
             Governor(SHOP, {KEY: ""}, book=self.book, clock=self.clock, limits=limits, sleep=self.sleep)
             for _ in range(PROCESSES)
@@ -131,7 +133,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def _asked(self, process: int) -> Call | None:
         asked_at = self.now
-        passage = self.governors[process].call("search", most=0, errand=Errand())
+        passage = self.governors[process].call("search", most=0, errand=CallPurpose())
         try:
             done(passage.__aenter__())
         except NotNow as refused:

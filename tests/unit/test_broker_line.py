@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, suppress
 import pytest
 from aiormq.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from mistnet.broker.line import Address, Line, forgiven
-from mistnet.domain.errors import BrokerRefused, BrokerUnreachable
+from mistnet.queue.errors import BrokerRefused, BrokerUnreachable
+from mistnet.queue.rabbitmq.connection import BrokerAddress, BrokerConnector, forgiven
 
-LINE = Line(Address(url="amqp://ann:secret@127.0.0.1:1/"))
+LINE = BrokerConnector(BrokerAddress(url="amqp://ann:secret@127.0.0.1:1/"))
 
 
 def test_causes_that_form_a_ring_are_each_looked_at_once() -> None:

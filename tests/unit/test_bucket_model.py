@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mistnet.engine.bucket import Slots, crowd, take_slots, tokens
+from mistnet.governor.grants import CallSlots, crowd, take_slots, tokens
 from tests.examples import count_examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -21,7 +21,7 @@ class BucketMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = NOON
         self.next_at: datetime | None = None
-        self.runs = [Slots() for _ in range(PROCESSES)]
+        self.runs = [CallSlots() for _ in range(PROCESSES)]
         self.started: list[float] = []
 
     @initialize(rate=st.sampled_from([0.5, 3.0, 15.0, 100.0, 7_777.7, 300_000.0]), burst=st.integers(1, 6))

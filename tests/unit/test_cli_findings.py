@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mistnet.domain.jobs import JobState, KindName
-from mistnet.store import findings
-from mistnet.store.checkup import version_tuple
-from mistnet.store.inspect import StateCount
+from mistnet.operations import findings
+from mistnet.operations.checkup import version_tuple
+from mistnet.queue.model import JobState, KindName
+from mistnet.queue.store.inspect import StateCount
 
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
 WALK = KindName("walk")

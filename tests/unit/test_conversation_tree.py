@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from mistnet.api.pages.conversations import tree
-from mistnet.domain.coverage import Parent
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.store.post_pages import ShownPost
+from mistnet.social.coverage.model import MissingParent
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.post_listing import ShownPost
+from mistnet.web.pages.conversations import tree
 
 
 def post(own: int, answers: int | None = None) -> ShownPost:
@@ -28,7 +28,7 @@ def post(own: int, answers: int | None = None) -> ShownPost:
     )
 
 
-def drawn(posts: list[ShownPost], *parents: Parent) -> list[tuple[int, int]]:
+def drawn(posts: list[ShownPost], *parents: MissingParent) -> list[tuple[int, int]]:
     """The depth and the id of each line; that of a missing post is negative."""
     lines = tree(posts, {each.post_id: each for each in parents})
     return [(line.depth, line.post.id if line.post else -(line.missing_id or 0)) for line in lines]
@@ -40,7 +40,7 @@ def test_answers_stand_below_what_they_answer_oldest_first() -> None:
 
 
 def test_what_is_missing_has_its_place_and_its_answers_stand_below_it() -> None:
-    lost = Parent(post_id=PostId(3), reply_id=PostId(4), replies=2, gone=True, awaited=False)
+    lost = MissingParent(post_id=PostId(3), reply_id=PostId(4), replies=2, gone=True, awaited=False)
     assert drawn([post(1), post(4, 3), post(6, 3)], lost) == [(0, 1), (0, -3), (1, 4), (1, 6)]
 
 

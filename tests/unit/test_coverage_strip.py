@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import (
-    Progress,
-    Standing,
+from mistnet.queue.model import JobId, JobState
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import (
+    AccountProgress,
     Stretch,
+    StretchState,
     Sweep,
     SweepKind,
     moment_of,
@@ -14,14 +15,18 @@ from mistnet.domain.coverage import (
     reposts,
     strip,
 )
-from mistnet.domain.jobs import JobId, JobState
-from mistnet.domain.social import PostId, UserId
+from mistnet.social.model import PostId, UserId
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-MARKS = {Standing.VERIFIED: "#", Standing.SWEEPING: "~", Standing.MISSING: "!", Standing.NOT_LOOKED_AT: "."}
+MARKS = {
+    StretchState.VERIFIED: "#",
+    StretchState.SWEEPING: "~",
+    StretchState.MISSING: "!",
+    StretchState.NOT_LOOKED_AT: ".",
+}
 
 
-def drawn(*stretches: tuple[float, Standing], cells: int = 10) -> str:
+def drawn(*stretches: tuple[float, StretchState], cells: int = 10) -> str:
     """Stretches one after the other, each so many days long."""
     laid: list[Stretch] = []
     for days, standing in stretches:
@@ -31,20 +36,25 @@ def drawn(*stretches: tuple[float, Standing], cells: int = 10) -> str:
 
 
 def test_equal_parts_of_a_life_get_equal_parts_of_the_strip() -> None:
-    assert drawn((3, Standing.MISSING), (6, Standing.VERIFIED), (1, Standing.SWEEPING)) == "!!!######~"
+    assert drawn((3, StretchState.MISSING), (6, StretchState.VERIFIED), (1, StretchState.SWEEPING)) == "!!!######~"
 
 
 def test_the_least_that_is_missing_shows() -> None:
-    assert drawn((4.5, Standing.VERIFIED), (0.001, Standing.MISSING), (5.499, Standing.VERIFIED)) == "####!#####"
+    assert (
+        drawn((4.5, StretchState.VERIFIED), (0.001, StretchState.MISSING), (5.499, StretchState.VERIFIED))
+        == "####!#####"
+    )
 
 
 def test_what_is_missing_shows_before_what_is_being_swept() -> None:
-    assert drawn((4.9, Standing.SWEEPING), (0.05, Standing.MISSING), (5.05, Standing.VERIFIED)) == "~~~~!#####"
+    assert (
+        drawn((4.9, StretchState.SWEEPING), (0.05, StretchState.MISSING), (5.05, StretchState.VERIFIED)) == "~~~~!#####"
+    )
 
 
 def test_the_hours_since_the_last_look_do_not_hide_a_verified_month() -> None:
-    assert drawn((9.7, Standing.VERIFIED), (0.3, Standing.NOT_LOOKED_AT)) == "##########"
-    assert drawn((9.3, Standing.VERIFIED), (0.7, Standing.NOT_LOOKED_AT)) == "#########."
+    assert drawn((9.7, StretchState.VERIFIED), (0.3, StretchState.NOT_LOOKED_AT)) == "##########"
+    assert drawn((9.3, StretchState.VERIFIED), (0.7, StretchState.NOT_LOOKED_AT)) == "#########."
 
 
 def test_a_life_without_length_has_no_strip() -> None:
@@ -55,8 +65,8 @@ def test_an_id_tells_when_its_post_was_written() -> None:
     assert moment_of(PostId(1_050_118_621_198_921_728)).isoformat(timespec="seconds") == "2018-10-10T20:19:24+00:00"
 
 
-def waiting(*sweeps: Sweep) -> Progress:
-    return Progress(
+def waiting(*sweeps: Sweep) -> AccountProgress:
+    return AccountProgress(
         user_id=UserId(1),
         handle="ann",
         state=AccountState.ACTIVE,
@@ -74,6 +84,6 @@ def test_an_account_that_waits_to_begin_is_neither_missing_nor_verified() -> Non
         for state in (JobState.PENDING, JobState.DEAD)
     )
     for found in (own_posts(waiting(live), now), reposts(waiting(live), now)):
-        assert [each.standing for each in found] == [Standing.NOT_LOOKED_AT]
+        assert [each.standing for each in found] == [StretchState.NOT_LOOKED_AT]
     for sweeps in ((), (dead,)):
-        assert [each.standing for each in own_posts(waiting(*sweeps), now)] == [Standing.MISSING]
+        assert [each.standing for each in own_posts(waiting(*sweeps), now)] == [StretchState.MISSING]

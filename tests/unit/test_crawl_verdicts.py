@@ -7,13 +7,24 @@ from decimal import Decimal
 
 import pytest
 
-from mistnet.domain.crawling import Hop, LinkAtHand, Visited, bounded, content_hash
-from mistnet.domain.errors import BadRequest, BrokenAnswer, CrawlRefused, SourceBlocked, SourceDown
-from mistnet.domain.links import LinkId, LinkKind, LinkState, Shop
-from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.jobs.crawl_verdicts import NO_CURRENCY, doubted, judged, led_to, named, page_hop, short_hop
-from mistnet.pricing import Earlier
-from mistnet.upstream.reading.tasks import ReadsHere
+from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown
+from mistnet.shops.errors import CrawlRefused
+from mistnet.shops.extraction.plausibility import EarlierPrice
+from mistnet.shops.jobs import NO_CURRENCY, doubted, judged, led_to, named, page_hop, short_hop
+from mistnet.shops.model import (
+    Hop,
+    LinkAtHand,
+    LinkId,
+    LinkKind,
+    LinkState,
+    PageFacts,
+    PageVerdict,
+    PageVisit,
+    Shop,
+    bounded,
+    content_hash,
+)
+from mistnet.sources.reading import ReadsHere
 from tests.support import START
 
 READ = ReadsHere().page
@@ -25,8 +36,8 @@ def facts(amount: str = "100", currency: str | None = "TWD", **about: object) ->
     return PageFacts(**given)  # type: ignore[arg-type]  # a test's own mix
 
 
-def seen(url: str = ITEM, *, status: int = 200, body: bytes = b"<html></html>", kind: str = "text/html") -> Visited:
-    return Visited(url=url, final_url=url, status=status, headers={"content-type": kind}, body=body)
+def seen(url: str = ITEM, *, status: int = 200, body: bytes = b"<html></html>", kind: str = "text/html") -> PageVisit:
+    return PageVisit(url=url, final_url=url, status=status, headers={"content-type": kind}, body=body)
 
 
 def link(url: str = ITEM, shop: Shop = Shop.SHOPEE, kind: LinkKind = LinkKind.ITEM) -> LinkAtHand:
@@ -43,9 +54,9 @@ def link(url: str = ITEM, shop: Shop = Shop.SHOPEE, kind: LinkKind = LinkKind.IT
     )
 
 
-def earlier(*amounts: str) -> list[Earlier]:
+def earlier(*amounts: str) -> list[EarlierPrice]:
     return [
-        Earlier(amount=Decimal(each), currency="TWD", observed_at=START + timedelta(days=day))
+        EarlierPrice(amount=Decimal(each), currency="TWD", observed_at=START + timedelta(days=day))
         for day, each in enumerate(amounts)
     ]
 

@@ -6,7 +6,8 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from mistnet.domain.errors import (
+from mistnet.kit.database import translate
+from mistnet.kit.errors import (
     DatabaseBusy,
     DatabaseError,
     DatabaseFails,
@@ -15,8 +16,7 @@ from mistnet.domain.errors import (
     DatabaseUnreachable,
     WriteRefused,
 )
-from mistnet.store.database import translate
-from mistnet.store.libsql.errors import ServerGone
+from mistnet.kit.libsql.errors import ServerGone
 
 URL = "postgresql://db.example.org/mistnet"
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mistnet.domain.products import PriceKind
-from mistnet.pricing.dedupe import dedupe_key, plain_text
+from mistnet.prices.valuation import dedupe_key
+from mistnet.shops.extraction.titles import plain_text
+from mistnet.shops.model import PriceKind
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LETTERS = st.text(st.characters(categories=("Lu", "Ll", "Nd")), min_size=1, max_size=12)

@@ -7,19 +7,19 @@ from datetime import timedelta
 
 import msgspec
 
-from mistnet.domain.errors import Undelivered
-from mistnet.domain.events import (
+from mistnet.operations.events.jobs import DELIVER, DeliverArgs, Deliverer, delivering
+from mistnet.queue.errors import Undelivered
+from mistnet.queue.events import (
     Channel,
     Delivered,
-    Delivery,
     DeliveryId,
     Event,
+    EventDelivery,
     EventId,
     Subscriber,
     SubscriberName,
 )
-from mistnet.domain.jobs import Continue, Done, Job, JobId, Lane, Retry
-from mistnet.jobs.deliver import DELIVER, DeliverArgs, Deliverer, delivering
+from mistnet.queue.model import Continue, Done, Job, JobId, Lane, Retry
 from tests.support import START
 
 ANN = SubscriberName("ann")
@@ -40,11 +40,11 @@ def event(number: int) -> Event:
 class Basket:
     """Both ends in one: what waits, and what was brought."""
 
-    waiting: list[Delivery] = field(default_factory=list)
+    waiting: list[EventDelivery] = field(default_factory=list)
     brought: list[tuple[str, int]] = field(default_factory=list)
     away: bool = False
 
-    async def next_for(self, subscriber: SubscriberName) -> Delivery | None:
+    async def next_for(self, subscriber: SubscriberName) -> EventDelivery | None:
         return self.waiting[0] if self.waiting else None
 
     async def bring(self, subscriber: SubscriberName, event: Event) -> None:
@@ -67,7 +67,7 @@ def job() -> Job[DeliverArgs]:
 
 
 async def test_a_step_brings_the_first_event_and_keeps_its_place() -> None:
-    basket = Basket([Delivery(id=DeliveryId(4), event=event(9)), Delivery(id=DeliveryId(5), event=event(3))])
+    basket = Basket([EventDelivery(id=DeliveryId(4), event=event(9)), EventDelivery(id=DeliveryId(5), event=event(3))])
     outcome = await Deliverer(outbox=basket, postman=basket).deliver(job())
     assert basket.brought == [("ann", 9)]
     assert isinstance(outcome, Continue)
@@ -80,7 +80,7 @@ async def test_nothing_more_to_tell_is_the_end() -> None:
 
 
 async def test_a_receiver_that_is_away_is_tried_again_within_the_hour() -> None:
-    basket = Basket([Delivery(id=DeliveryId(4), event=event(9))], away=True)
+    basket = Basket([EventDelivery(id=DeliveryId(4), event=event(9))], away=True)
     outcome = await Deliverer(outbox=basket, postman=basket).deliver(job())
     assert isinstance(outcome, Retry)
     assert "ann did not take event 9: it answered 503" in outcome.error

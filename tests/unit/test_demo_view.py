@@ -9,19 +9,19 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from mistnet.cli import demo, sim
-from mistnet.cli.canvas import canvas
-from mistnet.cli.demo_view import AccountLine, Picture, draw, shortened, steady
+from mistnet.cli import sim
+from mistnet.cli.demo import command as demo
+from mistnet.cli.demo.screen import DemoAccountLine, DemoPicture, canvas, draw, shortened, steady
 from mistnet.cli.status import KindStatus
-from mistnet.domain.accounts import AccountState
-from mistnet.domain.coverage import Progress
-from mistnet.domain.jobs import JobState, KindName
-from mistnet.domain.social import PostId, UserId
+from mistnet.operations.overview import Arrival, Totals
+from mistnet.queue.model import JobState, KindName
 from mistnet.sim.faults import PRESETS
 from mistnet.sim.language import HOSTILE_TEXTS
 from mistnet.sim.ledger import Tier
 from mistnet.sim.people import SIZES
-from mistnet.store.overview import Arrival, Totals
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import AccountProgress
+from mistnet.social.model import PostId, UserId
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 DASHBOARD = "http://127.0.0.1:65535"
@@ -29,8 +29,8 @@ URL = "sqlite:////tmp/mistnet-demo-abcdefgh/demo.db"
 COMMANDS = [f"export MISTNET_DATABASE_URL={URL}", "mistnet status --watch", "mistnet coverage", "mistnet search coin"]
 
 
-def progress(place: int) -> Progress:
-    return Progress(
+def progress(place: int) -> AccountProgress:
+    return AccountProgress(
         user_id=UserId(place),
         handle=f"somebody_long_{place}"[:15],
         state=AccountState.ACTIVE,
@@ -43,19 +43,21 @@ def progress(place: int) -> Progress:
     )
 
 
-def picture() -> Picture:
+def picture() -> DemoPicture:
     collected = [
-        AccountLine(handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back")
+        DemoAccountLine(
+            handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back"
+        )
         for n in range(11)
     ]
     outcomes = [
-        AccountLine(handle="locked", state="protected", doing="its posts are protected"),
-        AccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
-        AccountLine(handle="nobody", state="refused", doing="upstream knows nobody of that name"),
+        DemoAccountLine(handle="locked", state="protected", doing="its posts are protected"),
+        DemoAccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
+        DemoAccountLine(handle="nobody", state="refused", doing="upstream knows nobody of that name"),
     ]
     states = {JobState.PENDING: 123, JobState.RUNNING: 45, JobState.FAILED: 678}
     kinds = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")
-    return Picture(
+    return DemoPicture(
         title="collecting a simulated world",
         explained="Looks up profiles, sweeps histories backward, follows replies to their roots.",
         seconds=3_599,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistnet.engine.metrics import EngineMetrics, SourceMetrics
+from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]

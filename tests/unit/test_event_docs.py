@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from mistnet import watch
-from mistnet.domain.alerts import Rule
-from mistnet.domain.events import Channel, Event, EventId, EventKind
+from mistnet.operations.alerts import watch
+from mistnet.operations.alerts.model import AlertRule
+from mistnet.operations.events.webhooks import body_of, headers_of
+from mistnet.queue.events import Channel, Event, EventId, EventKind
 from mistnet.settings import WebhookSettings
-from mistnet.upstream.notify import body_of, headers_of
 from tests.support import START
 from tests.unit.test_docs import page, rows, section
 
@@ -31,8 +31,8 @@ def test_every_kind_of_event_is_on_the_page_with_an_example_that_is_json() -> No
 
 def test_every_alert_rule_is_on_the_page_with_its_fix() -> None:
     listed = rows(section(PAGE, "## Alerts"))
-    assert {str(rule) for rule in Rule} <= set(listed)
-    assert all(len(listed[str(rule)]) == 4 and all(listed[str(rule)]) for rule in Rule)
+    assert {str(rule) for rule in AlertRule} <= set(listed)
+    assert all(len(listed[str(rule)]) == 4 and all(listed[str(rule)]) for rule in AlertRule)
 
 
 def test_every_setting_of_a_webhook_is_on_the_page() -> None:

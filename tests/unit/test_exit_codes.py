@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.cli.shared import guarded
-from mistnet.domain.errors import NoBroker
+from mistnet.cli.command import guarded
+from mistnet.queue.errors import NoBroker
 from mistnet.settings import Settings
 
 

@@ -9,9 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.accounts import Missing
-from mistnet.domain.errors import BadRequest, BrokenAnswer, NotPermitted, NotShown
-from mistnet.domain.feeds import (
+from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted
+from mistnet.governor.model import CallPurpose
+from mistnet.queue.model import Continue, Done, Job, JobId, KindName, Lane, Outcome, Write
+from mistnet.social.accounts import Missing
+from mistnet.social.errors import NotShown
+from mistnet.social.feeds.jobs import SLACK, FeedPhase, FeedPollArgs, FeedPoller, FeedPosition, FeedRules, Visit
+from mistnet.social.feeds.model import (
     Feed,
     FeedFound,
     FeedGrown,
@@ -20,24 +24,10 @@ from mistnet.domain.feeds import (
     FeedPolled,
     FeedRefused,
     FeedState,
-    Profile,
+    ThreadsProfile,
     user_id_of,
 )
-from mistnet.domain.jobs import Continue, Done, Job, JobId, KindName, Lane, Outcome, Write
-from mistnet.domain.social import (
-    Detail,
-    Gathered,
-    Platform,
-    Post,
-    PostId,
-    Reference,
-    Unreadable,
-    User,
-    UserId,
-)
-from mistnet.domain.sources import Errand
-from mistnet.jobs.feed_args import SLACK, Phase, Place, Visit
-from mistnet.jobs.feeds import FeedPollArgs, FeedPoller, FeedRules
+from mistnet.social.model import Detail, Gathered, Platform, Post, PostId, Reference, Unreadable, User, UserId
 from tests.support import START, TurnedClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -83,7 +73,7 @@ def illegible(number: int | None) -> Unreadable:
     return Unreadable(platform=Platform.THREADS, endpoint="x", problem="bad", payload=b"{}", post_id=post_id)
 
 
-Said = FeedPage | Gathered | Profile | Exception | None
+Said = FeedPage | Gathered | ThreadsProfile | Exception | None
 
 
 class Scripted:
@@ -105,31 +95,31 @@ class Scripted:
             raise said
         return said
 
-    async def is_own(self, _handle: str, *, errand: Errand) -> bool:
+    async def is_own(self, _handle: str, *, errand: CallPurpose) -> bool:
         assert errand.job_id
         return self.own
 
-    async def profile(self, handle: str, *, errand: Errand) -> Profile | None:
+    async def profile(self, handle: str, *, errand: CallPurpose) -> ThreadsProfile | None:
         assert errand.job_id
-        found: Profile | None = self._say("profile", handle)
+        found: ThreadsProfile | None = self._say("profile", handle)
         return found
 
-    async def posts(self, _handle: str, *, own: bool, after: str | None, errand: Errand) -> FeedPage:
+    async def posts(self, _handle: str, *, own: bool, after: str | None, errand: CallPurpose) -> FeedPage:
         assert errand.job_id
         found: FeedPage = self._say("own posts" if own else "posts", after)
         return found
 
-    async def own_replies(self, *, after: str | None, errand: Errand) -> FeedPage:
+    async def own_replies(self, *, after: str | None, errand: CallPurpose) -> FeedPage:
         assert errand.job_id
         found: FeedPage = self._say("own replies", after)
         return found
 
-    async def conversation(self, post_id: PostId, *, after: str | None, errand: Errand) -> FeedPage:
+    async def conversation(self, post_id: PostId, *, after: str | None, errand: CallPurpose) -> FeedPage:
         assert errand.job_id
         found: FeedPage = self._say("conversation", post_id, after)
         return found
 
-    async def post(self, post_id: PostId, *, errand: Errand) -> Gathered | None:
+    async def post(self, post_id: PostId, *, errand: CallPurpose) -> Gathered | None:
         assert errand.job_id
         found: Gathered | None = self._say("post", post_id)
         return found
@@ -200,7 +190,7 @@ async def test_a_first_poll_reads_all_pages_and_what_the_author_said_below() -> 
     threads = Scripted(
         feed(state=FeedState.NEW, user_id=None),
         {
-            ("profile", "ann"): Profile(user=user("ann", Detail.PROFILE), own=False),
+            ("profile", "ann"): ThreadsProfile(user=user("ann", Detail.PROFILE), own=False),
             ("posts", None): page(post(3), post(2, hours=1), cursor="c", answered=[3]),
             ("conversation", 3, None): page(*said, cursor="d"),
             ("conversation", 3, "d"): page(post(34, hours=2)),
@@ -285,9 +275,9 @@ async def test_conversations_that_look_empty_wait_together() -> None:
 async def test_a_cursor_that_leads_back_is_a_fault() -> None:
     for cursor in ("b", "a"):
         threads = Scripted(feed(), {("posts", "b"): page(post(1), cursor=cursor)})
-        place = Place("b", ("a",))
+        place = FeedPosition("b", ("a",))
         with pytest.raises(BrokenAnswer):
-            await run(threads, FeedPollArgs(feed_id=FeedId(1), phase=Phase.POSTS, place=place))
+            await run(threads, FeedPollArgs(feed_id=FeedId(1), phase=FeedPhase.POSTS, place=place))
 
 
 async def test_a_cursor_that_is_void_means_from_the_top_and_not_for_ever() -> None:
@@ -368,6 +358,6 @@ async def test_a_removed_feed_is_left_alone() -> None:
 
 
 def test_visits_survive_the_store() -> None:
-    args = FeedPollArgs(feed_id=FeedId(1), visits=[Visit(PostId(2**62), replies=True, place=Place("a", ("b",)))])
+    args = FeedPollArgs(feed_id=FeedId(1), visits=[Visit(PostId(2**62), replies=True, place=FeedPosition("a", ("b",)))])
     assert msgspec.json.decode(msgspec.json.encode(args), type=FeedPollArgs).visits[0] == args.visits[0]
     assert timedelta() < SLACK

@@ -5,18 +5,27 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.domain.follows import Cause, Relation, Side, Tally, cause_of, checks_at_most, pages_at_most, verdict
-from mistnet.domain.social import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.graph.follows.model import (
+    Cause,
+    Relation,
+    Side,
+    SyncTally,
+    cause_of,
+    checks_at_most,
+    pages_at_most,
+    verdict,
+)
 from mistnet.sim.clock import WORLD_START_AT, to_ms
-from mistnet.sim.faults import LIST_FAULTS, Fault, Faults
+from mistnet.sim.faults import LIST_FAULTS, Faults, SimFault
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.people import Standing
+from mistnet.sim.people import SimAccountState
+from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
-from mistnet.sim.visitor import Visitor
 from mistnet.sim.world import World
-from mistnet.upstream.x import prices
-from mistnet.upstream.x.client import XClient
+from mistnet.social.model import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.sources.x import client as prices
+from mistnet.sources.x.client import XClient
 from tests.support import OpenGate, TurnedClock, no_wait
 from tests.worlds import KEY, WorldTransport, service_of
 
@@ -26,7 +35,7 @@ FOLLOWERS = "/twitter/user/followers"
 
 
 def judged(seen: int, start: int | None, end: int | None, *, explained: int = 0, **tally: int) -> tuple[bool, bool]:
-    told = Tally(**{"pages": 1, "listed": seen, **tally})
+    told = SyncTally(**{"pages": 1, "listed": seen, **tally})
     found = verdict(told, seen=seen, at_start=start, at_end=end, explained=explained)
     assert (found.problem is None) is found.plausible
     return found.plausible, found.accounted
@@ -74,8 +83,8 @@ def test_a_short_page_counts_unless_it_is_the_last() -> None:
     nobody = Gathered({}, {}, [])
     more = UserPage(own=[], gathered=nobody, has_more=True, cursor="c")
     last = UserPage(own=[], gathered=nobody, has_more=False)
-    tally = Tally().with_page(more, listed=99).with_page(more, listed=100).with_page(last, listed=1)
-    assert tally == Tally(pages=3, listed=200, short=1)
+    tally = SyncTally().with_page(more, listed=99).with_page(more, listed=100).with_page(last, listed=1)
+    assert tally == SyncTally(pages=3, listed=200, short=1)
 
 
 def test_limits_grow_with_the_list() -> None:
@@ -95,7 +104,7 @@ def test_a_page_that_is_not_quite_full_is_the_dearest() -> None:
     assert prices.follow_page_at_most(200) == max(map(prices.follow_page, range(201))) == 398
 
 
-async def listed(faults: Mapping[Fault, float], seed: int = 1) -> list[list[str]]:
+async def listed(faults: Mapping[SimFault, float], seed: int = 1) -> list[list[str]]:
     """The same list, asked for twice, page by page."""
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**9)
     service = XService(WORLD, lambda: WORLD_START_AT, keys=[key], faults=Faults(seed, faults))
@@ -103,7 +112,7 @@ async def listed(faults: Mapping[Fault, float], seed: int = 1) -> list[list[str]
     for _ in range(2):
         cursor, more, ids = "", True, list[str]()
         while more:
-            page = await Visitor(service).get(FOLLOWERS, userName=STAR.handle_at(0), cursor=cursor, pageSize="40")
+            page = await SimVisitor(service).get(FOLLOWERS, userName=STAR.handle_at(0), cursor=cursor, pageSize="40")
             ids += [each["id"] for each in page["followers"]]
             cursor, more = page["next_cursor"], page["has_next_page"]
         found.append(ids)
@@ -111,7 +120,7 @@ async def listed(faults: Mapping[Fault, float], seed: int = 1) -> list[list[str]
 
 
 @pytest.mark.parametrize("fault", sorted(LIST_FAULTS))
-async def test_a_list_can_be_cut_by_up_to_a_third_and_nothing_shows_it(fault: Fault) -> None:
+async def test_a_list_can_be_cut_by_up_to_a_third_and_nothing_shows_it(fault: SimFault) -> None:
     whole = (await listed({}))[0]
     assert len(whole) == len(Truth(WORLD).followers(STAR.handle_at(0), WORLD_START_AT))
     cuts, alike = [], 0
@@ -121,11 +130,11 @@ async def test_a_list_can_be_cut_by_up_to_a_third_and_nothing_shows_it(fault: Fa
             assert set(found) < set(whole)
             cuts.append(1 - len(found) / len(whole))
         alike += first == second
-        if fault is Fault.LIST_CUT_SHORT:
+        if fault is SimFault.LIST_CUT_SHORT:
             assert first == whole[: len(first)]
-    if fault is Fault.LIST_HIDES_SOME:
+    if fault is SimFault.LIST_HIDES_SOME:
         assert alike == 20
-    if fault is Fault.LIST_CUT_OPEN:
+    if fault is SimFault.LIST_CUT_OPEN:
         assert alike == 0
     assert 0 < min(cuts) <= max(cuts) <= 0.3 + 0.02  # those who cannot be shown are cut along
 
@@ -169,7 +178,7 @@ def test_a_restless_world_loses_and_renames_people_and_a_calm_one_stays_as_it_wa
     assert [each.id for each in calm.people] == [each.id for each in restless.people]
     turned = [each for each in restless.people if each.standing_at(start) is not each.standing_at(later)]
     renamed = [each for each in restless.people if each.handle_at(start) != each.handle_at(later)]
-    assert {each.standing for each in turned} == {Standing.SUSPENDED, Standing.GONE}
+    assert {each.standing for each in turned} == {SimAccountState.SUSPENDED, SimAccountState.GONE}
     assert len(turned) > 60
     assert len(renamed) > 20
     assert all(ours == theirs for ours, theirs in zip(calm.stars, restless.stars, strict=True))

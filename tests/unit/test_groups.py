@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.errors import SettingsError
-from mistnet.groups import Group, groups_of
+from mistnet.kit.errors import SettingsError
+from mistnet.operations.schedule.groups import AccountGroup, groups_of
 from mistnet.settings import GroupSettings, load_settings
 from tests.unit.test_docs import rows, section
 
 SETTINGS = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
-def groups(**given: dict[str, Any]) -> dict[str, Group]:
+def groups(**given: dict[str, Any]) -> dict[str, AccountGroup]:
     return {group.name: group for group in groups_of(load_settings(groups=given))}
 
 

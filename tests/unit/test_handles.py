@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadHandle
-from mistnet.domain.handles import read_handle
+from mistnet.social.errors import BadHandle
+from mistnet.social.model import read_handle
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 
 THREADS = """
 import ctypes, sys, threading
-from mistnet.cli.heaps import share_one_heap
+from mistnet.cli.processes import share_one_heap
 if sys.argv[1] == "shared":
     share_one_heap()
 kept, barrier = [], threading.Barrier(8)

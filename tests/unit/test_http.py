@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mistnet.upstream.http import HttpTransport
-from mistnet.upstream.transport import Request, Unanswered, Unreached
+from mistnet.kit.http import HttpTransport
+from mistnet.kit.transport import HttpRequest, Unanswered, Unreached
 
-ASK = Request(path="/twitter/user/info", query={"userName": "ann & co"}, headers={"X-API-Key": "k"})
+ASK = HttpRequest(path="/twitter/user/info", query={"userName": "ann & co"}, headers={"X-API-Key": "k"})
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mistnet.domain.social import Post, User
-from mistnet.store.tables import metadata
+from mistnet.kit.metadata import metadata
+from mistnet.social.model import Post, User
 from tests.unit.test_docs import line_of, parse_module
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "mistnet"
@@ -17,7 +17,7 @@ MODULES = sorted(each for each in SOURCE.rglob("*.py") if "migrations" not in ea
 STATEMENTS = sorted(SOURCE.rglob("*.sql"))
 HYDRATED = ("users", "posts")
 INSERT = re.compile(r"\bINSERT\s+(?:OR\s+\w+\s+)?INTO\s+[\"']?(users|posts)\b", re.IGNORECASE)
-BY_PAYLOAD = Path("store/social.py")
+BY_PAYLOAD = Path("social/store/posts.py")
 
 
 def short(path: Path) -> str:

@@ -6,21 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
-from mistnet.domain.ingests import (
-    BODY_LIMIT,
-    Exchange,
-    IngestAdvanced,
-    IngestBegun,
-    IngestEnded,
-    IngestStatus,
-    exchange_of,
-)
-from mistnet.domain.jobs import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
-from mistnet.domain.social import Detail, Platform, PostId, User, UserId
-from mistnet.jobs.ingesting import recorded, with_event
-from mistnet.jobs.pages import Span
-from mistnet.jobs.posts_sync import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync, question
+from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
+from mistnet.kit.exchange import Exchange
+from mistnet.queue.model import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
+from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync, question
+from mistnet.social.ingests.model import BODY_LIMIT, IngestAdvanced, IngestBegun, IngestEnded, IngestStatus, exchange_of
+from mistnet.social.ingests.recording import recorded, with_event
+from mistnet.social.jobs.sweeps import Span
+from mistnet.social.model import Detail, Platform, PostId, User, UserId
 from tests.support import START
 
 KEY = "a-key-nobody-may-see"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.desk import installation
+from mistnet.operations import installation
 from tests.support import START
 
 DAY = timedelta(days=1)

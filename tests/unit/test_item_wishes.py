@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.desk.wishes import PLAIN_FIELDS, field_called, fields_of, told, wish_of
-from mistnet.domain.errors import BadItem
-from mistnet.domain.items import Wish
-from mistnet.domain.sources import SourceName
+from mistnet.governor.model import SourceName
+from mistnet.prices.errors import BadItem
+from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, told, wish_of
+from mistnet.prices.model import ItemRequest
 
 SOURCES = ("ebay", "ebay_api", "shopee", "web")
 CENT = "1909-S VDB Lincoln cent"
 
 
-def wish(**given_: Any) -> Wish:
+def wish(**given_: Any) -> ItemRequest:
     return wish_of({"title": CENT, **given_}, sources=SOURCES)
 
 
@@ -37,7 +37,7 @@ def test_a_wish_says_what_was_written_in_one_spelling() -> None:
         currency="usd",
         every_hours="24",
     )
-    assert found == Wish(
+    assert found == ItemRequest(
         title=CENT,
         ref="coin-7",
         attributes={"finish": "RD", "mint_mark": "S", "year": "1909"},
@@ -56,7 +56,7 @@ def test_the_spelling_of_a_column_does_not_matter(written: str) -> None:
 
 
 def test_what_is_empty_is_as_if_it_were_not_there() -> None:
-    assert wish(ref="", year=None, exclude=[], currency="  ", color="", attributes={"a": ""}) == Wish(title=CENT)
+    assert wish(ref="", year=None, exclude=[], currency="  ", color="", attributes={"a": ""}) == ItemRequest(title=CENT)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_same_attribute_twice_is_told_not_chosen() -> None:
 
 
 def test_columns_of_an_export_are_left_alone() -> None:
-    assert wish(item_id="7", valuation_estimate="12.50", item_state="active") == Wish(title=CENT)
+    assert wish(item_id="7", valuation_estimate="12.50", item_state="active") == ItemRequest(title=CENT)
 
 
 def test_a_wish_handed_in_as_it_is_stored_is_the_same_wish() -> None:
@@ -130,7 +130,7 @@ def test_a_wish_handed_in_as_it_is_stored_is_the_same_wish() -> None:
 
 @given(st.dictionaries(st.sampled_from([*PLAIN_FIELDS, "year", "color"]), st.text() | st.integers() | st.none()))
 def test_whatever_is_written_is_either_a_wish_within_bounds_or_told_in_words(given_: dict[str, Any]) -> None:
-    found: Wish | None = None
+    found: ItemRequest | None = None
     refused: list[str] = []
     try:
         found = wish_of(given_, sources=SOURCES)

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 import pytest
 from loguru import logger
 
-from mistnet.domain.errors import DatabaseUnreachable
-from mistnet.domain.leading import Leader, Term
-from mistnet.engine.leader import Leadership
+from mistnet.kit.errors import DatabaseUnreachable
+from mistnet.queue.leader import Leader, Leadership, LeaderTerm
 from tests.examples import count_examples
 from tests.simulation.virtual import run_virtually
 from tests.support import START
@@ -41,27 +40,27 @@ class Way:
     row: Row
     trouble: Callable[[], Awaitable[None]]
 
-    async def take(self, name: str, holder: str, *, lease: timedelta, now: datetime) -> Term | None:
+    async def take(self, name: str, holder: str, *, lease: timedelta, now: datetime) -> LeaderTerm | None:
         await self.trouble()
         if self.row.holder != holder and self.row.lease_until > now:
             return None
         self.row.fence += self.row.holder != holder
         self.row.holder, self.row.lease_until = holder, now + lease
-        return Term(name=name, holder=holder, fence=self.row.fence)
+        return LeaderTerm(name=name, holder=holder, fence=self.row.fence)
 
     async def present(self, name: str) -> Leader | None:
         await self.trouble()
         row = self.row
         return Leader(name=name, holder=row.holder, fence=row.fence, since=START, lease_until=row.lease_until)
 
-    async def renew(self, term: Term, *, lease: timedelta, now: datetime) -> bool:
+    async def renew(self, term: LeaderTerm, *, lease: timedelta, now: datetime) -> bool:
         await self.trouble()
         if (self.row.holder, self.row.fence) != (term.holder, term.fence):
             return False
         self.row.lease_until = now + lease
         return True
 
-    async def resign(self, term: Term, *, now: datetime) -> None:
+    async def resign(self, term: LeaderTerm, *, now: datetime) -> None:
         await self.trouble()
         if (self.row.holder, self.row.fence) == (term.holder, term.fence):
             self.row.lease_until = min(self.row.lease_until, now)
@@ -77,7 +76,7 @@ class Election:
     most_at_once: int = 0
 
     def process(self, holder: str, trouble: Callable[[], Awaitable[None]] | None = None) -> Leadership:
-        async def lead(term: Term) -> None:
+        async def lead(term: LeaderTerm) -> None:
             self.acting.add(holder)
             self.most_at_once = max(self.most_at_once, len(self.acting))
             self.acts.append((asyncio.get_running_loop().time(), holder, term.fence))
@@ -236,7 +235,7 @@ def test_an_outage_is_one_line_however_often_the_lead_cannot_be_renewed() -> Non
 
 def test_what_breaks_the_acts_breaks_the_process() -> None:
     async def story() -> None:
-        async def lead(_term: Term) -> None:
+        async def lead(_term: LeaderTerm) -> None:
             raise RuntimeError("a bug")
 
         process = Leadership(

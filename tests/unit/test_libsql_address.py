@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy.engine import make_url
 
-from mistnet.domain.errors import SettingsError
+from mistnet.kit.database import Database, parse_url
+from mistnet.kit.errors import SettingsError
+from mistnet.kit.libsql.address import address_of, shown
 from mistnet.settings import load_settings
-from mistnet.store.database import Database, parse_url
-from mistnet.store.libsql.address import address_of, shown
 
 TOKEN = "eyJhbGciOiJFZERTQSJ9.eyJhIjoicncifQ.s1gn-a_ture"
 

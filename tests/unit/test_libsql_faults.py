@@ -11,12 +11,12 @@ from aiohttp import web
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from mistnet.domain.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
-from mistnet.store.database import Database
-from mistnet.store.libsql.address import address_of
-from mistnet.store.libsql.connection import Connection
-from mistnet.store.libsql.errors import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost
-from mistnet.store.libsql.server import Server
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
+from mistnet.kit.libsql.address import address_of
+from mistnet.kit.libsql.client import LibsqlServer
+from mistnet.kit.libsql.driver import Connection
+from mistnet.kit.libsql.errors import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost
 from tests.services.middleman import serving
 
 EMPTY = {"cols": [], "rows": [], "affected_row_count": 0, "last_insert_rowid": None}
@@ -48,7 +48,7 @@ async def faulty(answering: Answering) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    server = Server(address_of(make_url(url)))
+    server = LibsqlServer(address_of(make_url(url)))
     try:
         yield Connection(server)
     finally:
@@ -246,7 +246,7 @@ async def test_a_stream_goes_on_where_the_server_says() -> None:
 
 
 def test_a_server_cannot_take_encryption_away() -> None:
-    server = Server(address_of(make_url("libsql://host?authToken=abc")))
+    server = LibsqlServer(address_of(make_url("libsql://host?authToken=abc")))
     assert server.following("https://other.example/", None) == "https://other.example"
     with pytest.raises(ServerGone, match="encryption"):
         server.following("http://other.example", None)

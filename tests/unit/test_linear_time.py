@@ -17,14 +17,20 @@ from typing import NamedTuple
 
 import pytest
 
-from mistnet.domain import marks, query
-from mistnet.domain.errors import BadSearch, PageUnreadable
-from mistnet.domain.lists import split_addresses
-from mistnet.domain.redaction import redact
-from mistnet.domain.social import LinkMention, Platform, Post, PostId, UserId
-from mistnet.links import canonical, find_codes, find_title, find_urls, inline_target, links_to_keep
-from mistnet.pricing import charset, currencies, html, identity, numerals, price_text, stock
-from mistnet.pricing.pages import read_page
+from mistnet.kit.redaction import redact
+from mistnet.kit.text import split_addresses
+from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.extraction import currencies, html, identity, price_text, stock
+from mistnet.shops.extraction import html as charset
+from mistnet.shops.extraction import price_text as numerals
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.links.finding import find_urls
+from mistnet.shops.links.mentions import find_codes, find_title, links_to_keep
+from mistnet.shops.links.naming import canonical_link, inline_target
+from mistnet.social import search_query as marks
+from mistnet.social import search_query as query
+from mistnet.social.errors import BadSearch
+from mistnet.social.model import LinkMention, Platform, Post, PostId, UserId
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 GROWTH = 2.3**2
@@ -126,7 +132,7 @@ READERS = {
         [Hostile("", "(abcdefgh1)"), Hostile("(aB3dE6gH9jk)", "https://a.com/ ")],
     ),
     "names": Reader(
-        canonical,
+        canonical_link,
         [
             *("https://", "a.com/", "%", "%41", "&amp;", "&", "=", "?", "#", ";", "/", "a", ".", "xn--", "[", ":", "@"),
             *("shopee.tw/", "http://l.facebook.com/?u=", "é", "-"),

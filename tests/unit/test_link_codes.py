@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.links import find_codes, find_title
+from mistnet.shops.links.mentions import find_codes, find_title
 
 
 def codes(text: str) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from mistnet.cli.links import TextLine, UrlLine, extracted, named
-from mistnet.links import Refused, canonical, find_urls
-from mistnet.links.whatwg import parse
+from mistnet.cli.link_texts import TextLine, UrlLine, extracted, named
+from mistnet.shops.links.address import RefusedUrl, parse
+from mistnet.shops.links.finding import find_urls
+from mistnet.shops.links.naming import canonical_link
 
 Case = Mapping[str, Any]
 IDS = ("region", "shop_id", "item_id", "variant_id")
@@ -46,7 +47,7 @@ def _as_expected(case: Case) -> bool:
 def test_look_alikes_among_them_are_refused_and_not_just_unknown() -> None:
     rejected = [case["input"] for case in cases("url/marketplace_url_cases.dev.json") if case["kind"] == "reject"]
     borrowing = [url for url in rejected if "//example.com" not in url]
-    assert [url for url in borrowing if not isinstance(canonical(url), Refused)] == []
+    assert [url for url in borrowing if not isinstance(canonical_link(url), RefusedUrl)] == []
 
 
 def test_every_marketplace_text_gives_its_urls_codes_and_title() -> None:
@@ -94,11 +95,11 @@ def test_a_name_is_its_own_name_for_every_url_of_the_corpora() -> None:
         "url_normalization_cases.dev",
     )
     urls = [case["input"] for name in files for case in cases(f"url/{name}.json") if isinstance(case["input"], str)]
-    names = [found for url in urls if not isinstance(found := canonical(url), Refused)]
+    names = [found for url in urls if not isinstance(found := canonical_link(url), RefusedUrl)]
     assert len(names) > 300
-    again = [canonical(found.url_norm) for found in names]
-    assert [each for each in again if isinstance(each, Refused)] == []
-    assert [each.url_norm for each in again if not isinstance(each, Refused)] == [each.url_norm for each in names]
+    again = [canonical_link(found.url_norm) for found in names]
+    assert [each for each in again if isinstance(each, RefusedUrl)] == []
+    assert [each.url_norm for each in again if not isinstance(each, RefusedUrl)] == [each.url_norm for each in names]
 
 
 def test_canonicalising_agrees_with_w3lib_where_both_have_the_same_task() -> None:
@@ -106,7 +107,7 @@ def test_canonicalising_agrees_with_w3lib_where_both_have_the_same_task() -> Non
     for case in cases("url/url_normalization_cases.dev.json"):
         if case["function"] != "canonicalize_url" or case["kwargs"] or not case["input"].startswith("http"):
             continue
-        found = canonical(case["input"])
-        if not isinstance(found, Refused) and found.url_norm != case["expected"]:
+        found = canonical_link(case["input"])
+        if not isinstance(found, RefusedUrl) and found.url_norm != case["expected"]:
             wrong.append((case["input"], case["expected"], found.url_norm))
     assert wrong == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mistnet.links import find_urls
+from mistnet.shops.links.finding import find_urls
 
 
 def urls(text: str) -> list[str]:
@@ -163,7 +163,7 @@ def test_no_text_takes_long(hostile: str) -> None:
 def test_urls_are_found_where_setuptools_is_not_installed() -> None:
     program = (
         "import sys; sys.modules['pkg_resources'] = None; "
-        "from mistnet.links import find_urls; print(find_urls('see example.com/x')[0].url)"
+        "from mistnet.shops.links.finding import find_urls; print(find_urls('see example.com/x')[0].url)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "example.com/x"

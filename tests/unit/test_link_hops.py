@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.links import Refused, canonical, inline_target, may_follow, unwrap
+from mistnet.shops.links.address import RefusedUrl
+from mistnet.shops.links.naming import canonical_link, inline_target, may_follow, unwrap
 
 ITEM = "https://shopee.tw/product/11/22"
 
@@ -39,7 +40,7 @@ def test_wrappers_in_wrappers_are_opened_to_a_limit() -> None:
     assert unwrap(url) == ITEM
     deeper = f"https://l.facebook.com/l.php?u={quote(url, safe='')}"
     assert unwrap(deeper) == deeper
-    assert isinstance(canonical(deeper), Refused)
+    assert isinstance(canonical_link(deeper), RefusedUrl)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +54,11 @@ def test_what_wraps_nothing_stays_as_it_was(url: str) -> None:
     "target", ["javascript:alert(1)", "https://shopee.tw@evil.com/", "https://fakeshopee.tw/", "file:///etc/passwd"]
 )
 def test_a_wrapper_does_not_make_its_target_better(target: str) -> None:
-    assert isinstance(canonical(f"https://l.threads.com/?u={quote(target, safe='')}"), Refused)
+    assert isinstance(canonical_link(f"https://l.threads.com/?u={quote(target, safe='')}"), RefusedUrl)
 
 
 def test_a_shops_wrapper_may_not_lead_out_of_the_shop() -> None:
-    assert isinstance(canonical("https://s.shopee.tw/an_redir?origin_link=https%3A%2F%2Fexample.com"), Refused)
+    assert isinstance(canonical_link("https://s.shopee.tw/an_redir?origin_link=https%3A%2F%2Fexample.com"), RefusedUrl)
 
 
 @pytest.mark.parametrize(

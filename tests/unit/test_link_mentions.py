@@ -6,10 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.links import LinkKind, Place, Shop
-from mistnet.domain.social import LinkMention, Media, Platform, Post, PostId, Reference, UserId
-from mistnet.links import examine, links_of, links_to_keep
-from mistnet.links.mentions import MOST_LINKS
+from mistnet.shops.links.mentions import MOST_LINKS, examine, links_of, links_to_keep
+from mistnet.shops.model import LinkKind, LinkPlace, Shop
+from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -19,19 +18,19 @@ def post(text: str = "", **fields: Any) -> Post:
     return Post(text=text, **{**facts, **fields})
 
 
-def told(given: Post) -> list[tuple[str, Place]]:
+def told(given: Post) -> list[tuple[str, LinkPlace]]:
     return [(mention.url, mention.place) for mention in links_of(given)]
 
 
 def test_links_in_the_text_are_mentions_with_their_names() -> None:
     (mention,) = links_of(post("買 https://shopee.tw/無線-i.1.2?x=1 好"))
-    assert (mention.url, mention.place) == ("https://shopee.tw/無線-i.1.2?x=1", Place.TEXT)
+    assert (mention.url, mention.place) == ("https://shopee.tw/無線-i.1.2?x=1", LinkPlace.TEXT)
     assert mention.canonical.url_norm == "https://shopee.tw/product/1/2"
 
 
 def test_xs_short_links_are_told_by_where_they_lead() -> None:
     shown = LinkMention(url="https://t.co/abc", expanded_url="https://s.shopee.tw/xyz")
-    assert told(post("look https://t.co/abc", links=[shown])) == [("https://s.shopee.tw/xyz", Place.ENTITY)]
+    assert told(post("look https://t.co/abc", links=[shown])) == [("https://s.shopee.tw/xyz", LinkPlace.ENTITY)]
 
 
 def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
@@ -41,18 +40,18 @@ def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
 
 def test_attachments_and_quoted_texts_are_looked_at_too() -> None:
     links = [
-        LinkMention(url="https://s.shopee.tw/one", place=Place.ATTACHMENT),
-        LinkMention(url="https://s.shopee.tw/two", place=Place.TEXT_ATTACHMENT),
+        LinkMention(url="https://s.shopee.tw/one", place=LinkPlace.ATTACHMENT),
+        LinkMention(url="https://s.shopee.tw/two", place=LinkPlace.TEXT_ATTACHMENT),
     ]
     quoted = Reference(id=PostId(5), text="https://s.shopee.tw/three")
     reposted = Reference(id=PostId(6), text="https://s.shopee.tw/four")
     given = post("https://s.shopee.tw/zero", platform=Platform.THREADS, links=links, quoted=quoted, reposted=reposted)
     assert told(given) == [
-        ("https://s.shopee.tw/zero", Place.TEXT),
-        ("https://s.shopee.tw/one", Place.ATTACHMENT),
-        ("https://s.shopee.tw/two", Place.TEXT_ATTACHMENT),
-        ("https://s.shopee.tw/three", Place.QUOTED),
-        ("https://s.shopee.tw/four", Place.QUOTED),
+        ("https://s.shopee.tw/zero", LinkPlace.TEXT),
+        ("https://s.shopee.tw/one", LinkPlace.ATTACHMENT),
+        ("https://s.shopee.tw/two", LinkPlace.TEXT_ATTACHMENT),
+        ("https://s.shopee.tw/three", LinkPlace.QUOTED),
+        ("https://s.shopee.tw/four", LinkPlace.QUOTED),
     ]
 
 
@@ -63,7 +62,7 @@ def test_xs_short_links_in_a_quoted_text_are_left_to_the_quoted_post_itself() ->
 def test_the_short_link_of_a_picture_is_no_link() -> None:
     picture = Media(kind="photo", url="https://pbs.example/1.jpg", shown_as="https://t.co/pic1234567")
     given = post("look https://t.co/pic1234567 https://t.co/abc", media=[picture])
-    assert told(given) == [("https://t.co/abc", Place.TEXT)]
+    assert told(given) == [("https://t.co/abc", LinkPlace.TEXT)]
     assert examine(given).refusals == []
     quoting = post("yes https://t.co/pic1234567", quoted=Reference(id=PostId(5), text="look", media=[picture]))
     assert told(quoting) == []
@@ -73,22 +72,24 @@ def test_short_links_in_repeated_text_are_left_to_the_original() -> None:
     shown = LinkMention(url="https://t.co/whole12345", expanded_url="https://s.shopee.tw/xyz")
     original = Reference(id=PostId(5), text="buy https://t.co/whole12345 and https://t.co/other12345")
     repeating = post("RT @ann: buy https://t.co/whole12345 and https://t.co/ot…", links=[shown], reposted=original)
-    assert told(repeating) == [("https://s.shopee.tw/xyz", Place.ENTITY)]
+    assert told(repeating) == [("https://s.shopee.tw/xyz", LinkPlace.ENTITY)]
 
 
 def test_one_thing_linked_in_many_ways_is_one_mention() -> None:
     links = [
-        LinkMention(url="https://l.threads.com/?u=https%3A%2F%2Fshopee.tw%2Fproduct%2F1%2F2", place=Place.ATTACHMENT)
+        LinkMention(
+            url="https://l.threads.com/?u=https%3A%2F%2Fshopee.tw%2Fproduct%2F1%2F2", place=LinkPlace.ATTACHMENT
+        )
     ]
     given = post("shopee.tw/product/1/2 https://shopee.tw/x-i.1.2", platform=Platform.THREADS, links=links)
-    assert told(given) == [("shopee.tw/product/1/2", Place.TEXT)]
+    assert told(given) == [("shopee.tw/product/1/2", LinkPlace.TEXT)]
 
 
 def test_a_link_shown_cut_off_is_left_to_the_place_that_has_it_whole() -> None:
-    whole = LinkMention(url="https://shopee.tw/product/1/2", place=Place.ATTACHMENT)
+    whole = LinkMention(url="https://shopee.tw/product/1/2", place=LinkPlace.ATTACHMENT)
     cut_off = post("shopee.tw/product/1…", platform=Platform.THREADS, links=[whole])
-    assert told(cut_off) == [("https://shopee.tw/product/1/2", Place.ATTACHMENT)]
-    assert told(post("https://shopee.tw/product/1/2…")) == [("https://shopee.tw/product/1/2", Place.TEXT)]
+    assert told(cut_off) == [("https://shopee.tw/product/1/2", LinkPlace.ATTACHMENT)]
+    assert told(post("https://shopee.tw/product/1/2…")) == [("https://shopee.tw/product/1/2", LinkPlace.TEXT)]
 
 
 def test_codes_are_mentions_that_lead_nowhere_yet_with_their_title() -> None:
@@ -108,8 +109,8 @@ def test_what_is_not_followed_is_named_with_its_reason() -> None:
     found = examine(post("https://fakeshopee.tw/product/1/2 https://t.co/x", links=links))
     assert found.mentions == []
     assert [(each.url, each.place) for each in found.refusals] == [
-        ("https://fakeshopee.tw/product/1/2", Place.TEXT),
-        ("https://t.co/x", Place.ENTITY),
+        ("https://fakeshopee.tw/product/1/2", LinkPlace.TEXT),
+        ("https://t.co/x", LinkPlace.ENTITY),
     ]
     assert all(each.reason for each in found.refusals)
 

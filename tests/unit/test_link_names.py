@@ -7,15 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mistnet.domain.links import Canonical, LinkKind, Shop
-from mistnet.links import Refused, canonical, fetchable
-from mistnet.links.pages import LONGEST_KEY
+from mistnet.shops.links.address import RefusedUrl
+from mistnet.shops.links.naming import LONGEST_KEY, canonical_link, fetchable_url
+from mistnet.shops.model import Canonical, LinkKind, Shop
 
 DIGITS = "9" * 25
 
 
 def name(url: str) -> Canonical:
-    found = canonical(url)
+    found = canonical_link(url)
     assert isinstance(found, Canonical), (url, found)
     return found
 
@@ -151,10 +151,10 @@ def test_what_is_no_item_is_told_for_what_it_is(url: str, shop: Shop, kind: Link
     ],
 )  # fmt: skip
 def test_a_host_that_only_looks_like_a_shop_is_refused(url: str) -> None:
-    found = canonical(url)
-    assert isinstance(found, Refused)
+    found = canonical_link(url)
+    assert isinstance(found, RefusedUrl)
     assert "looks like" in found.reason
-    assert isinstance(fetchable(url), Refused)
+    assert isinstance(fetchable_url(url), RefusedUrl)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_host_that_only_looks_like_a_shop_is_refused(url: str) -> None:
 )
 def test_no_host_takes_long(label: str) -> None:
     started = time.process_time()
-    canonical(f"https://{label}.{label}.example/")
+    canonical_link(f"https://{label}.{label}.example/")
     assert time.process_time() - started < 1
 
 
@@ -176,7 +176,7 @@ def test_no_host_takes_long(label: str) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_or_must_not_be_followed_is_refused(url: str) -> None:
-    assert isinstance(canonical(url), Refused)
+    assert isinstance(canonical_link(url), RefusedUrl)
 
 
 def test_a_spoof_with_a_backslash_is_read_as_browsers_read_it() -> None:
@@ -219,8 +219,8 @@ def test_a_very_long_url_keeps_its_head_and_a_digest_that_fits_an_index() -> Non
 
 def test_what_is_fetched_is_what_was_posted_freed_of_its_wrapper_and_fragment() -> None:
     wrapped = "https://l.threads.com/?u=https%3A%2F%2Fexample.com%2Fa%3Fb%3D2%26utm_source%3Dx%23c&e=1"
-    assert fetchable(wrapped) == "https://example.com/a?b=2&utm_source=x"
-    assert fetchable("shopee.tw/product/1/2") == "https://shopee.tw/product/1/2"
+    assert fetchable_url(wrapped) == "https://example.com/a?b=2&utm_source=x"
+    assert fetchable_url("shopee.tw/product/1/2") == "https://shopee.tw/product/1/2"
 
 
 HOSTS = st.sampled_from(
@@ -256,7 +256,7 @@ PIECES = st.lists(
 @example("http://", "shopee.tw", ";")
 @example("http://", "foo.09..", "")
 def test_a_name_is_its_own_name(scheme: str, host: str, rest: str) -> None:
-    found = canonical(f"{scheme}{host}/{rest}")
+    found = canonical_link(f"{scheme}{host}/{rest}")
     if isinstance(found, Canonical):
         again = name(found.url_norm)
         assert (again.url_norm, again.shop, again.kind) == (found.url_norm, found.shop, found.kind)
@@ -265,5 +265,5 @@ def test_a_name_is_its_own_name(scheme: str, host: str, rest: str) -> None:
 
 @given(st.text())
 def test_any_text_gets_a_name_or_a_refusal(text: str) -> None:
-    assert isinstance(canonical(text), Canonical | Refused)
-    assert isinstance(fetchable(text), str | Refused)
+    assert isinstance(canonical_link(text), Canonical | RefusedUrl)
+    assert isinstance(fetchable_url(text), str | RefusedUrl)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from mistnet.links.whatwg import href_of, parse
+from mistnet.shops.links.address import href_of, parse
 
 
 def test_a_url_is_told_in_its_parts() -> None:

@@ -13,26 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import (
-    BadRequest,
-    BadShop,
-    BrokenAnswer,
-    CrawlRefused,
-    RateLimited,
-    SourceDown,
-    SourcePaused,
-    SourceRefused,
-)
-from mistnet.domain.items import Answer, Listing
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import Errand, SourceName
-from mistnet.upstream.market.configured import ConfiguredShop, filled
-from mistnet.upstream.market.shop_file import ShopRules, read_shops
-from mistnet.upstream.market.shop_listings import read_listing
-from mistnet.upstream.market.shop_paths import JsonFound
-from mistnet.upstream.reading.tasks import ReadsHere
-from mistnet.upstream.web.client import WebClient, WebRules
-from mistnet.upstream.web.port import WebAnswer
+from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourcePaused, SourceRefused
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.prices.model import PriceAnswer, PriceListing
+from mistnet.shops.errors import BadShop, CrawlRefused
+from mistnet.shops.model import PriceKind
+from mistnet.sources.reading import ReadsHere
+from mistnet.sources.shopfile.client import ConfiguredShop, filled
+from mistnet.sources.shopfile.config import ShopRules, read_shops
+from mistnet.sources.shopfile.listings import read_listing
+from mistnet.sources.shopfile.paths import JsonFound
+from mistnet.sources.web.client import WebClient, WebRules
+from mistnet.sources.web.port import WebAnswer
 from tests.markets import an_item, shops_file
 from tests.shops import Books, Pages, html, redirect
 from tests.support import START, OpenGate, TurnedClock
@@ -82,15 +74,15 @@ class Street:
             NAME, self.rules, web=web, reader=ReadsHere(), clock=self.clock, environment=environment
         )
 
-    async def ask(self, **about: Any) -> Answer:
-        return await self.shop.search(an_item("coin", **about), errand=Errand())
+    async def ask(self, **about: Any) -> PriceAnswer:
+        return await self.shop.search(an_item("coin", **about), errand=CallPurpose())
 
 
-async def asked(rules: dict[str, Any], answers: dict[str, WebAnswer], **environment: str) -> Answer:
+async def asked(rules: dict[str, Any], answers: dict[str, WebAnswer], **environment: str) -> PriceAnswer:
     return await Street(rules, answers, **environment).ask()
 
 
-async def hub(listing: dict[str, Any], **more: Any) -> Answer:
+async def hub(listing: dict[str, Any], **more: Any) -> PriceAnswer:
     return await asked({**HUB, **more}, {HUB_URL: a_json({"found": [listing]})})
 
 
@@ -186,9 +178,9 @@ def test_whatever_a_listing_holds_it_is_read_or_kept_and_can_be_remembered(odd: 
     fields = {**HUB["fields"], "currency": "money", "kind": "type", "sold_at": "sold", "bids": "bids"}
     rules = ShopRules.model_validate({**HUB, "fields": fields, "minor_units": units})
     found = read_listing(JsonFound(listing), rules, page_url=HUB_URL, now=START)
-    listings, unreadable = ([found], []) if isinstance(found, Listing) else ([], [found])
-    answer = Answer(listings=listings, unreadable=unreadable)
-    assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer
+    listings, unreadable = ([found], []) if isinstance(found, PriceListing) else ([], [found])
+    answer = PriceAnswer(listings=listings, unreadable=unreadable)
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=PriceAnswer) == answer
 
 
 async def test_half_a_character_in_one_listing_spoils_none_of_the_others() -> None:

@@ -15,23 +15,22 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
-from mistnet.domain.items import Answer as Told
-from mistnet.domain.items import Listing, Unreadable
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import Errand
+from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.model import CallPurpose
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
+from mistnet.prices.model import PriceAnswer as Told
+from mistnet.prices.model import PriceListing, UnreadableListing
+from mistnet.shops.model import PriceKind
 from mistnet.sim.market import MarketService
 from mistnet.sim.market_goods import Market, truth
-from mistnet.upstream.market.ebay import EbayRules, EbaySource
-from mistnet.upstream.market.ebay_asking import TOKENS, Credentials, EbayAsker
-from mistnet.upstream.market.ebay_listings import for_sale, sold
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.sources.ebay.client import TOKENS, Credentials, EbayAsker, EbayRules, EbaySource
+from mistnet.sources.ebay.listings import for_sale, sold
 from tests.markets import EbayTransport, an_item, wish_for
 from tests.support import START, OpenGate, TurnedClock, no_wait
 
 ID, SECRET, TOKEN = "client-0001", "very-secret-0001", "v^1.1#token-of-the-day"
 PRICE = {"value": "19.99", "currency": "USD"}
-Reply = Answer | Unanswered | Callable[[Request], Answer]
+Reply = HttpAnswer | Unanswered | Callable[[HttpRequest], HttpAnswer]
 
 
 def summary(**about: Any) -> bytes:
@@ -46,13 +45,13 @@ def summary(**about: Any) -> bytes:
     return json.dumps(told).encode()
 
 
-def listed(raw: bytes) -> list[Listing]:
+def listed(raw: bytes) -> list[PriceListing]:
     found = for_sale(raw, now=START)
-    assert not isinstance(found, Unreadable), found
+    assert not isinstance(found, UnreadableListing), found
     return list(found)
 
 
-def shown(listings: list[Listing]) -> list[tuple[str, str, str | None, int | None]]:
+def shown(listings: list[PriceListing]) -> list[tuple[str, str, str | None, int | None]]:
     return [(each.kind.value, str(each.amount), each.external_id, each.bid_count) for each in listings]
 
 
@@ -120,15 +119,15 @@ def test_an_auction_is_a_bid_only_if_somebody_has_bid(about: dict[str, Any], wan
 )
 def test_a_malformed_summary_is_kept_with_its_problem_and_never_raises(about: dict[str, Any], problem: str) -> None:
     found = for_sale(summary(**about), now=START)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableListing)
     assert problem in found.problem
     assert found.payload == summary(**about)
 
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b"17", b'"text"', b"{", b"", b"\xff", b"[" * 5_000])
 def test_whatever_is_listed_in_the_place_of_a_summary_is_kept(raw: bytes) -> None:
-    assert isinstance(for_sale(raw, now=START), Unreadable)
-    assert isinstance(sold(raw, now=START), Unreadable)
+    assert isinstance(for_sale(raw, now=START), UnreadableListing)
+    assert isinstance(sold(raw, now=START), UnreadableListing)
 
 
 JSON = st.recursive(
@@ -146,7 +145,7 @@ ODD = st.dictionaries(st.sampled_from([*FIELDS, *PRICES]), JSON | MONEY, max_siz
 def test_whatever_a_summary_holds_it_is_read_or_kept(odd: dict[str, Any]) -> None:
     raw = summary(**odd)
     for found in (for_sale(raw, now=START), sold(raw, now=START)):
-        odd_ones, listings = ([found], []) if isinstance(found, Unreadable) else ([], list(found))
+        odd_ones, listings = ([found], []) if isinstance(found, UnreadableListing) else ([], list(found))
         told = Told(listings=listings, unreadable=odd_ones)
         assert msgspec.json.decode(msgspec.json.encode(told), type=Told) == told
 
@@ -155,7 +154,7 @@ def test_each_sale_is_an_observation_of_its_own() -> None:
     usual = {"buyingOptions": ..., "price": ..., "lastSoldPrice": PRICE}
     days = ("2026-01-01T10:00:00.000Z", "2026-01-02T10:00:00.000Z")
     told = [sold(summary(**usual, lastSoldDate=day), now=START) for day in days]
-    first, second = [listing for each in told if not isinstance(each, Unreadable) for listing in each]
+    first, second = [listing for each in told if not isinstance(each, UnreadableListing) for listing in each]
     assert first.kind is PriceKind.SOLD
     assert first.external_id == "v1|1|0:sold:20260101T100000"
     assert second.external_id != first.external_id
@@ -163,7 +162,7 @@ def test_each_sale_is_an_observation_of_its_own() -> None:
 
 @pytest.mark.parametrize("date", [None, "yesterday", "2199-01-01T00:00:00Z", ...])
 def test_a_sale_without_a_day_in_the_past_cannot_be_read(date: Any) -> None:
-    assert isinstance(sold(summary(lastSoldPrice=PRICE, lastSoldDate=date), now=START), Unreadable)
+    assert isinstance(sold(summary(lastSoldPrice=PRICE, lastSoldDate=date), now=START), UnreadableListing)
 
 
 @dataclass
@@ -172,10 +171,10 @@ class Counter:
 
     replies: list[Reply] = field(default_factory=list)
     token_replies: list[Reply] = field(default_factory=list)
-    asked: list[Request] = field(default_factory=list)
+    asked: list[HttpRequest] = field(default_factory=list)
     lasts: int = 7_200
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         await asyncio.sleep(0)
         self.asked.append(request)
         if request.path == TOKENS:
@@ -187,20 +186,20 @@ class Counter:
             raise reply
         return reply(request) if callable(reply) else reply
 
-    def of(self, path: str) -> list[Request]:
+    def of(self, path: str) -> list[HttpRequest]:
         return [each for each in self.asked if each.path == path]
 
 
-def ok(body: Mapping[str, Any]) -> Answer:
+def ok(body: Mapping[str, Any]) -> HttpAnswer:
     return status(200, body)
 
 
-def status(code: int, body: Mapping[str, Any] | None = None, **headers: str) -> Answer:
+def status(code: int, body: Mapping[str, Any] | None = None, **headers: str) -> HttpAnswer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status=code, headers=named, body=json.dumps(body or {}).encode())
+    return HttpAnswer(status=code, headers=named, body=json.dumps(body or {}).encode())
 
 
-def error(code: int, message: str) -> Answer:
+def error(code: int, message: str) -> HttpAnswer:
     return status(code, {"errors": [{"errorId": 1001, "message": message}]})
 
 
@@ -212,7 +211,7 @@ class Desk:
     source: EbaySource
 
     async def ask(self, **about: Any) -> Told:
-        return await self.source.search(an_item(**about), errand=Errand())
+        return await self.source.search(an_item(**about), errand=CallPurpose())
 
 
 def desk(*replies: Reply, tokens: list[Reply] | None = None, lasts: int = 7_200, **rules: Any) -> Desk:
@@ -246,7 +245,7 @@ async def test_a_long_title_is_cut_between_words() -> None:
 
 
 async def test_pages_are_read_to_the_end_or_as_far_as_the_settings_want() -> None:
-    def page(request: Request) -> Answer:
+    def page(request: HttpRequest) -> HttpAnswer:
         start = int(request.query["offset"])
         shown = [json.loads(summary(itemId=f"v1|{start + place}|0")) for place in range(200)]
         return ok({"itemSummaries": shown, "total": 900, "next": "https://api.ebay.com/more"})
@@ -312,12 +311,12 @@ async def test_a_token_that_is_not_known_any_more_is_replaced_once() -> None:
         (error(408, "slow"), SourceDown),
         (error(400, "bad filter"), BadRequest),
         (error(404, "not found"), BadRequest),
-        (Answer(status=200, headers={}, body=b"<html>"), BrokenAnswer),
-        (Answer(status=200, headers={}, body=b'{"itemSummaries": 7, "total": 1}'), BrokenAnswer),
+        (HttpAnswer(status=200, headers={}, body=b"<html>"), BrokenAnswer),
+        (HttpAnswer(status=200, headers={}, body=b'{"itemSummaries": 7, "total": 1}'), BrokenAnswer),
     ],
     ids=lambda given: str(getattr(given, "status", getattr(given, "__name__", given))),
 )
-async def test_each_refusal_has_its_own_error(reply: Answer, wanted: type[Exception]) -> None:
+async def test_each_refusal_has_its_own_error(reply: HttpAnswer, wanted: type[Exception]) -> None:
     with pytest.raises(wanted):
         await desk(reply).ask()
 
@@ -387,7 +386,7 @@ async def test_the_simulated_market_is_read_as_it_is() -> None:
     for index in (0, 1, 22):
         good = market.good(index)
         wish = wish_for(good)
-        answer = await source.search(an_item(wish.title, attributes=wish.attributes), errand=Errand())
+        answer = await source.search(an_item(wish.title, attributes=wish.attributes), errand=CallPurpose())
         found = {each.external_id: (each.kind.value, each.amount) for each in answer.listings}
         wanted = truth(good, Market.EBAY, clock.now(), sold=True)
         assert all(found[name] == (point.kind, point.amount) for name, point in wanted.items())

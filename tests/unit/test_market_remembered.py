@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import SourceDown
-from mistnet.domain.items import Answer, Item, Listing, Unreadable, Wish
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import Errand, SourceName
+from mistnet.governor.errors import SourceDown
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.prices.model import Item, ItemRequest, PriceAnswer, PriceListing, UnreadableListing
 from mistnet.settings import load_settings
-from mistnet.upstream.market.remembered import Remembered
-from mistnet.upstream.market.wording import query_of, remembered_as
+from mistnet.shops.model import PriceKind
+from mistnet.sources.market.amounts import query_of, remembered_as
+from mistnet.sources.market.memory import Remembered
 from tests.markets import an_item
 from tests.shops import Books
 from tests.support import START, TurnedClock
@@ -37,12 +37,12 @@ class Shop:
     asked: list[str] = field(default_factory=list)
     down: bool = False
 
-    async def search(self, item: Item, *, errand: Errand, fresh: bool = False) -> Answer:
+    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:
         self.asked.append(item.title)
         await asyncio.sleep(0)
         if self.down:
             raise SourceDown(self.name, "closed")
-        listing = Listing(
+        listing = PriceListing(
             kind=PriceKind.ASK,
             amount=Decimal("12.10"),
             currency="USD",
@@ -52,7 +52,7 @@ class Shop:
             external_id="1",
             attributes={"year": "1921"},
         )
-        return Answer(listings=[listing], unreadable=[Unreadable(problem="odd", payload=b"\x00\xff")])
+        return PriceAnswer(listings=[listing], unreadable=[UnreadableListing(problem="odd", payload=b"\x00\xff")])
 
 
 @dataclass
@@ -65,17 +65,17 @@ class Corner:
     def __post_init__(self) -> None:
         self.source = Remembered(self.shop, answers=self.books, clock=self.clock, keep=HOUR, with_grade=self.with_grade)
 
-    async def ask(self, *, fresh: bool = False, **about: Any) -> Answer:
-        return await self.source.search(an_item(**about), errand=Errand(), fresh=fresh)
+    async def ask(self, *, fresh: bool = False, **about: Any) -> PriceAnswer:
+        return await self.source.search(an_item(**about), errand=CallPurpose(), fresh=fresh)
 
 
 def test_the_key_is_what_it_is_agreed_to_be() -> None:
-    coin = Wish(
+    coin = ItemRequest(
         title="Lincoln Cent VDB",
         attributes={"year": "1909", "mint_mark": "S", "denomination": "1c", "series": "Lincoln", "grade": "MS65"},
     )
     assert remembered_as("ebay_api", coin) == "ebay_api|1909|S|1c|Lincoln|Lincoln Cent VDB"
-    assert remembered_as("ebay_api", Wish(title="Coin")) == "ebay_api|||||Coin"
+    assert remembered_as("ebay_api", ItemRequest(title="Coin")) == "ebay_api|||||Coin"
     assert remembered_as("hub", coin, with_grade=True) == "hub|1909|S|1c|Lincoln|Lincoln Cent VDB|MS65"
 
 
@@ -88,7 +88,7 @@ PARTS = st.fixed_dictionaries(
 def test_two_questions_have_one_key_only_if_they_are_the_same(one: dict[str, str], other: dict[str, str]) -> None:
     def key(parts: dict[str, str]) -> str:
         attributes = {name: value for name, value in parts.items() if name != "title"}
-        return remembered_as("shop", Wish(title=parts["title"], attributes=attributes))
+        return remembered_as("shop", ItemRequest(title=parts["title"], attributes=attributes))
 
     same = {name: value for name, value in one.items() if value} == {
         name: value for name, value in other.items() if value
@@ -99,8 +99,8 @@ def test_two_questions_have_one_key_only_if_they_are_the_same(one: dict[str, str
 @given(PARTS, st.text(max_size=5))
 def test_what_is_asked_depends_on_the_key_alone(parts: dict[str, str], grade: str) -> None:
     attributes = {name: value for name, value in parts.items() if name != "title"}
-    plain = Wish(title=parts["title"], attributes=attributes)
-    graded = Wish(title=parts["title"], attributes={**attributes, "grade": grade}, exclude=("x",), ref="r")
+    plain = ItemRequest(title=parts["title"], attributes=attributes)
+    graded = ItemRequest(title=parts["title"], attributes={**attributes, "grade": grade}, exclude=("x",), ref="r")
     assert query_of(plain) == query_of(graded)
 
 

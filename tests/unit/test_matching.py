@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.items import Listing, Wish
-from mistnet.domain.products import PriceKind
-from mistnet.pricing.matching import LEAST, match, points_of
+from mistnet.prices.matching import LEAST, match_listing, points_of
+from mistnet.prices.model import ItemRequest, PriceListing
+from mistnet.shops.model import PriceKind
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-CENT = Wish(title="Lincoln wheat cent VDB", attributes={"year": "1909", "mint_mark": "S", "grade": "MS-65"})
+CENT = ItemRequest(title="Lincoln wheat cent VDB", attributes={"year": "1909", "mint_mark": "S", "grade": "MS-65"})
 
 
-def listing(title: str = "1909-S VDB Lincoln wheat cent MS65", **about: Any) -> Listing:
+def listing(title: str = "1909-S VDB Lincoln wheat cent MS65", **about: Any) -> PriceListing:
     told: dict[str, Any] = {"kind": PriceKind.ASK, "amount": Decimal("812.50"), "currency": "USD"}
-    return Listing(**{**told, "title": title, "url": "https://shop.example/1", "observed_at": AT, **about})
+    return PriceListing(**{**told, "title": title, "url": "https://shop.example/1", "observed_at": AT, **about})
 
 
-def strength(title: str, wish: Wish = CENT, **about: Any) -> float:
-    return match(wish, listing(title, **about)).strength
+def strength(title: str, wish: ItemRequest = CENT, **about: Any) -> float:
+    return match_listing(wish, listing(title, **about)).strength
 
 
 def test_the_very_thing_fits_wholly() -> None:
@@ -44,15 +44,15 @@ def test_what_a_title_leaves_unsaid_weighs_less_than_what_it_says() -> None:
     ],
 )
 def test_another_year_mint_or_grade_is_another_thing(title: str, why: str) -> None:
-    found = match(CENT, listing(title))
+    found = match_listing(CENT, listing(title))
     assert not found.fits
     assert found.why == why
 
 
 def test_what_the_listing_states_of_itself_goes_before_its_title() -> None:
-    found = match(CENT, listing("Lincoln wheat cent VDB", attributes={"year": "1910"}))
+    found = match_listing(CENT, listing("Lincoln wheat cent VDB", attributes={"year": "1910"}))
     assert found.why == "its year is 1910, not 1909"
-    assert match(CENT, listing("Lincoln wheat cent VDB", attributes={"year": "1909", "mint_mark": "S"})).fits
+    assert match_listing(CENT, listing("Lincoln wheat cent VDB", attributes={"year": "1909", "mint_mark": "S"})).fits
 
 
 @pytest.mark.parametrize(
@@ -66,32 +66,32 @@ def test_what_the_listing_states_of_itself_goes_before_its_title() -> None:
     ],
 )
 def test_copies_lots_and_empty_boxes_are_ruled_out(title: str) -> None:
-    found = match(CENT, listing(title))
+    found = match_listing(CENT, listing(title))
     assert (found.strength, found.fits) == (0.0, False)
     assert str(found.why).startswith("it says ")
 
 
 def test_a_word_within_another_rules_nothing_out() -> None:
-    wish = Wish(title="Copyright law handbook")
-    assert match(wish, listing("Copyright law handbook")).fits
-    assert match(Wish(title="Fakenham silver spoon"), listing("Fakenham silver spoon")).fits
+    wish = ItemRequest(title="Copyright law handbook")
+    assert match_listing(wish, listing("Copyright law handbook")).fits
+    assert match_listing(ItemRequest(title="Fakenham silver spoon"), listing("Fakenham silver spoon")).fits
 
 
 def test_a_word_of_the_item_itself_rules_nothing_out_unless_somebody_excludes_it() -> None:
     title = "Set of 6 wine glasses"
-    assert match(Wish(title=title), listing(title)).fits
-    assert not match(Wish(title=title, exclude=("set of",)), listing(title)).fits
+    assert match_listing(ItemRequest(title=title), listing(title)).fits
+    assert not match_listing(ItemRequest(title=title, exclude=("set of",)), listing(title)).fits
 
 
 def test_words_somebody_excludes_rule_a_listing_out() -> None:
-    wish = Wish(title="Lincoln cent", exclude=("cleaned", "空盒"))
-    assert match(wish, listing("Lincoln cent, Cleaned")).why == "it says 'cleaned'"
-    assert match(wish, listing("Lincoln cent空盒")).why == "it says '空盒'"
-    assert match(wish, listing("Lincoln cent, uncleaned")).fits
+    wish = ItemRequest(title="Lincoln cent", exclude=("cleaned", "空盒"))
+    assert match_listing(wish, listing("Lincoln cent, Cleaned")).why == "it says 'cleaned'"
+    assert match_listing(wish, listing("Lincoln cent空盒")).why == "it says '空盒'"
+    assert match_listing(wish, listing("Lincoln cent, uncleaned")).fits
 
 
 def test_numbers_in_a_title_count_double() -> None:
-    wish = Wish(title="Canon EF 50mm lens")
+    wish = ItemRequest(title="Canon EF 50mm lens")
     assert strength("Canon EF lens", wish) == 0.6
     assert strength("Nikon EF 50mm lens", wish) == 0.8
 
@@ -109,30 +109,30 @@ def test_numbers_in_a_title_count_double() -> None:
     ],
 )
 def test_another_size_is_another_thing_unless_both_are_to_be_had(wanted: str, title: str, why: str | None) -> None:
-    found = match(Wish(title=wanted), listing(title))
+    found = match_listing(ItemRequest(title=wanted), listing(title))
     assert found.why == why
     assert found.fits == (why is None)
 
 
 def test_accents_and_plurals_make_no_other_word() -> None:
-    assert strength("Pokemon card, rare", Wish(title="Pokémon cards")) == 1.0
-    assert strength("Réplicas of a vase", Wish(title="A vase")) == 0.0
-    assert strength("Cafetière à piston", Wish(title="cafetiere piston")) == 1.0
-    assert strength("glass vase", Wish(title="glas vase")) == 0.5
-    assert strength("คอนโด", Wish(title="คอนโด")) == 1.0
+    assert strength("Pokemon card, rare", ItemRequest(title="Pokémon cards")) == 1.0
+    assert strength("Réplicas of a vase", ItemRequest(title="A vase")) == 0.0
+    assert strength("Cafetière à piston", ItemRequest(title="cafetiere piston")) == 1.0
+    assert strength("glass vase", ItemRequest(title="glas vase")) == 0.5
+    assert strength("คอนโด", ItemRequest(title="คอนโด")) == 1.0
 
 
 def test_titles_without_blanks_are_compared_two_signs_at_a_time() -> None:
-    wish = Wish(title="袁世凱銀元")
+    wish = ItemRequest(title="袁世凱銀元")
     assert strength("民國三年袁世凱銀元一枚", wish) == 1.0
     assert strength("袁世凱開國紀念幣", wish) == 0.5
     assert strength("孫中山開國紀念幣", wish) == 0.0
 
 
 def test_a_listing_the_item_itself_names_needs_no_comparing_but_is_no_copy_either() -> None:
-    assert match(CENT, listing("anything at all", strength=1.0)).strength == 1.0
-    assert not match(CENT, listing("anything, a replica", strength=1.0)).fits
-    assert match(CENT, listing("anything", strength=7.0)).strength == 1.0
+    assert match_listing(CENT, listing("anything at all", strength=1.0)).strength == 1.0
+    assert not match_listing(CENT, listing("anything, a replica", strength=1.0)).fits
+    assert match_listing(CENT, listing("anything", strength=7.0)).strength == 1.0
 
 
 @given(
@@ -141,9 +141,12 @@ def test_a_listing_the_item_itself_names_needs_no_comparing_but_is_no_copy_eithe
     st.dictionaries(st.sampled_from(["year", "grade", "x"]), st.text(max_size=9)),
 )
 def test_strength_is_a_share_whatever_is_compared(wanted: str, title: str, attributes: dict[str, str]) -> None:
-    found = match(Wish(title=wanted, attributes=attributes), listing(title))
+    found = match_listing(ItemRequest(title=wanted, attributes=attributes), listing(title))
     assert 0.0 <= found.strength <= 1.0
-    assert found == match(Wish(title=wanted.upper(), attributes=attributes), listing(title)) or not wanted.isascii()
+    assert (
+        found == match_listing(ItemRequest(title=wanted.upper(), attributes=attributes), listing(title))
+        or not wanted.isascii()
+    )
 
 
 def test_listings_that_fit_become_points_and_each_other_one_says_why_not() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.errors import SettingsError, Undelivered
-from mistnet.domain.events import Channel, Event, EventId, EventKind, SubscriberName
-from mistnet.upstream.notify import AppriseUrl, Messenger, Webhook, told
+from mistnet.kit.errors import SettingsError
+from mistnet.operations.events.webhooks import AppriseUrl, Messenger, Webhook, told
+from mistnet.queue.errors import Undelivered
+from mistnet.queue.events import Channel, Event, EventId, EventKind, SubscriberName
 from tests.receivers import SECRET, receiver
 from tests.support import START, TurnedClock
 from tests.unit.test_http import said, server

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.api.pages.chart_paper import HEIGHT, WIDTH
-from mistnet.api.pages.offer_chart import offer_chart
-from mistnet.domain.products import OfferId, ProductId
-from mistnet.store.product_pages import OfferLine
+from mistnet.shops.model import OfferId, ProductId
+from mistnet.shops.store.product_pages import OfferLine
+from mistnet.web.pages.charts import HEIGHT, WIDTH
+from mistnet.web.pages.offer_charts import offer_chart
 from tests.support import START
 
 DAY = timedelta(days=1)

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.domain.errors import DatabaseFails
-from mistnet.engine.outage import Outage
-from mistnet.engine.policy import RENEW_AGAIN, Policy
+from mistnet.kit.errors import DatabaseFails
+from mistnet.kit.outage import Outage
+from mistnet.queue.kinds import RENEW_AGAIN, Policy
 from tests.support import TurnedClock
 
 MERCY = timedelta(seconds=10)

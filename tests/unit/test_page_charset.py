@@ -2,8 +2,8 @@
 
 import pytest
 
-from mistnet.pricing import read_page
-from mistnet.pricing.charset import decode
+from mistnet.shops.extraction.html import decode
+from mistnet.shops.extraction.read import read_page
 
 TITLE = "超轻纯钛眼镜框"
 GBK = f'<html><head><meta charset="gbk"><title>{TITLE}</title></head></html>'

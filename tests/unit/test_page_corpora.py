@@ -7,11 +7,12 @@ from functools import cache
 
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.domain.products import PageFacts, Price
-from mistnet.pricing import jsonld, read_page
-from mistnet.pricing.charset import decode
-from mistnet.pricing.outline import UNSEEN, outline
-from mistnet.pricing.visible import visible_price
+from mistnet.shops.extraction import structured as jsonld
+from mistnet.shops.extraction.html import decode
+from mistnet.shops.extraction.price_candidates import UNSEEN, outline
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.extraction.visible import visible_price
+from mistnet.shops.model import PageFacts, Price
 from tests.corpora import Judged, cases, corpus, judged_pages, scored
 
 PRICE = "$$PRICE$$"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mistnet.domain.errors import PageUnreadable
-from mistnet.domain.products import PageFacts
-from mistnet.pricing import read_page
-from mistnet.pricing.html import DEEPEST, parse_html
+from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.extraction.html import DEEPEST, parse_html
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.model import PageFacts
 
 PRICE = "<p itemscope itemtype='https://schema.org/Offer'><b itemprop=price content=5></b></p>"
 

@@ -4,8 +4,8 @@
 
 import pytest
 
-from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.pricing import read_page
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.model import PageFacts, PageVerdict
 
 
 def page(html: str, url: str = "https://www.shop.example/p/1") -> PageFacts:

@@ -13,24 +13,22 @@ from pathlib import Path
 import pytest
 from msgspec.json import encode
 
-from mistnet.domain.crawling import Visited
-from mistnet.domain.errors import PageUnreadable
-from mistnet.domain.products import PageVerdict
-from mistnet.pricing.html import DEEPEST
-from mistnet.upstream.reading.pool import ReadsApart
-from mistnet.upstream.reading.tasks import Limits, ReadSearch, ReadsHere
+from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.extraction.html import DEEPEST
+from mistnet.shops.model import PageVerdict, PageVisit
+from mistnet.sources.reading import ReadingLimits, ReadsApart, ReadSearch, ReadsHere
 from tests.loops import LOOP
 from tests.support import START
 
 PRICED = b"""<html><head><script type="application/ld+json">{"@type": "Product", "name": "Cup",
 "offers": {"price": "12.50", "priceCurrency": "EUR"}}</script></head><body><h1>Cup</h1></body></html>"""
-LIMITS = Limits(seconds=0.5, megabytes=150)
+LIMITS = ReadingLimits(seconds=0.5, megabytes=150)
 MANY_ATTRIBUTES = b"<div " + b" ".join(b"a%d=1" % number for number in range(60_000)) + b">"
 
 
-def seen(body: bytes, kind: str = "text/html") -> Visited:
+def seen(body: bytes, kind: str = "text/html") -> PageVisit:
     url = "https://shop.example.com/cup"
-    return Visited(url=url, final_url=url, status=200, headers={"content-type": kind}, body=body)
+    return PageVisit(url=url, final_url=url, status=200, headers={"content-type": kind}, body=body)
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ async def test_a_page_that_takes_too_long_is_unreadable_and_the_next_one_is_read
 
 
 async def test_a_page_that_takes_too_much_memory_is_unreadable() -> None:
-    cramped = ReadsApart(most=1, limits=Limits(seconds=60, megabytes=50))
+    cramped = ReadsApart(most=1, limits=ReadingLimits(seconds=60, megabytes=50))
     with pytest.raises(PageUnreadable, match="50 MB of memory"):
         await cramped.page(seen(b"<i>a</i>" * 600_000))
     await cramped.close()

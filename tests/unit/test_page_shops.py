@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.products import Availability, PageFacts, PageVerdict
-from mistnet.pricing import doubt, read_page, read_shopee, read_taobao
+from mistnet.shops.extraction.plausibility import find_doubt
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.extraction.shopee import read_shopee
+from mistnet.shops.extraction.taobao import read_taobao
+from mistnet.shops.model import Availability, PageFacts, PageVerdict
 from tests.corpora import corpus
 
 SHOPEE = "https://shopee.tw/product/11/22"
@@ -96,7 +99,7 @@ def test_an_item_shopee_does_not_know_is_gone() -> None:
 def test_parts_of_a_dong_stay_as_they_came_so_that_they_can_be_doubted() -> None:
     facts = answer({**ITEM, "price": 12345678901, "price_min": 12345678901}, "https://shopee.vn/product/11/22")
     assert facts.amount == Decimal("123456.78901")
-    assert doubt(facts, ()) is not None
+    assert find_doubt(facts, ()) is not None
 
 
 DETAIL: dict[str, Any] = {

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from mistnet.api.pages.layout import layout
-from mistnet.api.pages.pictures import HEIGHT, WIDTH, draw
-from mistnet.domain.social import UserId
-from mistnet.store.graph_export import Edges
-from mistnet.store.graph_samples import MOST_NODES, Dot, Line, Sample
+from mistnet.graph.export import Edges
+from mistnet.graph.samples import MOST_NODES, GraphDot, GraphLine, Sample
+from mistnet.social.model import UserId
+from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, draw, layout
 from tests.examples import count_examples
 
 PAIRS = some.lists(some.tuples(some.integers(0, 24), some.integers(0, 24)).filter(lambda pair: pair[0] != pair[1]))
@@ -47,8 +46,8 @@ def test_those_who_are_connected_stand_nearer_than_those_who_are_not() -> None:
 
 def sample(dots: int, lines: list[tuple[int, int]]) -> Sample:
     return Sample(
-        dots=[Dot(user_id=UserId(each), handle=f"user{each}", name=None) for each in range(dots)],
-        lines=[Line(source=UserId(one), target=UserId(other), weight=1) for one, other in lines],
+        dots=[GraphDot(user_id=UserId(each), handle=f"user{each}", name=None) for each in range(dots)],
+        lines=[GraphLine(source=UserId(one), target=UserId(other), weight=1) for one, other in lines],
         candidates=dots,
     )
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.domain.errors import BadPlugin
-from mistnet.plugins import load_plugin
+from mistnet.queue.errors import BadPlugin
+from mistnet.queue.plugins import load_plugin
 from tests.apis import app_on
 
 HEAD = "from mistnet.app import Plugin\nfrom tests.support import kind\n"

@@ -1,9 +1,9 @@
 """Numbers agree with their nouns."""
 
-from mistnet.cli.coverage_blocks import conversation_blocks
-from mistnet.domain.coverage import Conversation
-from mistnet.domain.plural import are, counted
-from mistnet.domain.social import PostId
+from mistnet.cli.coverage import conversation_blocks
+from mistnet.kit.text import are, counted
+from mistnet.social.coverage.model import Conversation
+from mistnet.social.model import PostId
 
 
 def test_one_is_singular_and_everything_else_is_plural() -> None:

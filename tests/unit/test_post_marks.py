@@ -6,13 +6,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.api.pages.chart_paper import WIDTH
-from mistnet.api.pages.offer_chart import offer_chart
-from mistnet.api.pages.post_marks import post_marks
-from mistnet.domain.lineage import Promotion, SeenPrice, around
-from mistnet.domain.products import OfferId
-from mistnet.domain.social import Platform, PostId, UserId
-from mistnet.store.lineage import Lined, Promoting
+from mistnet.prices.lineage.model import Promotion, SeenPrice, around
+from mistnet.prices.lineage.store import Lined, Promoting
+from mistnet.shops.model import OfferId
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.web.pages.charts import WIDTH
+from mistnet.web.pages.offer_charts import offer_chart, post_marks
 from tests.support import START
 from tests.unit.test_offer_chart import asked
 

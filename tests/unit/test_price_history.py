@@ -15,10 +15,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from mistnet.domain.crawling import content_hash
-from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.jobs.crawl_verdicts import doubted
-from mistnet.pricing import Earlier
+from mistnet.shops.extraction.plausibility import EarlierPrice
+from mistnet.shops.jobs import doubted
+from mistnet.shops.model import PageFacts, PageVerdict, content_hash
 from tests.corpora import Score, corpus
 
 SECOND_LOOK: Final = timedelta(seconds=30)
@@ -76,7 +75,7 @@ class Crawled:
     """What a crawl believes, as its store would remember it: an offer seen again is the same one, seen later."""
 
     def __init__(self) -> None:
-        self._believed: list[tuple[str, Earlier]] = []
+        self._believed: list[tuple[str, EarlierPrice]] = []
 
     def believes(self, look: Look, again: Callable[[], PageFacts]) -> bool:
         """A price that is doubted gets a second look; what that sees is believed or not."""
@@ -93,7 +92,7 @@ class Crawled:
         seen = content_hash(facts)
         if self._believed and self._believed[-1][0] == seen:
             self._believed.pop()
-        told = Earlier(amount=facts.amount, currency=facts.currency, observed_at=at, sold_count=facts.sold_count)
+        told = EarlierPrice(amount=facts.amount, currency=facts.currency, observed_at=at, sold_count=facts.sold_count)
         self._believed.append((seen, told))
         return True
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.cli.price_plot import FINE, HEIGHT, PLAIN, PlottedPost, plot
-from mistnet.domain.lineage import Promotion, SeenPrice
-from mistnet.domain.products import OfferId
+from mistnet.cli.lineage import FINE, HEIGHT, PLAIN, PlottedPost, plot
+from mistnet.prices.lineage.model import Promotion, SeenPrice
+from mistnet.shops.model import OfferId
 from tests.support import START
 
 DAY = timedelta(days=1)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from price_parser import Price
 
-from mistnet.domain.products import PriceKind
-from mistnet.pricing import NoPrice, ParsedPrice, parse_price
+from mistnet.shops.extraction.price_text import NoPrice, ParsedPrice, parse_price
+from mistnet.shops.model import PriceKind
 from tests.corpora import cases
 from tests.examples import count_examples
 

@@ -11,14 +11,14 @@ import pytest
 from loguru import logger
 
 from mistnet.cli import logs
-from mistnet.domain.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
-from mistnet.domain.coverage import moment_of
-from mistnet.domain.jobs import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
-from mistnet.domain.runs import Run, RunAccount, RunId, RunStatus, RunStep
-from mistnet.domain.social import Platform, Post, PostId, UserId
-from mistnet.engine.journal import Journal
-from mistnet.engine.metrics import EngineMetrics
-from mistnet.progress import ProgressLog, run_report
+from mistnet.operations.progress_log import ProgressLog, run_report
+from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus, RunStep
+from mistnet.queue.journal import Journal
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
+from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
+from mistnet.social.coverage.model import moment_of
+from mistnet.social.model import Platform, Post, PostId, UserId
 from tests.support import START, TurnedClock, finished_run
 
 ANN = UserId(11)

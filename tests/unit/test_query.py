@@ -4,19 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadSearch, UsageError
-from mistnet.domain.query import LONGEST_QUERY, Query, Term, parse
-from mistnet.store.search import fts5, tsquery
+from mistnet.kit.errors import UsageError
+from mistnet.social.errors import BadSearch
+from mistnet.social.search_query import LONGEST_QUERY, SearchQuery, SearchTerm, parse
+from mistnet.social.store.search import fts5, tsquery
 
 SYNTAX = st.text(st.sampled_from("ab 'é\"“”*-ORAND()&|!<>:\\^{}+~,.@#_%$;\x00\ud800東京ั½🚀\n\t"))
 
 
-def term(text: str, *words: str, prefix: bool = False) -> Term:
-    return Term(text=text, words=words or (text,), prefix=prefix)
+def term(text: str, *words: str, prefix: bool = False) -> SearchTerm:
+    return SearchTerm(text=text, words=words or (text,), prefix=prefix)
 
 
-def query(*choices: Term | tuple[Term, ...], without: tuple[Term, ...] = ()) -> Query:
-    return Query(choices=tuple(each if isinstance(each, tuple) else (each,) for each in choices), excluded=without)
+def query(*choices: SearchTerm | tuple[SearchTerm, ...], without: tuple[SearchTerm, ...] = ()) -> SearchQuery:
+    return SearchQuery(
+        choices=tuple(each if isinstance(each, tuple) else (each,) for each in choices), excluded=without
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def query(*choices: Term | tuple[Term, ...], without: tuple[Term, ...] = ()) -> 
         ("हिन्दी", query(term("हिन्दी"))),
     ],
 )
-def test_a_query_means_what_people_expect(text: str, meant: Query) -> None:
+def test_a_query_means_what_people_expect(text: str, meant: SearchQuery) -> None:
     assert parse(text) == meant
 
 

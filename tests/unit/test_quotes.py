@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from mistnet.domain.social import Detail, Platform, User, UserId
-from mistnet.quotes import ASSUMPTION, Quote, billed, quoted
+from mistnet.social.model import Detail, Platform, User, UserId
+from mistnet.sources.x.quotes import ASSUMPTION, Quote, billed, quoted
 
 
 def user(**about: object) -> User:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.domain.rhythm import HOURS, Pace, Purse, Watched, due, pace, steady, worth
-from mistnet.domain.social import UserId
+from mistnet.operations.schedule.posting_rates import HOURS, DayBudget, PostingRate, Watched, due, pace, steady, worth
+from mistnet.social.model import UserId
 from tests.examples import count_examples
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
@@ -20,18 +20,18 @@ days = st.lists(rates, min_size=HOURS, max_size=HOURS)
 accounts = st.lists(days, min_size=1, max_size=6)
 
 
-def even(rate: float) -> Pace:
+def even(rate: float) -> PostingRate:
     return steady([rate] * HOURS)
 
 
-def a_day(paces: list[Pace], budget: float, *, look: float = LOOK, minutes: int = 1) -> Counter[int]:
+def a_day(paces: list[PostingRate], budget: float, *, look: float = LOOK, minutes: int = 1) -> Counter[int]:
     """How often each account is looked at in a simulated day, by its place in the list."""
     looked = {place: MIDNIGHT - timedelta(hours=3) for place in range(len(paces))}
     looks: Counter[int] = Counter()
     for minute in range(0, 24 * 60, minutes):
         now = MIDNIGHT + timedelta(minutes=minute)
         watched = [Watched(UserId(place), each, looked[place]) for place, each in enumerate(paces)]
-        for user_id in due(watched, Purse(left=budget - look * looks.total(), look=look), now):
+        for user_id in due(watched, DayBudget(left=budget - look * looks.total(), look=look), now):
             looks[user_id] += 1
             looked[user_id] = now
     return looks
@@ -92,12 +92,12 @@ def test_looks_follow_the_root_of_the_rate() -> None:
 def test_the_worth_of_a_credit_in_closed_form() -> None:
     paces, budget = [even(4.0), even(1.0), even(0.25)], 15 * 400.0
     expected = (sum(sqrt(LOOK * rate / 2) * HOURS for rate in (4.0, 1.0, 0.25)) / budget) ** 2
-    assert worth(paces, Purse(left=budget, look=LOOK), 0.0) == pytest.approx(expected)
+    assert worth(paces, DayBudget(left=budget, look=LOOK), 0.0) == pytest.approx(expected)
 
 
 def test_nobody_is_looked_at_more_than_once_a_minute() -> None:
     now = MIDNIGHT + timedelta(hours=1)
-    rich = Purse(left=1e9, look=LOOK)
+    rich = DayBudget(left=1e9, look=LOOK)
     assert due([Watched(UserId(1), even(1000), now - timedelta(seconds=59))], rich, now) == []
     assert due([Watched(UserId(1), even(1000), now - timedelta(seconds=60))], rich, now) == [1]
 
@@ -117,17 +117,17 @@ def test_where_the_budget_does_not_allow_it_the_busiest_go_first() -> None:
 def test_the_last_credits_go_to_whoever_waits_most() -> None:
     now = MIDNIGHT + timedelta(hours=23)
     some = [Watched(UserId(n), even(rate), now - timedelta(hours=2)) for n, rate in enumerate((1.0, 9.0, 4.0))]
-    assert due(some, Purse(left=10_000, look=LOOK), now) == [1, 2, 0]
-    assert due(some, Purse(left=2 * LOOK, look=LOOK), now) == [1, 2]
+    assert due(some, DayBudget(left=10_000, look=LOOK), now) == [1, 2, 0]
+    assert due(some, DayBudget(left=2 * LOOK, look=LOOK), now) == [1, 2]
 
 
 def test_what_was_overspent_is_saved_later() -> None:
     """The same account at the same hour: less left, fewer looks."""
     now = MIDNIGHT + timedelta(hours=12)
-    poor = worth([even(1.0)], Purse(left=300, look=LOOK), 12.0)
-    rich = worth([even(1.0)], Purse(left=600, look=LOOK), 12.0)
+    poor = worth([even(1.0)], DayBudget(left=300, look=LOOK), 12.0)
+    rich = worth([even(1.0)], DayBudget(left=600, look=LOOK), 12.0)
     assert poor == pytest.approx(4 * rich)
-    assert due([Watched(UserId(1), even(1.0), now - timedelta(hours=2))], Purse(left=0, look=LOOK), now) == []
+    assert due([Watched(UserId(1), even(1.0), now - timedelta(hours=2))], DayBudget(left=0, look=LOOK), now) == []
 
 
 def test_looks_go_where_it_is_day() -> None:
@@ -135,15 +135,15 @@ def test_looks_go_where_it_is_day() -> None:
     looked, looks = MIDNIGHT, Counter[bool]()
     for minute in range(24 * 60):
         now = MIDNIGHT + timedelta(minutes=minute)
-        if due([Watched(UserId(1), sleeper, looked)], Purse(left=LOOK * (48 - looks.total()), look=LOOK), now):
+        if due([Watched(UserId(1), sleeper, looked)], DayBudget(left=LOOK * (48 - looks.total()), look=LOOK), now):
             looked = now
             looks[now.hour >= 12] += 1
     assert looks[True] > 10 * looks[False]
 
 
 def test_posts_that_looks_will_find_are_paid_from_the_same_purse() -> None:
-    plain = worth([even(1.0)], Purse(left=1000, look=LOOK), 0.0)
-    with_posts = worth([even(1.0)], Purse(left=1000, look=LOOK, post=15), 0.0)
+    plain = worth([even(1.0)], DayBudget(left=1000, look=LOOK), 0.0)
+    with_posts = worth([even(1.0)], DayBudget(left=1000, look=LOOK, post=15), 0.0)
     assert with_posts > plain
 
 

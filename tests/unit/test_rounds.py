@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from mistnet.domain.accounts import Swept
-from mistnet.domain.events import EventKind, NewEvent
-from mistnet.domain.fetching import Fetched, FetchStats
-from mistnet.domain.jobs import Continue, Done, Outcome
-from mistnet.domain.social import Page, Platform, PostId
-from mistnet.jobs.args import RangeArgs, Rules
-from mistnet.jobs.sweeps import SECOND_LOOK
+from mistnet.queue.events import EventKind, NewEvent
+from mistnet.queue.model import Continue, Done, Outcome
+from mistnet.social.accounts import Swept
+from mistnet.social.fetch_sizes import Fetched, FetchStats
+from mistnet.social.jobs.args import CollectRules, RangeArgs
+from mistnet.social.jobs.sweeps import SECOND_LOOK
+from mistnet.social.model import Page, Platform, PostId
 from tests.support import START
 from tests.unit.test_sweeps import ANN, EMPTY, Desk, Store, account, gathered, job, page, post, the, user, writes
 
@@ -114,13 +114,13 @@ async def test_a_catch_up_that_finds_nothing_is_an_empty_fetch_and_no_news() -> 
 
 async def test_a_catch_up_that_found_something_asks_for_a_summary_if_wanted() -> None:
     at = given(ceiling=PostId(59), top=PostId(90), found=3, known=1, suspected=True)
-    desk = Desk(rules=Rules(summarize=True), store=Store(fresh={PostId(90), PostId(60), PostId(40)}))
+    desk = Desk(rules=CollectRules(summarize=True), store=Store(fresh={PostId(90), PostId(60), PostId(40)}))
     told = {each.kind: each for each in events(await caught_up(EMPTY, at, desk))}
     summary = told[EventKind.SUMMARIZE_REQUESTED]
     assert summary.subject == "11"
     assert summary.payload == {"user_id": "11", "handle": "ann", "post_ids": ["60", "90"], "part": 1, "parts": 1}
     nothing_new = msgspec.structs.replace(at, known=3)
-    assert events(await caught_up(EMPTY, nothing_new, Desk(rules=Rules(summarize=True)))) == []
+    assert events(await caught_up(EMPTY, nothing_new, Desk(rules=CollectRules(summarize=True)))) == []
     assert EventKind.SUMMARIZE_REQUESTED not in {each.kind for each in events(await caught_up(EMPTY, at))}
 
 
@@ -136,7 +136,7 @@ async def test_retweets_are_no_fetch_and_no_news() -> None:
 
 async def test_the_end_of_a_history_is_told_once() -> None:
     for before, told in ((None, 1), (START, 0)):
-        desk = Desk(rules=Rules(reposts=False))
+        desk = Desk(rules=CollectRules(reposts=False))
         desk.source.profiles = [gathered(users=[user(ANN)])]
         outcome = await desk.backfill(
             EMPTY, suspected=True, oldest_post_id=PostId(5), newest_post_id=PostId(9), backfilled_at=before

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mistnet.cli.rows import Row, Sorted, named_links, read_id, require_plain, sort_rows
+from mistnet.cli.input import Row, Sorted, named_links, read_id, require_plain, sort_rows
 
 
 def plain(row: Row) -> Row:

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.errors import BadHandles, BadRun, BrokenAnswer
-from mistnet.domain.fetching import Fetched
-from mistnet.domain.jobs import Continue, Done, Outcome
-from mistnet.domain.runs import (
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.operations.errors import BadRun
+from mistnet.operations.runs.jobs import Scraper
+from mistnet.operations.runs.model import (
     RunAccount,
     RunId,
     RunStatus,
@@ -20,9 +20,11 @@ from mistnet.domain.runs import (
     require_startable,
     scrape_job,
 )
-from mistnet.domain.social import Page, Platform, Post, PostId, Unreadable, User
-from mistnet.jobs.args import HydratePostArgs, Rules
-from mistnet.jobs.scrape import Scraper
+from mistnet.queue.model import Continue, Done, Outcome
+from mistnet.social.errors import BadHandles
+from mistnet.social.fetch_sizes import Fetched
+from mistnet.social.jobs.args import CollectRules, HydratePostArgs
+from mistnet.social.model import Page, Platform, Post, PostId, Unreadable, User
 from tests.support import START
 from tests.unit.test_sweeps import (
     ANN,
@@ -201,7 +203,7 @@ async def test_posts_of_somebody_who_is_not_tracked_lead_nowhere() -> None:
 
 
 async def test_the_wish_for_a_summary_travels_with_the_step() -> None:
-    outcome = await scraped(page(post(90)), given(), Desk(rules=Rules(summarize=True)))
+    outcome = await scraped(page(post(90)), given(), Desk(rules=CollectRules(summarize=True)))
     assert the(outcome, RunStep).summarize
 
 

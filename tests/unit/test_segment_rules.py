@@ -8,15 +8,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadSegment, SegmentCycle
-from mistnet.domain.follows import Side
-from mistnet.domain.segments import AnyRule, Difference, Followers, Intersection, SegmentName, Union, What
-from mistnet.domain.social import UserId
-from mistnet.segmenting import shown_rule
-from mistnet.segments.algebra import combined, replayed
-from mistnet.segments.hosts import PLATFORM_HOSTS, hosts_of
-from mistnet.segments.order import needs_of, order_of, parts_of, what_of
-from mistnet.segments.rules import KINDS, handles_in, in_words, read_name, read_rule, with_ids
+from mistnet.graph.errors import BadSegment, SegmentCycle
+from mistnet.graph.follows.model import Side
+from mistnet.graph.segments.model import (
+    AnyRule,
+    Difference,
+    Followers,
+    Intersection,
+    SegmentName,
+    Union,
+    What,
+    combined,
+    replayed,
+)
+from mistnet.graph.segments.rules import (
+    KINDS,
+    PLATFORM_HOSTS,
+    handles_in,
+    hosts_of,
+    in_words,
+    needs_of,
+    order_of,
+    parts_of,
+    read_name,
+    read_rule,
+    what_of,
+    with_ids,
+)
+from mistnet.graph.segments.service import shown_rule
+from mistnet.social.model import UserId
 
 Sets = dict[str, frozenset[int]]
 LEAVES = ("a", "b", "c", "d")

@@ -6,9 +6,9 @@ from typing import get_origin
 import pytest
 from pydantic_settings import NoDecode
 
-from mistnet.domain.errors import SettingsError
+from mistnet.kit.database import parse_url
+from mistnet.kit.errors import SettingsError
 from mistnet.settings import Settings, load_settings
-from mistnet.store.database import parse_url
 
 
 @pytest.fixture(autouse=True)

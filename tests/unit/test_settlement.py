@@ -5,7 +5,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.jobs import (
+from mistnet.queue.kinds import Policy
+from mistnet.queue.model import (
     Continue,
     Done,
     Fail,
@@ -20,8 +21,7 @@ from mistnet.domain.jobs import (
     Snooze,
     WorkerName,
 )
-from mistnet.engine.policy import Policy
-from mistnet.engine.settlement import backoff, settlement
+from mistnet.queue.settler import backoff, settlement
 from tests.support import START, Number, new
 
 chances = st.floats(0, 1)

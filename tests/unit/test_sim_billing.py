@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.cost import Cost, least_credits, lookup_cost, profiles_cost, sweep_cost
-from mistnet.sim.faults import Fault, Faults
+from mistnet.sim.faults import Faults, SimFault
 from mistnet.sim.ledger import Key, Tier, follow_ids_price, follow_list_price, posts_price, profiles_price
-from mistnet.sim.people import Size
+from mistnet.sim.people import WorldSize
+from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
-from mistnet.sim.truth import Truth
-from mistnet.sim.visitor import Visitor
+from mistnet.sim.truth import Cost, Truth, least_credits, lookup_cost, profiles_cost, sweep_cost
 from mistnet.sim.world import World
 
 CREDITS = 1_000_000
@@ -61,17 +60,17 @@ def test_the_one_recorded_bill_adds_up() -> None:
 )
 async def test_each_call_costs_what_the_price_list_says(path: str, params: dict[str, object], price: int) -> None:
     service = service_for(paid(), SimClock())
-    await Visitor(service).get(path, **params)
+    await SimVisitor(service).get(path, **params)
     assert spent(service) == price == service.stats.credits["sim-key"]
 
 
 async def test_a_hundred_profiles_at_once_cost_less_than_six_alone() -> None:
-    world = World(7, Size(users=160, stars=10, posts=400))
+    world = World(7, WorldSize(users=160, stars=10, posts=400))
     shown = [person.id for person in world.people if person.shown_at(0)]
     service = XService(world, SimClock().now, keys=[paid()])
-    await Visitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:100])))
+    await SimVisitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:100])))
     assert spent(service) == 100
-    await Visitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:6])))
+    await SimVisitor(service).get("/twitter/user/batch_info_by_ids", userIds=",".join(map(str, shown[:6])))
     assert spent(service) == 100 + 6 * 18
 
 
@@ -79,7 +78,7 @@ async def test_the_balance_follows_a_minute_behind() -> None:
     clock = SimClock()
     key = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=1000, bonus_credits=100)
     service = service_for(key, clock)
-    visitor = Visitor(service)
+    visitor = SimVisitor(service)
     await visitor.search(f"from:{HANDLE}")
     assert await visitor.get("/oapi/my/info") == {"recharge_credits": 1000, "total_bonus_credits": 100}
     clock.advance(timedelta(seconds=19))
@@ -90,7 +89,7 @@ async def test_the_balance_follows_a_minute_behind() -> None:
 
 async def test_a_spent_key_is_refused_at_once_and_works_again_when_recharged() -> None:
     service = service_for(Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=300), SimClock())
-    visitor = Visitor(service)
+    visitor = SimVisitor(service)
     assert (await visitor.ask("/twitter/user/last_tweets", userName=HANDLE)).status == 200
     refused = await visitor.ask("/twitter/user/last_tweets", userName=HANDLE)
     assert refused.status == 402
@@ -103,7 +102,7 @@ async def test_a_spent_key_is_refused_at_once_and_works_again_when_recharged() -
 
 async def test_a_free_key_may_ask_once_in_five_seconds_for_anything() -> None:
     clock = SimClock()
-    visitor = Visitor(service_for(Key(name="sim-key", tier=Tier.FREE, bonus_credits=10_000), clock))
+    visitor = SimVisitor(service_for(Key(name="sim-key", tier=Tier.FREE, bonus_credits=10_000), clock))
     assert (await visitor.ask("/oapi/my/info")).status == 200
     clock.advance(timedelta(seconds=4.9))
     refused = await visitor.ask("/twitter/user/info", userName=HANDLE)
@@ -115,7 +114,7 @@ async def test_a_free_key_may_ask_once_in_five_seconds_for_anything() -> None:
 
 async def test_a_paid_key_may_ask_twenty_times_a_second() -> None:
     clock = SimClock()
-    visitor = Visitor(service_for(Key(name="sim-key", recharge_credits=CREDITS), clock))
+    visitor = SimVisitor(service_for(Key(name="sim-key", recharge_credits=CREDITS), clock))
     statuses = [(await visitor.ask("/twitter/user/info", userName=HANDLE)).status for _ in range(21)]
     assert statuses == [200] * 20 + [429]
     clock.advance(timedelta(seconds=1))
@@ -124,11 +123,11 @@ async def test_a_paid_key_may_ask_twenty_times_a_second() -> None:
 
 @pytest.mark.parametrize(("bill_failures", "price"), [(False, 0), (True, 15)])
 async def test_failures_are_free_unless_told_otherwise(bill_failures: bool, price: int) -> None:
-    faults = Faults(1, {Fault.SERVER_ERROR: 1.0})
+    faults = Faults(1, {SimFault.SERVER_ERROR: 1.0})
     service = service_for(paid(), SimClock(), faults=faults, bill_failures=bill_failures)
-    assert (await Visitor(service).ask("/twitter/user/info", userName=HANDLE)).status >= 500
+    assert (await SimVisitor(service).ask("/twitter/user/info", userName=HANDLE)).status >= 500
     assert spent(service) == price
-    assert (await Visitor(service).ask("/twitter/nowhere")).status == 404
+    assert (await SimVisitor(service).ask("/twitter/nowhere")).status == 404
     assert spent(service) == 2 * price
 
 
@@ -150,7 +149,7 @@ def test_users_nobody_knows_cost_nothing_and_help_to_fill_a_batch() -> None:
 async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
     clock = SimClock()
     service = service_for(paid(), clock)
-    visitor, truth = Visitor(service), Truth(WORLD)
+    visitor, truth = SimVisitor(service), Truth(WORLD)
     handles = truth.accounts(clock.now())[:3]
     swept: list[Any] = []
     for handle in handles:
@@ -173,7 +172,7 @@ async def test_a_perfect_backfill_costs_exactly_the_least() -> None:
     assert least == Cost(calls=sum(service.stats.calls.values()), credits=spent(service))
 
 
-async def perfect_sweep(visitor: Visitor, handle: str) -> list[Any]:
+async def perfect_sweep(visitor: SimVisitor, handle: str) -> list[Any]:
     query, looks, swept = f"from:{handle}", 0, []
     while looks < 2:
         answer = await visitor.search(query)
@@ -184,7 +183,7 @@ async def perfect_sweep(visitor: Visitor, handle: str) -> list[Any]:
     return swept
 
 
-async def perfect_lookup(visitor: Visitor, lacking: list[int], gone: list[int]) -> list[Any]:
+async def perfect_lookup(visitor: SimVisitor, lacking: list[int], gone: list[int]) -> list[Any]:
     """No call without something to find, as long as there is."""
     calls = -(-(len(lacking) + len(gone)) // 20)
     asked = [[*lacking[call::calls], *gone[call::calls]] for call in range(calls)]

@@ -24,7 +24,7 @@ from mistnet.sim.market import (
     MarketService,
 )
 from mistnet.sim.market_goods import Fate, Good, Market, Way, broken, offers, sales, truth
-from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.service import NeverAnswers, SimAnswer
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EBAY = "api.ebay.com"
@@ -42,7 +42,7 @@ def token(market: MarketService) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {given}", "X-EBAY-C-MARKETPLACE-ID": "EBAY_US"}
 
 
-def browse(market: MarketService, headers: Mapping[str, str], **query: object) -> Answer:
+def browse(market: MarketService, headers: Mapping[str, str], **query: object) -> SimAnswer:
     return market.handle("GET", EBAY, BROWSE, urlencode({"limit": 200, "filter": "AUCTION", **query}), headers)
 
 

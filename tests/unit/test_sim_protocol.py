@@ -9,9 +9,9 @@ import pytest
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import Answer, XService
+from mistnet.sim.server import SimVisitor
+from mistnet.sim.service import SimAnswer, XService
 from mistnet.sim.truth import Truth
-from mistnet.sim.visitor import Visitor
 from mistnet.sim.world import World
 
 KEY = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=10**9)
@@ -75,12 +75,12 @@ def service() -> XService:
 
 
 @pytest.fixture(scope="module")
-def visitor(service: XService) -> Visitor:
-    return Visitor(service)
+def visitor(service: XService) -> SimVisitor:
+    return SimVisitor(service)
 
 
 async def every_post(service: XService) -> list[dict[str, Any]]:
-    visitor, found = Visitor(service), []
+    visitor, found = SimVisitor(service), []
     for handle in Truth(service.world).accounts(service.now()):
         cursor, more = "", True
         while more:
@@ -95,7 +95,7 @@ def planted(service: XService, **wanted: object) -> int:
     return next(each.id for each in posts if all(getattr(each, name) == value for name, value in wanted.items()))
 
 
-async def looked_up(visitor: Visitor, post_id: int) -> dict[str, Any]:
+async def looked_up(visitor: SimVisitor, post_id: int) -> dict[str, Any]:
     page = await visitor.get("/twitter/tweets", tweet_ids=post_id)
     return dict(page["tweets"][0])
 
@@ -104,12 +104,12 @@ async def searched(service: XService, post_id: int) -> dict[str, Any]:
     post = service.world.post(post_id)
     assert post is not None
     handle = service.world.people[post.author].handle_at(post.at_ms)
-    page = await Visitor(service).search(f"from:{handle} max_id:{post_id}")
+    page = await SimVisitor(service).search(f"from:{handle} max_id:{post_id}")
     return dict(page["tweets"][0])
 
 
 @pytest.mark.parametrize("path", ENVELOPES)
-async def test_each_envelope_has_the_keys_of_its_endpoint(path: str, service: XService, visitor: Visitor) -> None:
+async def test_each_envelope_has_the_keys_of_its_endpoint(path: str, service: XService, visitor: SimVisitor) -> None:
     star, root = service.world.stars[0], service.world.stories.wide_root
     handle = star.handle_at(0)
     params: dict[str, object] = {"userIds": star.id, "tweet_ids": root, "tweetId": root, "query": f"from:{handle}"}
@@ -145,7 +145,7 @@ async def test_each_post_has_the_keys_of_a_post(service: XService) -> None:
     assert any(not post["entities"] for post in posts)
 
 
-async def test_each_user_shape_has_its_own_keys_and_dates(service: XService, visitor: Visitor) -> None:
+async def test_each_user_shape_has_its_own_keys_and_dates(service: XService, visitor: SimVisitor) -> None:
     star = service.world.stars[0]
     handle = star.handle_at(0)
     profile = (await visitor.get("/twitter/user/info", userName=handle.upper()))["data"]
@@ -162,14 +162,14 @@ async def test_each_user_shape_has_its_own_keys_and_dates(service: XService, vis
     assert post["author"]["description"] == ""
 
 
-async def test_the_profile_counts_more_posts_than_search_returns(service: XService, visitor: Visitor) -> None:
+async def test_the_profile_counts_more_posts_than_search_returns(service: XService, visitor: SimVisitor) -> None:
     truth = Truth(service.world)
     for handle in truth.accounts(service.now()):
         profile = (await visitor.get("/twitter/user/info", userName=handle))["data"]
         assert profile["statusesCount"] > len(truth.search_ids(handle, service.now()))
 
 
-async def test_a_lookup_wraps_the_card_and_knows_no_article(service: XService, visitor: Visitor) -> None:
+async def test_a_lookup_wraps_the_card_and_knows_no_article(service: XService, visitor: SimVisitor) -> None:
     with_cards = [post for post in await every_post(service) if post["card"]]
     assert with_cards
     wrapped = 0
@@ -186,7 +186,7 @@ async def test_a_lookup_wraps_the_card_and_knows_no_article(service: XService, v
     assert (await searched(service, planted(service, article=True)))["article"]["title"]
 
 
-async def test_a_post_that_starts_with_a_mention_is_no_reply(service: XService, visitor: Visitor) -> None:
+async def test_a_post_that_starts_with_a_mention_is_no_reply(service: XService, visitor: SimVisitor) -> None:
     other = service.world.stars[1]
     post = await looked_up(visitor, planted(service, greets=other.index))
     assert post["text"].startswith(f"@{other.handle_at(0)} ")
@@ -195,7 +195,7 @@ async def test_a_post_that_starts_with_a_mention_is_no_reply(service: XService, 
     assert post["inReplyToUserId"] == str(other.id)
 
 
-async def test_a_quoted_reply_does_not_say_whom_it_answers(service: XService, visitor: Visitor) -> None:
+async def test_a_quoted_reply_does_not_say_whom_it_answers(service: XService, visitor: SimVisitor) -> None:
     quote = await looked_up(visitor, planted(service, text="This."))
     quoted = quote["quoted_tweet"]
     assert quoted["isReply"] is True
@@ -208,13 +208,13 @@ async def test_a_quoted_reply_does_not_say_whom_it_answers(service: XService, vi
     assert (await looked_up(visitor, planted(service, text="And this.")))["quoted_tweet"] is None
 
 
-async def test_a_long_post_is_whole_and_its_range_is_not(service: XService, visitor: Visitor) -> None:
+async def test_a_long_post_is_whole_and_its_range_is_not(service: XService, visitor: SimVisitor) -> None:
     post = await looked_up(visitor, service.world.stories.longest)
     assert len(post["text"]) == 26_500
     assert post["displayTextRange"][1] < 300
 
 
-async def test_bodies_are_ascii(service: XService, visitor: Visitor) -> None:
+async def test_bodies_are_ascii(service: XService, visitor: SimVisitor) -> None:
     answer = await visitor.ask("/twitter/tweet/advanced_search", query=f"from:{service.world.stars[2].handle_at(0)}")
     assert answer.body.isascii()
     assert b"\\u" in answer.body
@@ -222,7 +222,7 @@ async def test_bodies_are_ascii(service: XService, visitor: Visitor) -> None:
 
 async def raw(
     service: XService, path: str, query: str = "", key: str | None = "sim-key", method: str = "GET"
-) -> Answer:
+) -> SimAnswer:
     return await service.handle(method, path, query, {"x-ApI-key": key} if key else {})
 
 
@@ -260,7 +260,7 @@ async def test_refusals_have_the_bodies_upstream_sends(
 
 async def test_somebody_not_shown_is_told_in_each_of_three_ways() -> None:
     service = XService(World(7, "small"), SimClock().now, keys=[KEY])
-    visitor, seen = Visitor(service), set()
+    visitor, seen = SimVisitor(service), set()
     for person in service.world.people:
         if person.shown_at(0):
             continue
@@ -275,7 +275,7 @@ async def test_somebody_not_shown_is_told_in_each_of_three_ways() -> None:
     assert seen == {"error", "null", "object"}
 
 
-async def test_unknown_parameters_and_strange_cursors_change_nothing(service: XService, visitor: Visitor) -> None:
+async def test_unknown_parameters_and_strange_cursors_change_nothing(service: XService, visitor: SimVisitor) -> None:
     handle = service.world.stars[0].handle_at(0)
     plain = await visitor.search(f"from:{handle}")
     for more in ({"sinceTime": 5}, {"cursor": "!!"}, {"cursor": "DAACCgAC*"}):
@@ -297,7 +297,7 @@ def recorded(corpora: Path, name: str) -> Any:
     return json.loads((corpora / name).read_text(encoding="utf-8"))
 
 
-async def test_recorded_posts_have_the_same_keys(corpora: Path, service: XService, visitor: Visitor) -> None:
+async def test_recorded_posts_have_the_same_keys(corpora: Path, service: XService, visitor: SimVisitor) -> None:
     photo = await searched(service, planted(service, media="photo"))
     quote = await searched(service, planted(service, text="This."))
     for ours, theirs in (
@@ -318,7 +318,7 @@ async def test_recorded_posts_have_the_same_keys(corpora: Path, service: XServic
 
 
 async def test_recorded_profiles_and_pages_have_the_same_keys(
-    corpora: Path, service: XService, visitor: Visitor
+    corpora: Path, service: XService, visitor: SimVisitor
 ) -> None:
     theirs = recorded(corpora, "recorded_user_info_jack.json")
     ours = await visitor.get("/twitter/user/info", userName=service.world.stars[0].handle_at(0))
@@ -331,7 +331,7 @@ async def test_recorded_profiles_and_pages_have_the_same_keys(
 
 
 async def test_recorded_posts_of_a_timeline_have_no_key_that_ours_lack(
-    corpora: Path, service: XService, visitor: Visitor
+    corpora: Path, service: XService, visitor: SimVisitor
 ) -> None:
     listed = await visitor.get("/twitter/user/last_tweets", userId=service.world.stars[0].id, includeReplies="true")
     ours = listed["data"]["tweets"][0]

@@ -7,9 +7,9 @@ import pytest
 from mistnet.sim.clock import SimClock
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.numbers import time_of
+from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
-from mistnet.sim.visitor import Visitor
 from mistnet.sim.world import World
 
 KEY = Key(name="sim-key", tier=Tier.UNLIMITED, recharge_credits=10**9)
@@ -26,8 +26,8 @@ def clock() -> SimClock:
 
 
 @pytest.fixture
-def visitor(world: World, clock: SimClock) -> Visitor:
-    return Visitor(XService(world, clock.now, keys=[KEY]))
+def visitor(world: World, clock: SimClock) -> SimVisitor:
+    return SimVisitor(XService(world, clock.now, keys=[KEY]))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def ids(page: dict[str, list[dict[str, str]]]) -> list[int]:
     return [int(post["id"]) for post in page["tweets"]]
 
 
-async def by_ceiling(visitor: Visitor, query: str) -> list[int]:
+async def by_ceiling(visitor: SimVisitor, query: str) -> list[int]:
     found: list[int] = []
     while page := ids(await visitor.search(f"{query} max_id:{found[-1] - 1}" if found else query)):
         assert len(page) <= 20
@@ -47,7 +47,7 @@ async def by_ceiling(visitor: Visitor, query: str) -> list[int]:
     return found
 
 
-async def by_cursor(visitor: Visitor, path: str, key: str, **params: object) -> list[dict[str, str]]:
+async def by_cursor(visitor: SimVisitor, path: str, key: str, **params: object) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     cursor = ""
     while True:
@@ -59,7 +59,7 @@ async def by_cursor(visitor: Visitor, path: str, key: str, **params: object) -> 
 
 
 async def test_paging_by_ceiling_and_by_cursor_covers_exactly_the_truth(
-    visitor: Visitor, truth: Truth, clock: SimClock
+    visitor: SimVisitor, truth: Truth, clock: SimClock
 ) -> None:
     handles = truth.accounts(clock.now())
     assert len(handles) >= 6
@@ -71,7 +71,7 @@ async def test_paging_by_ceiling_and_by_cursor_covers_exactly_the_truth(
 
 
 async def test_native_retweets_come_only_in_the_second_pass(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     handle = truth.accounts(clock.now())[0]
     posts, retweets = truth.search_ids(handle, clock.now()), truth.retweet_ids(handle, clock.now())
@@ -89,7 +89,9 @@ async def test_native_retweets_come_only_in_the_second_pass(
         assert post["likeCount"] == original["likeCount"]
 
 
-async def test_the_ceiling_is_inclusive_and_the_floor_is_not(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+async def test_the_ceiling_is_inclusive_and_the_floor_is_not(
+    visitor: SimVisitor, truth: Truth, clock: SimClock
+) -> None:
     handle = truth.accounts(clock.now())[0]
     known = truth.search_ids(handle, clock.now())
     assert ids(await visitor.search(f"from:{handle} max_id:{known[5]}"))[0] == known[5]
@@ -97,7 +99,7 @@ async def test_the_ceiling_is_inclusive_and_the_floor_is_not(visitor: Visitor, t
     assert ids(await visitor.search(f"from:{handle} since_id:{known[9]} max_id:{known[3]}")) == known[3:9]
 
 
-async def test_time_bounds_have_the_precision_of_a_second(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+async def test_time_bounds_have_the_precision_of_a_second(visitor: SimVisitor, truth: Truth, clock: SimClock) -> None:
     handle = truth.accounts(clock.now())[0]
     known = truth.search_ids(handle, clock.now())
     since, until = time_of(known[9]) // 1000, time_of(known[3]) // 1000
@@ -105,14 +107,16 @@ async def test_time_bounds_have_the_precision_of_a_second(visitor: Visitor, trut
     assert found == [post_id for post_id in known if since <= time_of(post_id) // 1000 < until]
 
 
-async def test_replies_can_be_left_out(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+async def test_replies_can_be_left_out(visitor: SimVisitor, truth: Truth, clock: SimClock) -> None:
     handle = truth.accounts(clock.now())[0]
     found = await by_ceiling(visitor, f"from:{handle} -filter:replies")
     expected = [each for each in truth.search_ids(handle, clock.now()) if truth.parent_of(each) is None]
     assert found == expected
 
 
-async def test_a_conversation_can_be_searched_and_so_can_words(visitor: Visitor, world: World, clock: SimClock) -> None:
+async def test_a_conversation_can_be_searched_and_so_can_words(
+    visitor: SimVisitor, world: World, clock: SimClock
+) -> None:
     root = world.stories.wide_root
     found = await by_ceiling(visitor, f"conversation_id:{root}")
     assert root in found
@@ -125,13 +129,15 @@ async def test_a_conversation_can_be_searched_and_so_can_words(visitor: Visitor,
     assert {post["inReplyToUsername"] for post in page["tweets"]} == {handle}
 
 
-async def test_an_unknown_protected_or_suspended_author_gives_an_empty_page(visitor: Visitor, world: World) -> None:
+async def test_an_unknown_protected_or_suspended_author_gives_an_empty_page(visitor: SimVisitor, world: World) -> None:
     for handle in ("nobody_at_all", world.stars[4].handle_at(0), world.stars[6].handle_at(0)):
         page = await visitor.search(f"from:{handle}")
         assert page == {"tweets": [], "has_next_page": False, "next_cursor": ""}
 
 
-async def test_hidden_posts_are_had_by_id_and_by_nothing_else(visitor: Visitor, truth: Truth, clock: SimClock) -> None:
+async def test_hidden_posts_are_had_by_id_and_by_nothing_else(
+    visitor: SimVisitor, truth: Truth, clock: SimClock
+) -> None:
     handle = truth.accounts(clock.now())[0]
     hidden = truth.hidden_ids(handle, clock.now())
     assert hidden
@@ -141,7 +147,7 @@ async def test_hidden_posts_are_had_by_id_and_by_nothing_else(visitor: Visitor, 
 
 
 async def test_an_account_too_new_for_search_is_had_by_id_alone(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     new = world.stars[7]
     assert truth.search_ids(new.handle_at(0), clock.now()) == []
@@ -152,7 +158,7 @@ async def test_an_account_too_new_for_search_is_had_by_id_alone(
 
 
 async def test_search_goes_by_the_handle_of_the_hour(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     (_, old), (_, new) = world.stars[1].handles
     assert ids(await visitor.search(f"from:{old}"))
@@ -165,7 +171,7 @@ async def test_search_goes_by_the_handle_of_the_hour(
 
 
 async def test_a_suspension_takes_everything_away(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     star = world.stars[5]
     handle = star.handle_at(0)
@@ -180,7 +186,7 @@ async def test_a_suspension_takes_everything_away(
 
 
 async def test_timelines_hold_posts_and_retweets_and_replies_on_demand(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     star = world.stars[0]
     handle = star.handle_at(0)
@@ -196,7 +202,7 @@ async def test_timelines_hold_posts_and_retweets_and_replies_on_demand(
 
 @pytest.mark.parametrize("side", ["followers", "followings"])
 async def test_follow_lists_page_through_the_graph_newest_first(
-    side: str, visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    side: str, visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     handle = world.stars[0].handle_at(0)
     listed = await by_cursor(visitor, f"/twitter/user/{side}", side, userName=handle, pageSize=20)
@@ -206,7 +212,7 @@ async def test_follow_lists_page_through_the_graph_newest_first(
 
 
 async def test_follower_ids_are_the_followers_and_those_no_longer_shown(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     handle = world.stars[0].handle_at(0)
     path = "/twitter/user/followers_ids"
@@ -222,7 +228,7 @@ async def test_follower_ids_are_the_followers_and_those_no_longer_shown(
 
 
 async def test_replies_and_context_show_the_thread(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     root, leaf = world.stories.wide_root, world.stories.deep_leaf
     for path in ("/twitter/tweet/replies", "/twitter/tweet/replies/v1", "/twitter/tweet/replies/v2"):
@@ -234,7 +240,7 @@ async def test_replies_and_context_show_the_thread(
 
 
 async def test_looking_up_gone_posts_gives_nothing_or_an_empty_shell(
-    visitor: Visitor, world: World, truth: Truth
+    visitor: SimVisitor, world: World, truth: Truth
 ) -> None:
     gone = [world.stories.ghost_leaf - 1, world.stories.ghost_leaf - 9, 8, 9]
     page = await visitor.get("/twitter/tweets", tweet_ids=",".join(map(str, gone)))
@@ -243,7 +249,7 @@ async def test_looking_up_gone_posts_gives_nothing_or_an_empty_shell(
 
 
 async def test_batches_leave_out_who_was_never_anybody(
-    visitor: Visitor, world: World, truth: Truth, clock: SimClock
+    visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     ghost = truth.parent_of(world.stories.ghost_leaf)
     assert ghost is not None

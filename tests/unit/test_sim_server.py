@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.faults import Fault, Faults
+from mistnet.sim.faults import Faults, SimFault
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.server import NotLoopback, asgi, serving
 from mistnet.sim.service import XService
@@ -106,10 +106,10 @@ async def test_time_money_faults_and_counters_obey_over_http() -> None:
 
 async def test_a_cut_body_and_a_missing_answer_reach_the_client_as_such() -> None:
     path = "/twitter/user/info?userName=nobody_here"
-    async with served(Faults(1, {Fault.CUT_BODY: 1.0})) as world:
+    async with served(Faults(1, {SimFault.CUT_BODY: 1.0})) as world:
         with pytest.raises(http.client.IncompleteRead):
             await world.ask(path)
-    async with served(Faults(1, {Fault.TIMEOUT: 1.0})) as world:
+    async with served(Faults(1, {SimFault.TIMEOUT: 1.0})) as world:
         with pytest.raises(TimeoutError):
             await world.ask(path, timeout=0.3)
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.service import NeverAnswers, SimAnswer
 from mistnet.sim.shelf import BY_CANONICAL, PRICE_DAYS, SHELF, SHORT_LINKS, Fate
 from mistnet.sim.shops import ROUGH, ShopService, hosts
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def asked(shops: ShopService, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+def asked(shops: ShopService, url: str, headers: Mapping[str, str] | None = None) -> SimAnswer:
     host, _, rest = url.split("://", 1)[1].partition("/")
     path, _, query = rest.partition("?")
     return shops.handle(host, f"/{path}", query, headers or {})

@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 import pytest
 
 from mistnet.sim.clock import WORLD_START_AT
-from mistnet.sim.faults import Fault, Faults
-from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.faults import Faults, SimFault
+from mistnet.sim.service import NeverAnswers, SimAnswer
 from mistnet.sim.shelf import SHELF
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
 from tests.feeds import FeedOracle, threads_of
 
 
-async def ask(service: ThreadsService, path: str, token: str = DEFAULT_TOKEN, **params: str) -> Answer:
+async def ask(service: ThreadsService, path: str, token: str = DEFAULT_TOKEN, **params: str) -> SimAnswer:
     return await service.handle("GET", path, urlencode({**params, "access_token": token}), {})
 
 
@@ -114,9 +114,12 @@ def test_links_stand_in_every_place_and_lead_to_shops_that_answer() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    sorted(set(Fault) - {Fault.LIST_CUT_OPEN, Fault.LIST_CUT_SHORT, Fault.LIST_HIDES_SOME, Fault.EMPTY_AT_FIRST}),
+    sorted(
+        set(SimFault)
+        - {SimFault.LIST_CUT_OPEN, SimFault.LIST_CUT_SHORT, SimFault.LIST_HIDES_SOME, SimFault.EMPTY_AT_FIRST}
+    ),
 )
-async def test_every_fault_can_strike(fault: Fault) -> None:
+async def test_every_fault_can_strike(fault: SimFault) -> None:
     service = threads_of(3)
     handle = FeedOracle(service).open_handles[1]
     first = await told(service, "/v1.0/profile_posts", username=handle)
@@ -125,7 +128,7 @@ async def test_every_fault_can_strike(fault: Fault) -> None:
     try:
         answer = await ask(service, "/v1.0/profile_posts", **asked)
     except NeverAnswers:
-        assert fault is Fault.TIMEOUT
+        assert fault is SimFault.TIMEOUT
     else:
         service.faults = Faults()
         assert answer != await ask(service, "/v1.0/profile_posts", **asked)

@@ -7,7 +7,7 @@ import pytest
 from mistnet.sim.clock import WORLD_START_AT, from_ms, legacy_date, to_ms
 from mistnet.sim.language import HOSTILE_TEXTS
 from mistnet.sim.numbers import DAY_MS, time_of
-from mistnet.sim.people import Silence, Size, SizeTooSmall, Standing
+from mistnet.sim.people import Silence, SimAccountState, SizeTooSmall, WorldSize
 from mistnet.sim.render import Renderer
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import Fate, World
@@ -71,7 +71,7 @@ def test_handles_and_user_ids_are_unique_and_well_formed(world: World) -> None:
 
 
 def test_about_as_many_posts_exist_as_asked_for() -> None:
-    size = Size(users=100, stars=10, posts=5_000)
+    size = WorldSize(users=100, stars=10, posts=5_000)
     world = World(3, size)
     posts = sum(world.timeline(person.index, START_MS).until(START_MS) for person in world.people)
     assert 4_500 < posts < 6_000
@@ -92,7 +92,7 @@ def test_in_a_quiet_world_one_star_has_yet_to_write_and_another_never_retweets()
 
 def test_a_world_too_small_for_its_stories_is_refused() -> None:
     with pytest.raises(SizeTooSmall, match="needs 8 stars"):
-        Size(users=10, stars=2, posts=100)
+        WorldSize(users=10, stars=2, posts=100)
 
 
 def test_a_million_posts_are_not_made_before_somebody_asks() -> None:
@@ -161,8 +161,8 @@ def test_a_handle_given_up_is_taken_by_somebody_else(world: World) -> None:
 def test_every_world_has_people_of_each_standing_and_each_way_of_not_showing_them() -> None:
     for seed in range(3):
         people = World(seed, "small").people
-        assert {person.standing for person in people} == set(Standing)
-        fallen = [person for person in people if person.standing in {Standing.SUSPENDED, Standing.GONE}]
+        assert {person.standing for person in people} == set(SimAccountState)
+        fallen = [person for person in people if person.standing in {SimAccountState.SUSPENDED, SimAccountState.GONE}]
         assert {person.silence for person in fallen} == set(Silence)
         assert any(not person.searchable for person in people)
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from mistnet.store.database import Database
-from mistnet.store.export import Exported, Exporter, Format, Selection
-from mistnet.store.schema import migrate
-from mistnet.store.sqlite import quick
+from mistnet.kit.database import Database
+from mistnet.kit.export import Format
+from mistnet.kit.migrate import migrate
+from mistnet.kit.sqlite import quick
+from mistnet.operations.export import Exported, Exporter, Selection
 
 
 @contextmanager

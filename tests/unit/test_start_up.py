@@ -13,12 +13,14 @@ from types import ModuleType
 
 import pytest
 
-from mistnet import broker, links, pricing
-from mistnet.cli.tree import COMMANDS, Command, Group
-from mistnet.store import libsql
-from mistnet.store.database import Database
-from mistnet.store.schema import migrate
-from mistnet.upstream import market
+import mistnet
+from mistnet.cli.tree import COMMANDS, Command, CommandGroup
+from mistnet.kit import libsql
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import migrate
+from mistnet.queue import rabbitmq
+from mistnet.shops import extraction, links
+from mistnet.sources import ebay, shopfile
 
 SQLITE = {"sqlalchemy", "aiosqlite"}
 DATABASES = {*SQLITE, "asyncpg", "alembic"}
@@ -99,9 +101,9 @@ def test_a_command_loads_no_heavy_package_that_it_does_not_use(
         assert (line, HEAVY.intersection(loaded) - allowed) == (line, set())
 
 
-def listed(commands: Mapping[str, Command | Group], path: str = "") -> Iterator[tuple[str, Command]]:
+def listed(commands: Mapping[str, Command | CommandGroup], path: str = "") -> Iterator[tuple[str, Command]]:
     for name, entry in commands.items():
-        if isinstance(entry, Group):
+        if isinstance(entry, CommandGroup):
             yield from listed(entry.commands, f"{path}{name} ")
         else:
             yield f"{path}{name}", entry
@@ -119,7 +121,9 @@ def first_paragraph(target: str) -> str:
     return documented.partition("\n\n")[0]
 
 
-@pytest.mark.parametrize("package", [broker, libsql, links, market, pricing], ids=lambda package: package.__name__)
+@pytest.mark.parametrize(
+    "package", [mistnet, ebay, extraction, libsql, links, rabbitmq, shopfile], ids=lambda package: package.__name__
+)
 def test_every_name_a_package_offers_is_there_when_it_is_used(package: ModuleType) -> None:
     offered = [getattr(package, name) for name in package.__all__]
     assert None not in offered

@@ -8,21 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mistnet.domain.accounts import (
-    Account,
-    AccountState,
-    AccountStateChange,
-    Frontier,
-    HistoryJudged,
-    Missing,
-    SuggestionClosed,
-    Swept,
-    TrackedAccount,
-)
-from mistnet.domain.errors import BrokenAnswer
-from mistnet.domain.events import NewEvent
-from mistnet.domain.fetching import Fetched
-from mistnet.domain.jobs import (
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.model import CallPurpose
+from mistnet.queue.events import NewEvent
+from mistnet.queue.model import (
     Args,
     Awaited,
     Continue,
@@ -38,13 +27,32 @@ from mistnet.domain.jobs import (
     Snooze,
     Write,
 )
-from mistnet.domain.social import Detail, Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
-from mistnet.domain.sources import Errand
-from mistnet.jobs import args
-from mistnet.jobs.args import BackfillArgs, HydratePostArgs, HydrateUserArgs, RangeArgs, RelookArgs, Rules, WalkArgs
-from mistnet.jobs.profiles import Profiler
-from mistnet.jobs.sweeps import Sweeper
-from mistnet.jobs.threads import Threads
+from mistnet.social.accounts import (
+    Account,
+    AccountState,
+    AccountStateChange,
+    Frontier,
+    HistoryJudged,
+    Missing,
+    SuggestionClosed,
+    Swept,
+    TrackedAccount,
+)
+from mistnet.social.fetch_sizes import Fetched
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import (
+    BackfillArgs,
+    CollectRules,
+    HydratePostArgs,
+    HydrateUserArgs,
+    RangeArgs,
+    RelookArgs,
+    WalkArgs,
+)
+from mistnet.social.jobs.profiles import Profiler
+from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.sweeps import Sweeper
+from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
 from tests.support import START, TurnedClock
 
 ANN, BOB, CHARLIE = UserId(11), UserId(22), UserId(33)
@@ -157,18 +165,18 @@ class Source:
     asked: list[str] = field(default_factory=list)
     by_id: list[Sequence[int]] = field(default_factory=list)
 
-    async def user(self, handle: str, *, errand: Errand) -> User | None:
+    async def user(self, handle: str, *, errand: CallPurpose) -> User | None:
         return self.handles.get(handle)
 
-    async def users(self, ids: Sequence[UserId], *, errand: Errand) -> Gathered:
+    async def users(self, ids: Sequence[UserId], *, errand: CallPurpose) -> Gathered:
         self.by_id.append(ids)
         return self.profiles.pop(0)
 
-    async def posts(self, ids: Sequence[PostId], *, errand: Errand) -> Gathered:
+    async def posts(self, ids: Sequence[PostId], *, errand: CallPurpose) -> Gathered:
         self.by_id.append(ids)
         return self.lookups.pop(0)
 
-    async def search(self, query: str, *, errand: Errand) -> Page:
+    async def search(self, query: str, *, errand: CallPurpose) -> Page:
         self.asked.append(query)
         found = self.pages.pop(0)
         if errand.meter:
@@ -200,7 +208,7 @@ class Desk:
     store: Store = field(default_factory=Store)
     source: Source = field(default_factory=Source)
     clock: TurnedClock = field(default_factory=TurnedClock)
-    rules: Rules = field(default_factory=Rules)
+    rules: CollectRules = field(default_factory=CollectRules)
 
     def __post_init__(self) -> None:
         parts: dict[str, Any] = {"look": self.store, "x": self.source, "clock": self.clock, "rules": self.rules}
@@ -370,7 +378,7 @@ async def test_a_suspect_account_is_cleared_when_enough_came() -> None:
     since: dict[str, Any] = {"suspect_since": START, "reposts_backfilled_at": START}
     assert await end_of_retweets(Desk(store=Store(stored=400)), 500, **since) == judged(suspect=False)
     assert await end_of_retweets(Desk(store=Store(stored=40)), 500, **since) == judged(suspect=True)
-    without = Desk(store=Store(stored=400), rules=Rules(reposts=False))
+    without = Desk(store=Store(stored=400), rules=CollectRules(reposts=False))
     assert await end_of_backfill(without, 500, suspect_since=START) == judged(suspect=False)
 
 
@@ -389,7 +397,7 @@ async def test_a_history_that_is_swept_again_is_no_fetch_and_no_news_of_what_was
 
 
 async def test_without_the_second_pass_no_retweets_are_asked_for() -> None:
-    desk = Desk(rules=Rules(reposts=False))
+    desk = Desk(rules=CollectRules(reposts=False))
     desk.source.profiles = [gathered(users=[user(ANN)])]
     outcome = await desk.backfill(EMPTY, suspected=True, oldest_post_id=PostId(5), newest_post_id=PostId(9))
     assert jobs_of(outcome, "reposts") == []

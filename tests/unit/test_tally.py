@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from mistnet.api.pages.tally import KEPT, Span, Tally
-from mistnet.store.board import Unit
+from mistnet.operations.overview import Unit
+from mistnet.web.pages.cached_counts import KEPT, ChartSpan, EventCounts
 
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 
@@ -35,11 +35,11 @@ def ago(**span: float) -> datetime:
 
 async def test_everything_is_counted_from_the_first_look_on() -> None:
     log = Log(ago(days=400), ago(days=20), ago(hours=3), ago(minutes=3), ago(seconds=2))
-    tally = Tally(log.read, log.before)
+    tally = EventCounts(log.read, log.before)
     await tally.renew(NOW)
     assert tally.total == 5
     assert tally.since(ago(days=1)) == 3
-    for span, seen in ((Span.MINUTES, 1), (Span.HOUR, 2), (Span.DAY, 3), (Span.MONTH, 4)):
+    for span, seen in ((ChartSpan.MINUTES, 1), (ChartSpan.HOUR, 2), (ChartSpan.DAY, 3), (ChartSpan.MONTH, 4)):
         bars = tally.bars(span, NOW)
         assert (len(bars.since), sum(bars.amounts)) == (span.bars[0], seen)
         assert bars.since[-1] <= NOW.timestamp() < bars.since[-1] + span.bars[1]
@@ -47,20 +47,20 @@ async def test_everything_is_counted_from_the_first_look_on() -> None:
 
 async def test_a_young_collection_is_drawn_from_its_beginning() -> None:
     log = Log(ago(seconds=60), ago(seconds=2))
-    tally = Tally(log.read, log.before)
+    tally = EventCounts(log.read, log.before)
     await tally.renew(NOW)
-    bars = tally.bars(Span.MINUTES, NOW, tally.first_at)
+    bars = tally.bars(ChartSpan.MINUTES, NOW, tally.first_at)
     assert (len(bars.since), sum(bars.amounts)) == (63, 2)
-    assert len(tally.bars(Span.HOUR, NOW, tally.first_at).since) == 24
+    assert len(tally.bars(ChartSpan.HOUR, NOW, tally.first_at).since) == 24
     log.moments.append(ago(days=400))
-    old = Tally(log.read, log.before)
+    old = EventCounts(log.read, log.before)
     await old.renew(NOW)
     assert old.first_at is None
 
 
 async def test_later_looks_ask_only_for_the_end_and_find_late_ones() -> None:
     log = Log(ago(hours=1))
-    tally = Tally(log.read, log.before)
+    tally = EventCounts(log.read, log.before)
     await tally.renew(NOW)
     log.asked_since.clear()
     log.moments += [NOW + timedelta(seconds=1), NOW - timedelta(seconds=5)]  # the second one was committed late
@@ -74,7 +74,7 @@ async def test_later_looks_ask_only_for_the_end_and_find_late_ones() -> None:
 
 async def test_nothing_is_lost_or_counted_twice_as_time_goes_by() -> None:
     log = Log()
-    tally = Tally(log.read, log.before)
+    tally = EventCounts(log.read, log.before)
     now = NOW
     for step in range(600):
         now += timedelta(seconds=37)
@@ -84,4 +84,4 @@ async def test_nothing_is_lost_or_counted_twice_as_time_goes_by() -> None:
     await tally.renew(now + KEPT + timedelta(days=1))
     assert tally.total == len(log.moments)
     assert tally.first_at is None
-    assert sum(tally.bars(Span.MONTH, now + KEPT + timedelta(days=1)).amounts) == 0
+    assert sum(tally.bars(ChartSpan.MONTH, now + KEPT + timedelta(days=1)).amounts) == 0

@@ -9,37 +9,37 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.errors import (
+from mistnet.governor.errors import (
     BadRequest,
     BrokenAnswer,
-    MistnetError,
-    NotNow,
     NotPermitted,
-    NotShown,
     RateLimited,
-    SettingsError,
     SourceDown,
     SourcePaused,
     SourceRefused,
-    WorkError,
 )
-from mistnet.domain.social import PostId
-from mistnet.upstream.threads.client import ThreadsClient
-from mistnet.upstream.threads.pace import Usage, pause_after, usage_of
-from mistnet.upstream.threads.tokens import TokenKeeper
-from mistnet.upstream.transport import Answer, Request, Unanswered
+from mistnet.kit.errors import MistnetError, SettingsError
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
+from mistnet.queue.errors import NotNow, WorkError
+from mistnet.social.errors import NotShown
+from mistnet.social.model import PostId
+from mistnet.sources.threads.asking import Usage, pause_after, usage_of
+from mistnet.sources.threads.client import ThreadsClient
+from mistnet.sources.threads.tokens import TokenKeeper
 from tests.support import OpenGate, TurnedClock, no_wait
 
 TOKEN = "THAA-very-secret-token"
 POST = {"id": "17889615691921648", "username": "ann", "text": "look", "timestamp": "2024-09-12T23:17:39+0000"}
 
 
-def answer(value: object, status: int = 200, **headers: str) -> Answer:
+def answer(value: object, status: int = 200, **headers: str) -> HttpAnswer:
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return Answer(status=status, headers={name.replace("_", "-"): each for name, each in headers.items()}, body=body)
+    return HttpAnswer(
+        status=status, headers={name.replace("_", "-"): each for name, each in headers.items()}, body=body
+    )
 
 
-def error(code: int, status: int = 400, **more: Any) -> Answer:
+def error(code: int, status: int = 400, **more: Any) -> HttpAnswer:
     told = {"message": f"it broke for {TOKEN}", "type": "OAuthException", "code": code, **more}
     return answer({"error": told}, status)
 
@@ -47,11 +47,11 @@ def error(code: int, status: int = 400, **more: Any) -> Answer:
 class Wire:
     """Answers in turn, and remembers what was asked."""
 
-    def __init__(self, *answers: Answer | Exception) -> None:
+    def __init__(self, *answers: HttpAnswer | Exception) -> None:
         self._answers = list(answers)
-        self.requests: list[Request] = []
+        self.requests: list[HttpRequest] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         self.requests.append(request)
         found = self._answers.pop(0)
         if isinstance(found, Exception):
@@ -60,14 +60,14 @@ class Wire:
 
 
 def client(
-    *answers: Answer | Exception, file: Path | None = None, token: str | None = TOKEN
+    *answers: HttpAnswer | Exception, file: Path | None = None, token: str | None = TOKEN
 ) -> tuple[ThreadsClient, Wire, TurnedClock]:
     wire, clock = Wire(*answers), TurnedClock()
     keeper = TokenKeeper(token, file)
     return ThreadsClient(wire, gate=OpenGate("-"), clock=clock, keeper=keeper, sleep=no_wait), wire, clock
 
 
-def page(*posts: Mapping[str, Any], after: str | None = None) -> Answer:
+def page(*posts: Mapping[str, Any], after: str | None = None) -> HttpAnswer:
     paging: dict[str, Any] = {"cursors": {"before": "b", "after": after or "z"}}
     if after:
         paging["next"] = f"https://graph.threads.net/v1.0/x?access_token={TOKEN}&after={after}"
@@ -124,7 +124,7 @@ async def test_pages_end_where_no_next_is_named_and_never_without_saying_where()
             await threads.posts("ann", own=False)
 
 
-MEANINGS: list[tuple[Answer, type[WorkError]]] = [
+MEANINGS: list[tuple[HttpAnswer, type[WorkError]]] = [
     *((error(code), SourceDown) for code in (1, 2)),
     (error(9999, is_transient=True), SourceDown),
     (error(100, 503), SourceDown),
@@ -145,7 +145,7 @@ MEANINGS: list[tuple[Answer, type[WorkError]]] = [
 
 
 @pytest.mark.parametrize(("came", "meaning"), MEANINGS, ids=lambda each: getattr(each, "__name__", ""))
-async def test_every_error_is_named_for_what_it_means(came: Answer, meaning: type[WorkError]) -> None:
+async def test_every_error_is_named_for_what_it_means(came: HttpAnswer, meaning: type[WorkError]) -> None:
     threads, *_ = client(came)
     with pytest.raises(meaning) as caught:
         await threads.posts("ann", own=False)
@@ -208,7 +208,7 @@ async def test_without_a_token_nothing_is_asked() -> None:
 
 
 async def test_usage_near_its_limit_slows_down_and_then_stops_calls() -> None:
-    def used(percent: int) -> Answer:
+    def used(percent: int) -> HttpAnswer:
         return answer({"data": []}, X_App_Usage=json.dumps({"call_count": 1, "total_time": percent}))
 
     threads, wire, clock = client(used(50), used(85), used(99), used(10), used(10))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadRequest, MistnetError, SourceRefused
-from mistnet.domain.feeds import read_feed_handle, user_id_of
-from mistnet.domain.social import Detail, Post
-from mistnet.upstream.threads.decode import UNREADABLE, Illegible, gather_posts, moment, read_profile
-from mistnet.upstream.threads.problems import named, problem_of, read_envelope
-from mistnet.upstream.threads.scrubbing import scrubbed
+from mistnet.governor.errors import BadRequest, SourceRefused
+from mistnet.kit.errors import MistnetError
+from mistnet.social.feeds.model import read_feed_handle, user_id_of
+from mistnet.social.model import Detail, Post
+from mistnet.sources.threads.decode import UNREADABLE, IllegibleThreadsPayload, gather_posts, moment, read_profile
+from mistnet.sources.threads.errors import named, problem_of, read_envelope, scrubbed
 from tests.examples import count_examples
 
 POST: dict[str, Any] = {
@@ -117,7 +117,7 @@ def test_profiles_come_in_two_shapes() -> None:
     other = read_profile(b'{"username":"Bob","biography":"reads","follower_count":5,"name":"B"}')
     assert (own.id, own.bio, own.detail) == (user_id_of("ann"), "rings", Detail.PROFILE)
     assert (other.id, other.bio, other.followers_count) == (user_id_of("bob"), "reads", 5)
-    with pytest.raises(Illegible):
+    with pytest.raises(IllegibleThreadsPayload):
         read_profile(b'{"id":"1"}')
 
 
@@ -130,7 +130,7 @@ def test_ids_of_users_are_stable_negative_and_the_same_for_any_case() -> None:
 
 @pytest.mark.parametrize("written", ["2024-09-12T23:17:39", "yesterday", "", "2024-13-01T00:00:00+0000"])
 def test_a_time_that_is_none_is_told(written: str) -> None:
-    with pytest.raises(Illegible):
+    with pytest.raises(IllegibleThreadsPayload):
         moment(written)
 
 

@@ -12,12 +12,11 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mistnet.domain.items import PointId, StoredPoint, Valuation
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
-from mistnet.pricing.exchange import DatedRate, Rates, in_units
-from mistnet.pricing.ranking import rank, strongest
-from mistnet.pricing.valuation import SHOWN, valued
+from mistnet.governor.model import SourceName
+from mistnet.prices.exchange import DatedRate, Rates, in_units
+from mistnet.prices.model import PointId, StoredPoint, Valuation
+from mistnet.prices.valuation import SHOWN, rank, strongest, value_points
+from mistnet.shops.model import PriceKind
 from tests.examples import count_examples
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -40,7 +39,7 @@ def point(nr: int, amount: str | Decimal, **about: Any) -> StoredPoint:
 
 
 def worth(points: Sequence[StoredPoint], currency: str | None = None, rates: Rates = RATES) -> Valuation:
-    found = valued(points, currency=currency, rates=rates)
+    found = value_points(points, currency=currency, rates=rates)
     assert found is not None
     return found
 
@@ -78,7 +77,9 @@ def test_the_order_in_which_points_came_does_not_matter(
 ) -> None:
     shuffled = points[:]
     chance.shuffle(shuffled)
-    assert valued(points, currency=currency, rates=RATES) == valued(shuffled, currency=currency, rates=RATES)
+    assert value_points(points, currency=currency, rates=RATES) == value_points(
+        shuffled, currency=currency, rates=RATES
+    )
 
 
 @given(POINTS, st.randoms())
@@ -88,7 +89,7 @@ def test_not_even_the_ids_they_got_matter_but_for_how_they_are_named(
     ids = [each.id for each in points]
     chance.shuffle(ids)
     renamed = [msgspec.structs.replace(each, id=new) for each, new in zip(points, ids, strict=True)]
-    one, other = valued(points, currency=None, rates=RATES), valued(renamed, currency=None, rates=RATES)
+    one, other = value_points(points, currency=None, rates=RATES), value_points(renamed, currency=None, rates=RATES)
     assert (one is None) == (other is None)
     if one and other:
         new = {each.id: again.id for each, again in zip(points, renamed, strict=True)}
@@ -103,7 +104,7 @@ def test_not_even_the_ids_they_got_matter_but_for_how_they_are_named(
 def test_a_valuation_lies_among_what_carries_it_and_every_point_is_accounted_for(
     points: list[StoredPoint], currency: str | None
 ) -> None:
-    found = valued(points, currency=currency, rates=RATES)
+    found = value_points(points, currency=currency, rates=RATES)
     assume(found is not None)
     assert found is not None
     amounts = [each.amount for each in found.carriers]
@@ -213,9 +214,9 @@ def test_points_that_are_doubted_or_free_carry_nothing() -> None:
 
 
 def test_where_no_point_can_carry_it_there_is_no_valuation() -> None:
-    assert valued([], currency="USD", rates=RATES) is None
-    assert valued([point(1, "0")], currency=None, rates=RATES) is None
-    assert valued([point(1, "10", currency="JPY")], currency="USD", rates=RATES) is None
+    assert value_points([], currency="USD", rates=RATES) is None
+    assert value_points([point(1, "0")], currency=None, rates=RATES) is None
+    assert value_points([point(1, "10", currency="JPY")], currency="USD", rates=RATES) is None
 
 
 def test_of_thousands_of_points_the_hundred_heaviest_are_named_and_all_are_counted() -> None:

@@ -13,30 +13,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import BadWatch
-from mistnet.domain.events import EventKind
-from mistnet.domain.items import ItemId, LeftOut, PointId, Valuation
-from mistnet.domain.price_news import payload, percent_between
-from mistnet.domain.products import Availability, ProductId
-from mistnet.domain.watches import (
+from mistnet.prices.errors import BadWatch
+from mistnet.prices.model import ItemId, LeftOut, PointId, Valuation
+from mistnet.prices.watches.model import (
     MOST_ASKED,
     Cleared,
-    Kept,
-    Look,
-    Place,
-    Settled,
+    Confirmed,
+    Observation,
+    PriceWatch,
     Suspected,
     Suspended,
+    Unchanged,
     Verdict,
-    Wanted,
-    Watch,
     WatchId,
     WatchKind,
+    WatchRequest,
+    WatchSide,
     checked,
     judge,
     lost,
+    payload,
+    percent_between,
     stock,
 )
+from mistnet.queue.events import EventKind
+from mistnet.shops.model import Availability, ProductId
 from tests.support import START
 
 PAUSE = timedelta(minutes=10)
@@ -44,23 +45,23 @@ STEP = timedelta(minutes=4)
 IN, OUT = Availability.IN_STOCK, Availability.OUT_OF_STOCK
 
 
-def watch(kind: WatchKind = WatchKind.CHANGED, **about: Any) -> Watch:
+def watch(kind: WatchKind = WatchKind.CHANGED, **about: Any) -> PriceWatch:
     lines: dict[WatchKind, dict[str, Any]] = {
         WatchKind.CHANGED: {"percent": 10.0},
         WatchKind.BELOW: {"target": Decimal(90), "currency": "TWD"},
         WatchKind.BACK_IN_STOCK: {},
     }
     given_ = {"product_id": ProductId(1), **lines[kind], **about}
-    return Watch(id=WatchId(1), kind=kind, added_at=START, **given_)
+    return PriceWatch(id=WatchId(1), kind=kind, added_at=START, **given_)
 
 
-def look(amount: object = 100, at: float = 0, **about: Any) -> Look:
+def look(amount: object = 100, at: float = 0, **about: Any) -> Observation:
     """`at` is in minutes."""
     told: dict[str, Any] = {"currency": "TWD", "availability": IN, **about}
-    return Look(at=START + timedelta(minutes=at), amount=Decimal(str(amount)), **told)
+    return Observation(at=START + timedelta(minutes=at), amount=Decimal(str(amount)), **told)
 
 
-def after(held: Watch, verdict: Verdict) -> Watch:
+def after(held: PriceWatch, verdict: Verdict) -> PriceWatch:
     """As the store writes it down."""
     match verdict:
         case Suspended(problem):
@@ -69,9 +70,9 @@ def after(held: Watch, verdict: Verdict) -> Watch:
             return msgspec.structs.replace(held, suspected=seen, problem=None)
         case Cleared(known):
             return msgspec.structs.replace(held, known=known, suspected=None, problem=None)
-        case Settled(_, second, _):
+        case Confirmed(_, second, _):
             return msgspec.structs.replace(held, known=second, suspected=None, problem=None)
-        case Kept():
+        case Unchanged():
             return held
 
 
@@ -79,16 +80,16 @@ def after(held: Watch, verdict: Verdict) -> Watch:
 class Course:
     """A watch through many looks, with everything that was told on the way."""
 
-    held: Watch
-    told: list[tuple[EventKind, Look, Look]] = field(default_factory=list)
+    held: PriceWatch
+    told: list[tuple[EventKind, Observation, Observation]] = field(default_factory=list)
     asked: int = 0
 
-    def see(self, *looks: Look) -> Course:
+    def see(self, *looks: Observation) -> Course:
         for each in looks:
             verdict = judge(self.held, each, pause=PAUSE)
             if isinstance(verdict, Suspected):
                 self.asked += verdict.ask
-            if isinstance(verdict, Settled) and verdict.event:
+            if isinstance(verdict, Confirmed) and verdict.event:
                 self.told.append((verdict.event, verdict.first, verdict.second))
             self.held = after(self.held, verdict)
         return self
@@ -98,7 +99,7 @@ class Course:
         return [kind for kind, _, _ in self.told]
 
 
-def known(kind: WatchKind = WatchKind.CHANGED, first: Look | None = None, **about: Any) -> Course:
+def known(kind: WatchKind = WatchKind.CHANGED, first: Observation | None = None, **about: Any) -> Course:
     """A watch whose price two looks agreed on."""
     seen = first or look(100)
     later = msgspec.structs.replace(seen, at=seen.at + PAUSE)
@@ -227,7 +228,7 @@ def test_a_target_is_compared_in_its_own_currency_alone() -> None:
 def test_a_look_that_comes_late_neither_confirms_nor_refutes() -> None:
     course = known().see(look(120, 30))
     for late in (look(120, 30), look(120, 20), look(100, 29), look(100, 5)):
-        assert isinstance(judge(course.held, late, pause=timedelta()), Kept)
+        assert isinstance(judge(course.held, late, pause=timedelta()), Unchanged)
 
 
 def test_an_automatic_watch_learns_its_first_price_without_asking() -> None:
@@ -265,7 +266,7 @@ def test_points_that_lost_their_rate_are_named() -> None:
 def test_an_event_has_ids_and_amounts_as_strings_and_the_times_of_both_looks() -> None:
     course = known().see(look("80.50", 30))
     verdict = judge(course.held, look("80.50", 40), pause=PAUSE)
-    assert isinstance(verdict, Settled)
+    assert isinstance(verdict, Confirmed)
     told = payload(course.held, verdict, {"title": "A cup", "url": "https://shop.example/1", "source": "web"})
     assert told["watch_id"] == "1"
     assert told["product_id"] == "1"
@@ -297,7 +298,7 @@ def test_any_two_amounts_can_be_told() -> None:
 )
 def test_what_cannot_be_watched_is_refused_with_what_is_missing(wanted: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadWatch, match=problem):
-        checked(Wanted(**wanted))
+        checked(WatchRequest(**wanted))
 
 
 AMOUNTS = st.sampled_from([70, 80, 89, 90, 95, 100, 105, 111, 120, 150])
@@ -307,7 +308,7 @@ KINDS = st.sampled_from(list(WatchKind))
 
 
 @st.composite
-def courses(draw: st.DrawFn) -> Sequence[Look]:
+def courses(draw: st.DrawFn) -> Sequence[Observation]:
     """Looks one after the other, whatever they see."""
     at, seen = 0, []
     for amount, word, gap, currency in draw(
@@ -319,7 +320,7 @@ def courses(draw: st.DrawFn) -> Sequence[Look]:
 
 
 @given(KINDS, courses())
-def test_no_event_without_two_looks_that_agree(kind: WatchKind, looks: Sequence[Look]) -> None:
+def test_no_event_without_two_looks_that_agree(kind: WatchKind, looks: Sequence[Observation]) -> None:
     course = Course(watch(kind))
     for each in looks:
         before, told = course.held, len(course.told)
@@ -331,31 +332,31 @@ def test_no_event_without_two_looks_that_agree(kind: WatchKind, looks: Sequence[
             assert second.at - first.at >= PAUSE
             assert before.suspected is not None
             if kind is WatchKind.BACK_IN_STOCK:
-                assert stock(first.availability) is stock(second.availability) is Place.HAD
+                assert stock(first.availability) is stock(second.availability) is WatchSide.HAD
             else:
                 assert (first.amount, first.currency) == (second.amount, second.currency)
             between = [past for past in looks if first.at < past.at < second.at and _compares(kind, past)]
             assert all(_same_side(kind, past, second) for past in between), "nothing spoke against it in between"
 
 
-def _as(seen: Look) -> tuple[object, ...]:
+def _as(seen: Observation) -> tuple[object, ...]:
     return seen.at, seen.amount, seen.currency, seen.availability
 
 
-def _compares(kind: WatchKind, seen: Look) -> bool:
+def _compares(kind: WatchKind, seen: Observation) -> bool:
     if kind is WatchKind.BACK_IN_STOCK:
         return stock(seen.availability) is not None
     return seen.currency == "TWD"
 
 
-def _same_side(kind: WatchKind, past: Look, second: Look) -> bool:
+def _same_side(kind: WatchKind, past: Observation, second: Observation) -> bool:
     if kind is WatchKind.BACK_IN_STOCK:
         return stock(past.availability) is stock(second.availability)
     return past.amount == second.amount
 
 
 @given(KINDS, courses())
-def test_the_same_crossing_is_never_told_twice(kind: WatchKind, looks: Sequence[Look]) -> None:
+def test_the_same_crossing_is_never_told_twice(kind: WatchKind, looks: Sequence[Observation]) -> None:
     course = Course(watch(kind)).see(*looks)
     for (_, _, one), (_, _, other) in zip(course.told, course.told[1:], strict=False):
         if kind is WatchKind.CHANGED:
@@ -367,13 +368,13 @@ def test_the_same_crossing_is_never_told_twice(kind: WatchKind, looks: Sequence[
             assert any(later.at - first.at >= PAUSE for first in away for later in away), "it was away, by two looks"
 
 
-def percent_of(one: Look, other: Look) -> Decimal:
+def percent_of(one: Observation, other: Observation) -> Decimal:
     assert one.amount is not None
     assert other.amount is not None
     return abs(other.amount - one.amount) * 100 / one.amount
 
 
-def _same_line(kind: WatchKind, seen: Look, other: Look) -> bool:
+def _same_line(kind: WatchKind, seen: Observation, other: Observation) -> bool:
     if kind is WatchKind.BACK_IN_STOCK:
         return stock(seen.availability) is stock(other.availability)
     assert seen.amount is not None
@@ -383,21 +384,21 @@ def _same_line(kind: WatchKind, seen: Look, other: Look) -> bool:
 PLATEAUS = st.lists(st.tuples(AMOUNTS, st.sampled_from([IN, OUT]), st.integers(2, 5)), min_size=1, max_size=12)
 
 
-def lasting(plateaus: Iterable[tuple[int, Availability, int]], *, flicker: bool) -> list[Look]:
+def lasting(plateaus: Iterable[tuple[int, Availability, int]], *, flicker: bool) -> list[Observation]:
     """Prices that stay for some looks each. A flicker is one look at an amount that never comes again."""
     at, seen = START, []
     for number, (amount, word, count) in enumerate(plateaus):
         for turn in range(count):
             at += PAUSE
-            seen.append(Look(at=at, amount=Decimal(amount), currency="TWD", availability=word))
+            seen.append(Observation(at=at, amount=Decimal(amount), currency="TWD", availability=word))
             if flicker and turn == 0:
                 at += STEP
                 odd = Decimal(3 + number) / 7
                 other = IN if word is OUT else OUT
-                seen.append(Look(at=at, amount=odd, currency="TWD", availability=other))
+                seen.append(Observation(at=at, amount=odd, currency="TWD", availability=other))
                 for _ in range(2):  # the truth again, often enough for a first and a second look
                     at += PAUSE
-                    seen.append(Look(at=at, amount=Decimal(amount), currency="TWD", availability=word))
+                    seen.append(Observation(at=at, amount=Decimal(amount), currency="TWD", availability=word))
     return seen
 
 
@@ -436,7 +437,7 @@ def test_each_lasting_crossing_is_told_exactly_once(
 
 
 @given(KINDS, courses(), st.randoms(use_true_random=False))
-def test_looks_that_are_written_late_change_nothing(kind: WatchKind, looks: Sequence[Look], chance: Any) -> None:
+def test_looks_that_are_written_late_change_nothing(kind: WatchKind, looks: Sequence[Observation], chance: Any) -> None:
     """Two workers may write in another order than they looked in: what is older than what is known is left alone."""
     straight, mixed = Course(watch(kind)), Course(watch(kind))
     straight.see(*looks)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.crawling import Hop, Visited
-from mistnet.domain.errors import CrawlRefused, NotNow, RateLimited, SourceBlocked, SourceDown, UnsafeAddress
-from mistnet.upstream.waiting import retry_after
-from mistnet.upstream.web.client import WebRules, worth_reading
-from mistnet.upstream.web.port import WebAnswer
+from mistnet.governor.errors import RateLimited, SourceBlocked, SourceDown
+from mistnet.kit.transport import retry_after
+from mistnet.queue.errors import NotNow
+from mistnet.shops.errors import CrawlRefused, UnsafeAddress
+from mistnet.shops.model import Hop, PageVisit
+from mistnet.sources.web.client import WebRules, worth_reading
+from mistnet.sources.web.port import WebAnswer
 from tests.shops import Pages, Visitor, html, redirect
 from tests.support import START
 
@@ -173,7 +175,7 @@ async def test_what_its_sender_forbids_to_keep_is_not_kept(headers: dict[str, An
 
 
 async def test_a_page_that_keeps_us_out_is_not_kept() -> None:
-    async def blocked(_seen: Visited) -> None:
+    async def blocked(_seen: PageVisit) -> None:
         raise SourceBlocked("web", "a captcha")
 
     visitor = Visitor(pages=Pages({f"{HOST}/a": html(b"riddle")}), rules=kept_for_an_hour())

@@ -15,13 +15,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.domain.errors import CrawlRefused, UnsafeAddress
-from mistnet.upstream.transport import Unanswered
-from mistnet.upstream.web.addresses import forbidden
-from mistnet.upstream.web.client import worth_reading
-from mistnet.upstream.web.doors import Door, door_of, joined
-from mistnet.upstream.web.network import GuardedResolver, Network, guarded_socket
-from mistnet.upstream.web.port import WebAnswer
+from mistnet.kit.transport import Unanswered
+from mistnet.shops.errors import CrawlRefused, UnsafeAddress
+from mistnet.sources.web.client import worth_reading
+from mistnet.sources.web.network import GuardedResolver, Network, guarded_socket
+from mistnet.sources.web.port import WebAnswer
+from mistnet.sources.web.safe_url import SafeUrl, forbidden, joined, parse_safe_url
 
 HOSTILE_URLS = [
     # loopback, however it is spelled
@@ -163,7 +162,7 @@ def test_the_list_of_hostile_urls_is_long_enough() -> None:
 
 def is_refused(url: str) -> bool:
     try:
-        door_of(url)
+        parse_safe_url(url)
     except UnsafeAddress:
         return True
     return False
@@ -175,21 +174,21 @@ def test_every_hostile_url_is_refused_before_anything_is_looked_up() -> None:
 
 @pytest.mark.parametrize(("url", "normal"), PUBLIC_URLS.items())
 def test_a_public_url_is_let_through_in_its_normal_form(url: str, normal: str) -> None:
-    assert door_of(url).url == normal
+    assert parse_safe_url(url).url == normal
 
 
 def test_a_host_of_ones_own_network_is_let_through_only_if_named_exactly() -> None:
-    assert door_of("http://10.0.0.7:8080/x", trusted={"10.0.0.7:8080"}).trusted
-    assert door_of("http://intranet/x", trusted={"intranet"}).trusted
+    assert parse_safe_url("http://10.0.0.7:8080/x", trusted={"10.0.0.7:8080"}).trusted
+    assert parse_safe_url("http://intranet/x", trusted={"intranet"}).trusted
     for other in ("http://10.0.0.7:8081/", "http://10.0.0.8:8080/"):
         with pytest.raises(UnsafeAddress):
-            door_of(other, trusted={"10.0.0.7:8080"})
+            parse_safe_url(other, trusted={"10.0.0.7:8080"})
 
 
 @pytest.mark.parametrize("location", ["http://127.0.0.1/", "//169.254.169.254/", "file:///etc/passwd", "http://[::1]/"])
 def test_a_redirect_is_checked_like_any_other_url(location: str) -> None:
     with pytest.raises(UnsafeAddress):
-        door_of(joined("https://shopee.tw/x", location))
+        parse_safe_url(joined("https://shopee.tw/x", location))
 
 
 @given(st.ip_addresses(v=4))
@@ -247,7 +246,7 @@ class Names(AbstractResolver):
 
 
 async def fetched(network: Network, url: str) -> WebAnswer:
-    return await network.get(door_of(url), headers={}, readable=worth_reading)
+    return await network.get(parse_safe_url(url), headers={}, readable=worth_reading)
 
 
 def opened(**about: object) -> Network:
@@ -284,7 +283,7 @@ async def test_a_name_that_turns_is_checked_each_time_and_looked_up_once_per_vis
 
 async def test_an_address_that_slipped_past_every_other_check_is_not_connected_to() -> None:
     async with listening(said(b"secret", Content_Type="text/html")) as (port, visits), opened() as network:
-        unchecked = Door(url=f"http://127.0.0.1:{port}/", scheme="http", host="127.0.0.1", port=port)
+        unchecked = SafeUrl(url=f"http://127.0.0.1:{port}/", scheme="http", host="127.0.0.1", port=port)
         with pytest.raises(UnsafeAddress, match="loopback"):
             await network.get(unchecked, headers={}, readable=worth_reading)
     assert visits == []
@@ -293,7 +292,7 @@ async def test_an_address_that_slipped_past_every_other_check_is_not_connected_t
 async def test_a_private_name_is_looked_up_once_and_never_connected_to() -> None:
     names = Names("127.0.0.1")
     async with listening(said(b"secret")) as (port, visits), opened(resolver=names) as network:
-        door = door_of(f"http://turning.example.com:{port}/", ports={port})
+        door = parse_safe_url(f"http://turning.example.com:{port}/", ports={port})
         with pytest.raises(UnsafeAddress):
             await network.get(door, headers={}, readable=worth_reading)
     assert visits == []
@@ -338,7 +337,7 @@ PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n
 async def test_a_name_that_turns_after_a_visit_is_not_visited_again(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(PUBLIC, "127.0.0.1")
     async with routed(monkeypatch, PAGE) as (port, connected), opened(resolver=names) as network:
-        door = door_of(f"http://{TURNING}:{port}/", ports={port})
+        door = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
         assert (await network.get(door, headers={}, readable=worth_reading)).body == b"<html>"
         with pytest.raises(UnsafeAddress, match=r"resolves to 127\.0\.0\.1"):
             await network.get(door, headers={}, readable=worth_reading)
@@ -349,7 +348,7 @@ async def test_a_name_that_turns_while_a_lost_request_is_sent_again_is_refused(m
     """The client asks once more where a connection it kept is closed under it, and looks the name up for that."""
     names, dropped = Names(PUBLIC, "::1"), b""
     async with routed(monkeypatch, PAGE, dropped) as (port, connected), opened(resolver=names) as network:
-        door = door_of(f"http://{TURNING}:{port}/", ports={port})
+        door = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
         await network.get(door, headers={}, readable=worth_reading)
         with pytest.raises(UnsafeAddress, match="resolves to ::1"):
             await network.get(door, headers={}, readable=worth_reading)
@@ -372,7 +371,9 @@ async def test_an_answer_of_public_and_private_addresses_is_connected_to_nowhere
 ) -> None:
     async with routed(monkeypatch, PAGE) as (port, connected), opened(resolver=Names(mixed)) as network:
         with pytest.raises(UnsafeAddress, match="resolves to"):
-            await network.get(door_of(f"http://{TURNING}:{port}/", ports={port}), headers={}, readable=worth_reading)
+            await network.get(
+                parse_safe_url(f"http://{TURNING}:{port}/", ports={port}), headers={}, readable=worth_reading
+            )
     assert connected == []
 
 
@@ -414,7 +415,9 @@ def said(body: bytes, **headers: str) -> bytes:
 async def visited(answer: bytes, *, hang: bool = False, **about: object) -> WebAnswer:
     async with listening(answer, hang=hang) as (port, _visits), opened(**about) as network:
         trusted = f"127.0.0.1:{port}"
-        return await network.get(door_of(f"http://{trusted}/", trusted={trusted}), headers={}, readable=worth_reading)
+        return await network.get(
+            parse_safe_url(f"http://{trusted}/", trusted={trusted}), headers={}, readable=worth_reading
+        )
 
 
 @pytest.mark.parametrize(
@@ -468,7 +471,7 @@ async def test_a_picture_is_not_downloaded() -> None:
 async def test_no_cookie_is_ever_sent_back() -> None:
     answer = said(b"<html>", Content_Type="text/html", Set_Cookie="id=7; Path=/", Content_Length="6")
     async with listening(answer) as (port, visits), opened() as network:
-        door = door_of(f"http://127.0.0.1:{port}/", trusted={"127.0.0.1"})
+        door = parse_safe_url(f"http://127.0.0.1:{port}/", trusted={"127.0.0.1"})
         for _ in range(2):
             await network.get(door, headers={}, readable=worth_reading)
     assert len(visits) == 2

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.domain.social import Page, PostId, UserId
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import Faults
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.upstream.x.client import XClient
+from mistnet.social.model import Page, PostId, UserId
+from mistnet.sources.x.client import XClient
 from tests.support import OpenGate, TurnedClock
 from tests.worlds import WorldTransport
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from mistnet.domain.errors import BadRequest, BrokenAnswer, NotNow, RateLimited, SourceDown, SourceRefused, WorkError
-from mistnet.domain.social import PostId, UserId
-from mistnet.upstream.transport import Answer, Request, Unanswered
-from mistnet.upstream.x.client import XClient
+from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
+from mistnet.queue.errors import NotNow, WorkError
+from mistnet.social.model import PostId, UserId
+from mistnet.sources.x.client import XClient
 from tests.support import START, OpenGate, TurnedClock, no_wait
 from tests.unit.test_x_decode import AUTHOR, POST
 
@@ -25,15 +26,15 @@ class Canned:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status = status
         self.headers = headers or {}
-        self.asked: list[Request] = []
+        self.asked: list[HttpRequest] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         self.asked.append(request)
-        return Answer(status=self.status, headers=self.headers, body=self.body)
+        return HttpAnswer(status=self.status, headers=self.headers, body=self.body)
 
 
 class Silent:
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         raise Unanswered(f"no route to host, header {request.headers['X-API-Key']}")
 
 

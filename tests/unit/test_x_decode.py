@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.domain.social import Detail, Post, User
-from mistnet.links import links_of
-from mistnet.upstream.x.decode import Illegible, gather_posts, gather_users, moment, read_user
+from mistnet.shops.links.mentions import links_of
+from mistnet.social.model import Detail, Post, User
+from mistnet.sources.x.decode import IllegibleXPayload, gather_posts, gather_users, moment, read_user
 from tests.examples import count_examples
 
 AUTHOR = {
@@ -136,7 +136,7 @@ def test_an_unavailable_user_says_why() -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "Fri Foo 31 22:22:43 +0000 2026", "Fri Jul 31 22:22:43 +0100 2026"])
 def test_what_is_no_time_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(Illegible):
+    with pytest.raises(IllegibleXPayload):
         moment(text)
 
 

@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.store.alerts import AlertBook, AlertRow
+from mistnet.operations.alerts.store import AlertRow, AlertStore
 
 _BY: Final = "command line"
 
@@ -18,7 +18,7 @@ _BY: Final = "command line"
 async def list_alerts(invocation: Invocation) -> None:
     """Show all open alerts, the worst first, accepted ones too."""
     async with open_database(invocation.settings) as database:
-        found = await AlertBook(database).open_ones()
+        found = await AlertStore(database).open_ones()
     grid = Grid(
         columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
         rows=[_row(each) for each in found],
@@ -34,7 +34,7 @@ async def accept(
 ) -> None:
     """Accept an open alert: it needs nobody any more until it is over or gets worse."""
     async with open_database(invocation.settings) as database:
-        done = await AlertBook(database).accept(alert_id, by=_BY, now=database.clock.now())
+        done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
     said = f"alert {done.id} is accepted: {done.rule} of {done.subject}"
     invocation.out.show(document(alert=done), said)
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from mistnet.app import App, open_app
-from mistnet.broker.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
 from mistnet.cli.output import Grid, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.dispatching import LaneDepth
-from mistnet.domain.jobs import JobState, Lane
-from mistnet.domain.plural import counted
-from mistnet.store.gaps import GapFilter
+from mistnet.kit.text import counted
+from mistnet.queue.dispatching import LaneDepth
+from mistnet.queue.model import JobState, Lane
+from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
+from mistnet.queue.store.operations import GapFilter
 
 
 @shared_options

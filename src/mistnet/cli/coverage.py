@@ -1,28 +1,213 @@
 """The coverage command: what is there of accounts and conversations, what is on its way, and what is missing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.coverage_blocks import View, account_blocks, accounts_blocks, conversation_blocks, unread_line
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import at, document
+from mistnet.cli.output import Block, Grid, at, document, last_line
 from mistnet.cli.refused import refused_blocks
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.repair import repaired
-from mistnet.domain.coverage import Completeness, Progress, own_posts, reposts
-from mistnet.domain.errors import did_you_mean
-from mistnet.domain.fetching import FetchRules, FetchStats, next_limit
-from mistnet.domain.handles import read_handle
-from mistnet.domain.plural import counted
-from mistnet.domain.social import PostId, UserId
-from mistnet.store.coverage import Coverage
-from mistnet.store.fetching import fetch_stats
-from mistnet.store.quarantine import Quarantine
-from mistnet.store.refusals import Refusals
-from mistnet.store.roster import Roster
+from mistnet.kit.errors import did_you_mean
+from mistnet.kit.text import are, counted
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import (
+    AccountProgress,
+    Completeness,
+    Conversation,
+    MissingParent,
+    Stretch,
+    StretchState,
+    begin_of,
+    few_stored,
+    is_suspect,
+    own_posts,
+    reposts,
+    strip,
+    was_collected,
+)
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.fetch_sizes import FetchRules, FetchStats, next_limit
+from mistnet.social.model import PostId, UserId, read_handle
+from mistnet.social.store.fetch_sizes import fetch_stats
+from mistnet.social.store.quarantine import Quarantine
+from mistnet.social.store.tracking import Refusals, TrackingStore
+from mistnet.social.tracking import repaired
+
+_CELLS: Final = 60
+_FEW_CELLS: Final = 15
+_SHOWN_PARENTS: Final = 20
+_FINE: Final = {
+    StretchState.VERIFIED: "█",
+    StretchState.SWEEPING: "▒",
+    StretchState.MISSING: "✗",
+    StretchState.SUSPECT: "?",
+    StretchState.NOT_LOOKED_AT: "·",
+}
+_PLAIN: Final = {
+    StretchState.VERIFIED: "#",
+    StretchState.SWEEPING: "~",
+    StretchState.MISSING: "!",
+    StretchState.SUSPECT: "?",
+    StretchState.NOT_LOOKED_AT: ".",
+}
+_MEANING: Final = {
+    StretchState.VERIFIED: "verified",
+    StretchState.SWEEPING: "being swept",
+    StretchState.MISSING: "missing",
+    StretchState.SUSPECT: "suspect",
+    StretchState.NOT_LOOKED_AT: "not looked at yet",
+}
+_SHOWN_HANDLES: Final = 20
+_WHY_COUNTS_DIFFER: Final = (
+    "the profile's own number counts native retweets and posts that search hides; it leaves out posts that were "
+    "deleted after they were stored here"
+)
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """When somebody looks, whether his terminal draws fine marks, and whether native retweets are wanted."""
+
+    now: datetime
+    fine: bool
+    with_reposts: bool
+
+    @property
+    def marks(self) -> Mapping[StretchState, str]:
+        return _FINE if self.fine else _PLAIN
+
+    @property
+    def legend(self) -> str:
+        return ", ".join(f"{self.marks[each]} {said}" for each, said in _MEANING.items())
+
+    def strip(self, stretches: Sequence[Stretch], cells: int) -> str:
+        return "".join(self.marks[each] for each in strip(stretches, cells))
+
+
+def accounts_blocks(found: Sequence[AccountProgress], view: View, asked_for: Sequence[str]) -> list[Block]:
+    """`asked_for`: handles whose profile was not looked up yet, so that they are no accounts yet."""
+    grid = Grid(
+        columns=("account", "state", "coverage", "stored", "profile", "gaps"),
+        rows=[
+            (
+                f"@{each.handle or each.user_id}",
+                f"{each.state}, suspect" if is_suspect(each) else str(each.state),
+                view.strip(own_posts(each, view.now), _FEW_CELLS) if was_collected(each) else "",
+                "waits to begin" if each.waits else f"{each.stored:,}",
+                f"{each.posts_count:,}" if each.posts_count is not None else "",
+                str(len(each.gaps) or ""),
+            )
+            for each in found
+        ],
+        empty="no account is tracked: `mistnet track @handle` begins with one",
+    )
+    named = ", ".join(f"@{handle}" for handle in asked_for[:_SHOWN_HANDLES])
+    more = f" and {len(asked_for) - _SHOWN_HANDLES:,} more" if len(asked_for) > _SHOWN_HANDLES else ""
+    waiting = [f"asked for, and not looked up yet: {named}{more}"] if asked_for else []
+    return [*([grid] if found or not asked_for else []), *([view.legend] if found else []), *waiting]
+
+
+def account_blocks(progress: AccountProgress, view: View, *, own_reposts: int) -> list[Block]:
+    own, reposted = own_posts(progress, view.now), reposts(progress, view.now)
+    strips = [
+        f"@{progress.handle or progress.user_id} ({_state(progress)})",
+        f"own posts        {view.strip(own, _CELLS)}",
+        f"native retweets  {view.strip(reposted, _CELLS) if view.with_reposts else 'not wanted: x_reposts is off'}",
+        f"{'':17}{_axis(begin_of(progress), view.now)}",
+        view.legend,
+    ]
+    if is_suspect(progress):
+        strips.append(_suspicion(progress))
+    return ["\n".join(strips), _stretches_grid(own), _gaps_grid(progress), _counts(progress, own_reposts)]
+
+
+def _suspicion(progress: AccountProgress) -> str:
+    again = f"; it is looked at again at {at(progress.next_look_at)}" if progress.next_look_at else ""
+    return (
+        f"suspect since {at(progress.suspect_since)}: {few_stored(progress)}, although its history was read to the end"
+        f"{again}; --repair reads all of it again"
+    )
+
+
+def unread_line(count: int) -> list[str]:
+    one = "1 payload" if count == 1 else f"{count:,} payloads"
+    return [f"{one} in quarantine: `mistnet doctor --reparse` tries again"] if count else []
+
+
+def _state(progress: AccountProgress) -> str:
+    reason = f": {progress.state_reason}" if progress.state_reason else ""
+    stays = "" if progress.state is AccountState.ACTIVE else ", not collected now"
+    return f"{progress.state}{reason}{stays}"
+
+
+def _axis(begin: datetime, now: datetime) -> str:
+    first, last = f"{begin:%Y-%m-%d}", f"{now:%Y-%m-%d}"
+    return first + last.rjust(_CELLS - len(first))
+
+
+def _stretches_grid(stretches: Sequence[Stretch]) -> Grid:
+    return Grid(
+        title="own posts",
+        columns=("from (UTC)", "until", ""),
+        rows=[(at(each.since), at(each.until), _MEANING[each.standing]) for each in stretches],
+    )
+
+
+def _gaps_grid(progress: AccountProgress) -> Grid:
+    return Grid(
+        title="sweeps that ended without their result (--repair tries them anew)",
+        columns=("job", "kind", "state", "what went wrong"),
+        rows=[(str(each.job_id), each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
+        empty="no sweep ended without its result",
+    )
+
+
+def _counts(progress: AccountProgress, own_reposts: int) -> str:
+    stored = (
+        f"{counted(progress.stored, 'post')} {are(progress.stored)} stored, {own_reposts:,} of them native retweets"
+    )
+    if progress.posts_count is None:
+        return f"{stored}; the profile told no number"
+    return (
+        f"{stored}; the profile says {progress.posts_count:,} (as of {at(progress.profiled_at)}):\n{_WHY_COUNTS_DIFFER}"
+    )
+
+
+def conversation_blocks(found: Conversation) -> list[Block]:
+    gone = sum(parent.gone for parent in found.parents)
+    dead = [walk for walk in found.walks if not walk.alive]
+    live = len(found.walks) - len(dead)
+    verdict = f"{found.verdict} ({gone:,} gone)" if found.verdict is Completeness.AS_FAR_AS_UPSTREAM else found.verdict
+    stored, walks = (f"{counted(many, one)} {are(many)}" for many, one in ((found.posts, "post"), (live, "walk")))
+    counts = f"{stored} stored, {walks} under way, {len(dead):,} ended without their result"
+    grid = Grid(
+        title="posts that were answered and are not stored",
+        columns=("post", "answered by", "replies", ""),
+        rows=[
+            (str(each.post_id), str(each.reply_id), f"{each.replies:,}", _fate(each))
+            for each in sorted(found.parents, key=lambda each: (not each.gap, each.post_id))[:_SHOWN_PARENTS]
+        ],
+        empty="every post that was answered is stored",
+    )
+    hints = [f"the last walk ended with: {last_line(dead[-1].last_error)}"] if dead else []
+    hints += ["`mistnet jobs requeue --kind walk` tries walks anew"] if dead else []
+    hints += ["`mistnet hydrate posts ID` fetches a post that nobody is fetching"] if _has_gaps(found) else []
+    return [f"conversation {found.conversation_id}: {verdict}\n{counts}", grid, *hints]
+
+
+def _has_gaps(found: Conversation) -> bool:
+    return found.verdict is Completeness.HAS_GAPS
+
+
+def _fate(parent: MissingParent) -> str:
+    if parent.gone:
+        return "upstream does not have it"
+    return "a walk will bring it" if parent.awaited else "a gap: nobody is fetching it"
+
 
 HAS_GAPS: Final = 3
 
@@ -70,7 +255,7 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
     stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
     refused = await Refusals(app.database).standing()
-    asked_for = [each.handle for each in await Roster(app.database, app.job_writer).suggestions()]
+    asked_for = [each.handle for each in await TrackingStore(app.database, app.job_writer).suggestions()]
     shown = document(
         accounts=[_fields(each, stats) for each in found],
         asked_for=asked_for,
@@ -107,7 +292,7 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
     invocation.out.show(shown, *told, *_fetch_line(stats.get(found.user_id)), *unread_line(unread), *said)
 
 
-async def _known(reader: Coverage, app: App, handle: str) -> Progress:
+async def _known(reader: Coverage, app: App, handle: str) -> AccountProgress:
     found = await reader.account(handle)
     if found is not None:
         return found
@@ -161,7 +346,7 @@ def _fetch_line(stats: FetchStats | None) -> list[str]:
     return [f"{fetches}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 
 
-def _fields(progress: Progress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
+def _fields(progress: AccountProgress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
     fetch = stats.get(progress.user_id, FetchStats())
     ids = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
     told = {name: getattr(progress, name) for name in progress.__struct_fields__ if name != "sweeps"}

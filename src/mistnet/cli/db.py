@@ -4,11 +4,11 @@ from typing import Final
 
 from loguru import logger
 
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.store.schema import migrate as bring_forward
-from mistnet.store.schema import require_current, schema_state
+from mistnet.kit.migrate import migrate as bring_forward
+from mistnet.kit.migrate import require_current, schema_state
 
 _WAITS: Final = "{url} cannot be migrated yet: {problem}; waiting"
 

@@ -8,16 +8,61 @@ import msgspec
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.doctor_broker import broker_findings
-from mistnet.cli.monitoring import failures_grid, health_grid, stuck_grid
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.output import Block, Grid, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.installation import look_over
-from mistnet.desk.rereading import reparse_all
-from mistnet.store.checkup import Checkup, Expectations
-from mistnet.store.findings import Finding
-from mistnet.store.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
-from mistnet.store.quarantine import Reparsed
+from mistnet.cli.status import failures_grid, health_grid, stuck_grid
+from mistnet.kit.errors import SettingsError
+from mistnet.operations.checkup import Checkup, Expectations
+from mistnet.operations.findings import HealthFinding, fail, ok, warn
+from mistnet.operations.installation import look_over
+from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
+from mistnet.queue.errors import BrokerMismatch, BrokerRefused, BrokerUnreachable, NoBroker
+from mistnet.social.store.quarantine import Reparsed
+from mistnet.sources.pushed_posts import reparse_all
+
+_NAME = "broker"
+
+
+async def broker_findings(app: App) -> Sequence[HealthFinding]:
+    """Nothing where no broker is configured. Only looks: it makes no queue."""
+    if app.settings.broker_url is None:
+        return []
+    try:
+        return [await _look(app)]
+    except BrokerUnreachable as error:
+        advice = "start it, or mend MISTNET_BROKER_URL; `mistnet work --via db` works without it"
+        return [warn(_NAME, f"RabbitMQ at {error.url} does not answer: {error.problem}", advice)]
+    except BrokerRefused as error:
+        advice = "check user, password, virtual host and certificates; see docs/rabbitmq.md"
+        return [fail(_NAME, f"RabbitMQ at {error.url} refuses us: {error.problem}", advice)]
+    except BrokerMismatch as error:
+        advice = "set amqp_queue_type as it was when the queue was made, or delete the queue: no job is lost by that"
+        return [fail(_NAME, error.problem, advice)]
+    except (NoBroker, SettingsError) as error:
+        return [fail(_NAME, str(error), "mend the setting")]
+
+
+async def _look(app: App) -> HealthFinding:
+    lanes = app.dispatching.lanes
+    async with app.dispatching.broker("mistnet doctor") as broker:
+        missing = await broker.look(lanes)
+        depths = await broker.depths(lanes)
+    if missing:
+        made = "is not there yet" if len(missing) == 1 else "are not there yet"
+        return warn(
+            _NAME, f"{', '.join(missing)} {made}", "`mistnet broker declare`, or start a worker: both make them"
+        )
+    unheard = [lane for lane, depth in depths.items() if depth.ready and not depth.consumers]
+    if unheard:
+        waiting = depths[unheard[0]].ready
+        said = "1 message" if waiting == 1 else f"{waiting:,} messages"
+        verbs = "waits, and no worker takes it" if waiting == 1 else "wait, and no worker takes them"
+        advice = f"start one: `mistnet work --via amqp --lanes {','.join(unheard)}`"
+        return warn(_NAME, f"{said} of lane {unheard[0]} {verbs}", advice)
+    if not lanes:
+        return ok(_NAME, "RabbitMQ answers; no lane goes over it (amqp_lanes is empty)")
+    queues = f"the queues of {', '.join(lanes)} are as they should be"
+    return ok(_NAME, f"RabbitMQ answers; {queues}")
 
 
 class Monitored(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +102,7 @@ async def doctor(
     return 0 if healthy else 1
 
 
-async def _checked(app: App, checkup: Checkup) -> Sequence[Finding]:
+async def _checked(app: App, checkup: Checkup) -> Sequence[HealthFinding]:
     return [*await checkup.run(), *await broker_findings(app)]
 
 
@@ -94,14 +139,14 @@ def _told(reparsed: Reparsed | None) -> list[Block]:
     return [Grid(title=title, columns=("", "", "problem"), rows=rows, empty="no payload is in quarantine")]
 
 
-def _grid(found: Sequence[Finding]) -> Grid:
+def _grid(found: Sequence[HealthFinding]) -> Grid:
     return Grid(
         columns=("", "what", "found", "what to do"),
         rows=[(each.level, each.name, each.found, each.advice or "") for each in found],
     )
 
 
-def _said(found: Sequence[Finding], repaired: Sequence[str]) -> list[str]:
+def _said(found: Sequence[HealthFinding], repaired: Sequence[str]) -> list[str]:
     said = [f"mended: {', '.join(repaired)}"] if repaired else []
     worst = [each for each in found if each.level != "ok"]
     if not worst:

@@ -8,23 +8,163 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App
-from mistnet.cli.export_graph import GraphAsked, export_graph
-from mistnet.cli.joblines import storable
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import storable
+from mistnet.cli.opening import open_database
+from mistnet.cli.output import document
 from mistnet.cli.search import Author, Since, Until, moment
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, OutputOption, Place, SafeOption, write_out
-from mistnet.store.circles import GRAPH
-from mistnet.store.export import Exported, Exporter, Format, Selection, Target
-from mistnet.store.graph_export import Edges
-from mistnet.store.lineage_export import LINEAGE, LineageWanted, export_lineage
+from mistnet.cli.write_out import (
+    ForceOption,
+    OutputOption,
+    OutputTarget,
+    SafeOption,
+    choose_format,
+    named_file,
+    require_csv,
+    write_out,
+)
+from mistnet.graph.export import Edges, GraphExporter, GraphFormat, GraphSelection, GraphSize, Told
+from mistnet.graph.graph_selection import GRAPH, UserSet, neighbourhood_of, users_of_segment
+from mistnet.kit.database import Database
+from mistnet.kit.export import Format, Target, whole_file
+from mistnet.kit.text import counted
+from mistnet.operations.export import Exported, Exporter, Selection
+from mistnet.prices.lineage.export import LINEAGE, LineageWanted, export_lineage
+
+_SEVERAL_FILES: Final = (GraphFormat.CSV, GraphFormat.PARQUET)
+
+
+class GraphAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command's options say of a graph."""
+
+    segment: str | None
+    around: str | None
+    edges: Edges | None
+    ended: bool
+    since: datetime | None
+    until: datetime | None
+
+    @property
+    def is_meant(self) -> bool:
+        return self.ended or any(each is not None for each in (self.segment, self.around, self.edges))
+
+
+async def export_graph(
+    invocation: Invocation,
+    asked: GraphAsked,
+    form: str | None,
+    output: Path | None,
+    *,
+    force: bool,
+    safe: bool = False,
+) -> None:
+    output = named_file(output)
+    format_, edges = _format(form, output), _edges(asked)
+    require_csv(format_, safe=safe)
+    if output is None:
+        raise typer.BadParameter("a graph is written to files; name one with --output FILE")
+    nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
+    async with open_database(invocation.settings) as database:
+        selection = GraphSelection(
+            circle=await _circle(database, asked),
+            edges=edges,
+            ended=asked.ended,
+            since=asked.since,
+            until=asked.until,
+        )
+        with _files(output, nodes, force=force) as (part, nodes_part), _export_graph_watched() as told:
+            size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, told)
+    _say(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
+
+
+def nodes_file(output: Path) -> Path:
+    """Where the people of a graph stand whose edges are in a file of their own: net.csv, net.nodes.csv."""
+    return output.with_name(f"{output.stem}.nodes{output.suffix}")
+
+
+def _format(form: str | None, output: Path | None) -> GraphFormat:
+    chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
+    if chosen not in set(GraphFormat):
+        raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")
+    return GraphFormat(chosen)
+
+
+def _edges(asked: GraphAsked) -> Edges:
+    if (asked.segment is None) == (asked.around is None):
+        raise typer.BadParameter("say whose graph: --segment NAME or --around HANDLE, one of them")
+    if asked.edges is None:
+        raise typer.BadParameter(f"say what an edge is: --edges {' or --edges '.join(Edges)}")
+    if asked.edges is Edges.FOLLOWS and (asked.since or asked.until):
+        raise typer.BadParameter("--since and --until choose replies by their time; follows have --ended")
+    if asked.edges is Edges.REPLIES and asked.ended:
+        raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
+    return asked.edges
+
+
+async def _circle(database: Database, asked: GraphAsked) -> UserSet:
+    if asked.segment is not None:
+        return await users_of_segment(database, asked.segment)
+    return await neighbourhood_of(database, str(asked.around), ended=asked.ended)
+
+
+@contextmanager
+def _files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[Path, Path | None]]:
+    """Files get their names when all of them are complete."""
+    if nodes is None:
+        with whole_file(GRAPH, output, force=force) as part:
+            yield part, None
+        return
+    with whole_file(GRAPH, output, force=force) as part, whole_file(GRAPH, nodes, force=force) as nodes_part:
+        yield part, nodes_part
+
+
+@contextmanager
+def _export_graph_watched() -> Iterator[Told]:
+    """How much was written so far, where somebody looks on; how much there will be is not known."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
+    rows = 0
+    with Console(stderr=True).status("exporting") as status:
+
+        def told(more: int) -> None:
+            nonlocal rows
+            rows += more
+            status.update(f"exporting: {rows:,} people and edges")
+
+        yield told
+
+
+def _say(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: Edges, written: list[Path]) -> None:
+    if invocation.out.as_json:
+        invocation.out.show(
+            document(
+                what=GRAPH,
+                format=format_,
+                edges=edges,
+                output=str(written[0]),
+                nodes_output=str(written[-1]),
+                nodes=size.nodes,
+                rows=size.edges,
+            )
+        )
+    else:
+        sys.stderr.write(
+            f"{counted(size.nodes, 'person', 'people')} and {size.edges:,} {edges} exported to "
+            f"{' and '.join(map(str, written))}\n"
+        )
+
 
 _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 
 
-class Wanted(StrEnum):
+class ExportSubject(StrEnum):
     """All tables, a graph, and which posts promoted which products."""
 
     POSTS = "posts"
@@ -49,7 +189,7 @@ class Form(StrEnum):
 @shared_options
 async def export(  # noqa: PLR0913 (one option each: tables and graphs share the command)
     invocation: Invocation,
-    what: Annotated[Wanted, typer.Argument(metavar="WHAT", help=f"One of {', '.join(Wanted)}.")],
+    what: Annotated[ExportSubject, typer.Argument(metavar="WHAT", help=f"One of {', '.join(ExportSubject)}.")],
     *,
     form: Annotated[
         Form | None,
@@ -98,9 +238,9 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
         storable(name, given)
     graph = GraphAsked(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
-    if what in (Wanted.GRAPH, Wanted.LINEAGE) and (stored_since or stored_until):
+    if what in (ExportSubject.GRAPH, ExportSubject.LINEAGE) and (stored_since or stored_until):
         raise typer.BadParameter(f"--stored-since and --stored-until go with posts and users, not with {what}")
-    if what is Wanted.GRAPH:
+    if what is ExportSubject.GRAPH:
         if author is not None or raw:
             raise typer.BadParameter("a graph knows no --author and no --raw; --around HANDLE is one user's graph")
         await export_graph(invocation, graph, form and str(form), output, force=force, safe=safe)
@@ -109,8 +249,8 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
-    place = Place.of(Format(form) if form else None, output, force=force, safe=safe)
-    if what is Wanted.LINEAGE:
+    place = OutputTarget.of(Format(form) if form else None, output, force=force, safe=safe)
+    if what is ExportSubject.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
         wanted = LineageWanted(author=author, since=since, until=until)
@@ -128,7 +268,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     await _export_table(invocation, selection, place)
 
 
-async def _export_table(invocation: Invocation, selection: Selection, place: Place) -> None:
+async def _export_table(invocation: Invocation, selection: Selection, place: OutputTarget) -> None:
     async def table(app: App, target: Target) -> int:
         exporter = Exporter(app.database)
         with _progress(await exporter.count(selection) if _watched(place.output) else None) as told:
@@ -137,7 +277,7 @@ async def _export_table(invocation: Invocation, selection: Selection, place: Pla
     await write_out(invocation, place, table, what=selection.what, told={"what": selection.what})
 
 
-async def _export_lineage(invocation: Invocation, wanted: LineageWanted, place: Place) -> None:
+async def _export_lineage(invocation: Invocation, wanted: LineageWanted, place: OutputTarget) -> None:
     async def lineage(app: App, target: Target) -> int:
         return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
 

@@ -7,15 +7,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import FileOption, listed_values, unique
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
-from mistnet.cli.rows import FileOption, listed_values, unique
 from mistnet.cli.segment_rules import seconds
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import NoThreadsToken, WorkError
-from mistnet.domain.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
-from mistnet.feeding import TokenStanding
-from mistnet.store.feeds import AddedFeed, FeedJob
+from mistnet.queue.errors import WorkError
+from mistnet.social.errors import NoThreadsToken
+from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
+from mistnet.social.feeds.store import AddedFeed, FeedJob
+from mistnet.sources.threads.source import TokenStatus
 
 _SEEN_LATELY: Final = timedelta(minutes=2)
 _TOLD: Final = {
@@ -128,7 +129,7 @@ def fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
     return {**told, "job": poll}
 
 
-def token_fields(standing: TokenStanding) -> Mapping[str, Any]:
+def token_fields(standing: TokenStatus) -> Mapping[str, Any]:
     state = {name: getattr(standing.state, name) for name in standing.state.__struct_fields__}
     return {**state, "refresh_from": standing.refresh_from, "file": standing.file}
 
@@ -144,7 +145,7 @@ def _line(feed: Feed, job: FeedJob | None, otherwise: float) -> Sequence[str]:
     return f"@{feed.handle}", feed.state, f"{feed.posts:,}", newest, polled, every, last_line(why)
 
 
-def _token_grid(standing: TokenStanding, left: str | None) -> Block:
+def _token_grid(standing: TokenStatus, left: str | None) -> Block:
     state = standing.state
     unknown = "not known; --check asks Threads"
     rows = [

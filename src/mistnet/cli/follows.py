@@ -8,16 +8,17 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import FileOption, read_users, unique
 from mistnet.cli.output import Grid, at, document, last_line
-from mistnet.cli.rows import FileOption, read_users, unique
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.follow_quotes import FollowBill, quote_follows
-from mistnet.desk.following import Asked, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of
-from mistnet.domain.errors import NeedsConfirmation, WorkError
-from mistnet.domain.follows import FollowChange, FollowLine, Side, SyncMode
-from mistnet.store.follow_listing import Follows, SyncLine, Tallied
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.graph.follows.listing import Follows, SyncLine, Tallied
+from mistnet.graph.follows.model import FollowChange, FollowLine, Side, SyncMode
+from mistnet.operations.errors import NeedsConfirmation
+from mistnet.queue.errors import WorkError
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR
+from mistnet.sources.x.follows import RequestedSync, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of
+from mistnet.sources.x.quotes import FollowBill, quote_follows
 
 ASKED_BY: Final = "command line"
 _LARGEST_ID: Final = 2**63 - 1
@@ -114,7 +115,7 @@ def _document(mode: SyncMode, users: Sequence[Mapping[str, Any]]) -> Any:
     return document(mode=mode, users=users, **(users[0] if len(users) == 1 else {}))
 
 
-def _user(subject: Subject, bill: FollowBill, asked: Sequence[Asked] | None = None) -> Mapping[str, Any]:
+def _user(subject: Subject, bill: FollowBill, asked: Sequence[RequestedSync] | None = None) -> Mapping[str, Any]:
     syncs = {} if asked is None else {"syncs": [{"side": each.side, "created": each.created} for each in asked]}
     return {"user_id": subject.user_id, "handle": subject.handle, **syncs, **_bill_fields(bill)}
 
@@ -229,7 +230,7 @@ def _bill_lines(subject: Subject, bill: FollowBill) -> list[str]:
     return ["\n".join(lines)]
 
 
-def _told(subject: Subject, asked: Sequence[Asked], *, full: bool) -> list[str]:
+def _told(subject: Subject, asked: Sequence[RequestedSync], *, full: bool) -> list[str]:
     """A sync that is alive is shared, whatever its mode."""
     already = "are being read already" + (": if not in full, ask again when that is over" if full else "")
     lines = [f"the {each.side} of {subject} {'will be read' if each.created else already}" for each in asked]

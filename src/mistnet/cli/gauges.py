@@ -10,8 +10,8 @@ from loguru import logger
 from prometheus_client import make_asgi_app
 
 from mistnet.app import App
-from mistnet.desk.gauges import QueueGauges
-from mistnet.desk.health import HealthCheck
+from mistnet.operations.gauges import QueueGauges
+from mistnet.operations.health import HealthCheck
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -23,8 +23,12 @@ async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncItera
         yield None
         return
     # Workers without meters have no use for a web server, which takes long to load.
-    from mistnet.cli.connections import limits_of  # noqa: PLC0415
-    from mistnet.cli.listening import bind, serving_app, url_of  # noqa: PLC0415
+    from mistnet.cli.listening import (  # noqa: PLC0415
+        bind,
+        limits_of,
+        serving_app,
+        url_of,
+    )
 
     try:
         listener = bind(host, port)

@@ -6,17 +6,18 @@ from typing import Annotated
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import FileOption, read_ids
 from mistnet.cli.output import document
 from mistnet.cli.placeholders import hydrate_placeholders
-from mistnet.cli.rows import FileOption, read_ids
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import MistnetError, NoKey, NotReturned, WorkError
-from mistnet.domain.ingests import IngestId
-from mistnet.domain.jobs import NewJob
-from mistnet.domain.social import PostId, UserId
-from mistnet.hydration import Hydrated, What
-from mistnet.jobs import args
+from mistnet.governor.errors import NoKey
+from mistnet.kit.errors import MistnetError
+from mistnet.queue.errors import WorkError
+from mistnet.queue.model import NewJob
+from mistnet.social.ingests.model import Hydrated, IngestId, NotReturned, What
+from mistnet.social.jobs import args
+from mistnet.social.model import PostId, UserId
 
 INCOMPLETE = 3
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids; commas may join them.")]
@@ -104,7 +105,7 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
 
 def _failed(what: What, error: NotReturned, *, calls: int) -> object:
     facts = {"present": [], "fetched": [], "calls": calls, "missing": _texts(error.missing)}
-    return document(what=what, ingest_id=_text(error.ingest_id), **facts)
+    return document(what=what, ingest_id=None if error.ingest_id is None else str(error.ingest_id), **facts)
 
 
 def _told_by(error: MistnetError) -> str:

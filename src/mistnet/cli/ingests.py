@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from mistnet.app import open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import FileOption, read_users
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document, last_line
-from mistnet.cli.rows import FileOption, read_users
 from mistnet.cli.search import moment
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.following import subject_of
-from mistnet.domain.errors import IngestNotFound, WorkError
-from mistnet.domain.ingests import Ingest, IngestId, IngestKind, IngestStatus
-from mistnet.domain.plural import counted
-from mistnet.domain.social import PostId
-from mistnet.jobs.posts_sync import MOST_USERS, posts_sync
-from mistnet.store.paces import first_id_at
+from mistnet.kit.text import counted
+from mistnet.operations.schedule.posting_rates import first_id_at
+from mistnet.queue.errors import WorkError
+from mistnet.social.ingests.jobs import MOST_USERS, posts_sync
+from mistnet.social.ingests.model import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus
+from mistnet.social.model import PostId
+from mistnet.sources.x.follows import subject_of
 
 _WIDTH = 60
 

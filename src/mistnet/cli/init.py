@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mistnet.cli.demo_report import own_name
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.demo.report import own_name
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import SettingsError
-from mistnet.harvest import USUAL_DAY_CREDITS
+from mistnet.kit.errors import SettingsError
+from mistnet.kit.migrate import migrate
 from mistnet.settings import Settings, settings_file
-from mistnet.store.schema import migrate
-from mistnet.upstream.x.prices import CREDITS_PER_DOLLAR
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR
+from mistnet.sources.x.source import USUAL_DAY_CREDITS
 
 _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     "The database. A URL with a password belongs into the environment: MISTNET_DATABASE_URL.": {

@@ -7,28 +7,27 @@ from typing import Annotated, Final
 import typer
 
 from mistnet.app import open_app
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.items import ItemArgument
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, span
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.item_documents import (
+from mistnet.governor.model import SourceName
+from mistnet.kit.text import counted, money
+from mistnet.prices.errors import ItemNotFound, PointNotFound
+from mistnet.prices.model import ItemId, ItemState, PointId
+from mistnet.prices.service import (
     Bearings,
     line_fields,
     look_fields,
     point_fields,
+    sources_of,
     valuation_fields,
     version_fields,
     worth_fields,
 )
-from mistnet.desk.items import sources_of
-from mistnet.domain.amounts import money
-from mistnet.domain.errors import ItemNotFound, PointNotFound
-from mistnet.domain.items import ItemId, ItemState, PointId
-from mistnet.domain.plural import counted
-from mistnet.domain.products import PriceKind
-from mistnet.domain.sources import SourceName
-from mistnet.store.item_pages import ItemFilter, ItemLine, ItemPages, WorthThen
-from mistnet.store.valuations import CurrentValuation, LookLine, PointFilter, PointLine, Valuations
+from mistnet.prices.store.item_pages import ItemFilter, ItemLine, ItemPages, WorthThen
+from mistnet.prices.store.valuations import CurrentValuation, LookLine, PointFilter, PointLine, Valuations
+from mistnet.shops.model import PriceKind
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DRAWN: Final = 48

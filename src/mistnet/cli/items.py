@@ -7,26 +7,23 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import FileOption, read_all
 from mistnet.cli.output import document
-from mistnet.cli.rows import FileOption, read_all
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
-from mistnet.desk.item_documents import item_fields
-from mistnet.desk.items import ask_now, change_item, items_of, known_item, sources_of
-from mistnet.desk.wishes import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
-from mistnet.domain.errors import did_you_mean
-from mistnet.domain.items import Item, ItemId, ItemState
-from mistnet.domain.lists import split_list
-from mistnet.domain.numbers import read_id
-from mistnet.domain.plural import counted
-from mistnet.store.export import Target
-from mistnet.store.item_export import export_items
-from mistnet.store.items import Outcome
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
+from mistnet.kit.errors import did_you_mean
+from mistnet.kit.export import Target
+from mistnet.kit.text import counted, read_id, split_list
+from mistnet.prices.item_validation import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
+from mistnet.prices.model import Item, ItemId, ItemState
+from mistnet.prices.service import ask_now, change_item, item_fields, items_of, known_item, sources_of
+from mistnet.prices.store.item_pages import export_items
+from mistnet.prices.store.items import ItemOutcome
 
 _TOLD: Final = {
-    Outcome.ADDED: "is followed from now on",
-    Outcome.CHANGED: "is changed, and is looked at anew",
-    Outcome.SAME: "is followed already, just so",
+    ItemOutcome.ADDED: "is followed from now on",
+    ItemOutcome.CHANGED: "is changed, and is looked at anew",
+    ItemOutcome.SAME: "is followed already, just so",
 }
 _STATES: Final = {
     ItemState.ACTIVE: ("is followed again", "was followed already"),
@@ -144,7 +141,7 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
         if len(changes) == 1 and not changes["attributes"]:
             raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
         after, kept = await change_item(app, before.id, changes)
-    said = f"item {after.id} " + (_TOLD[kept.outcome] if kept.outcome is Outcome.CHANGED else "was so already")
+    said = f"item {after.id} " + (_TOLD[kept.outcome] if kept.outcome is ItemOutcome.CHANGED else "was so already")
     invocation.out.show(document(outcome=kept.outcome, item=item_fields(after)), f"{said}: {after.title}")
 
 
@@ -196,7 +193,7 @@ async def export(
 ) -> None:
     """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
 
-    place = Place.of(format_, output, force=force, safe=safe)
+    place = OutputTarget.of(format_, output, force=force, safe=safe)
 
     async def items(app: App, target: Target) -> int:
         return await export_items(app.database, place.format, target, removed=removed)

@@ -1,114 +1,210 @@
-"""The links commands that need nothing but their input: find URLs in texts, give URLs their one name."""
+"""Commands for links that were found: which there are, what became of one, a look at older posts, visits to make."""
 
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
-from mistnet.cli.faults import complain
-from mistnet.cli.input_files import lines_of
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.links import Canonical, LinkKind, Shop
-from mistnet.links import Refused, canonical, find_codes, find_title, find_urls
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import FileOption, named_links
+from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.output import Grid, at, document
+from mistnet.cli.search import moment
+from mistnet.kit.errors import SettingsError, did_you_mean
+from mistnet.kit.text import counted, read_number
+from mistnet.shops import links as link_rules
+from mistnet.shops.errors import LinkNotFound
+from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkState, bounded
+from mistnet.shops.service import hints_of, waiting_links
+from mistnet.shops.store.crawls import RequestedCrawls, call_for_links, call_for_new
+from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages, Mentioning, MentionPages
+from mistnet.shops.store.links import LinkWriter, Scanned, scan
+from mistnet.social.model import Platform
 
-SOME_BAD: Final = 3
-Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="JSON lines; - or nothing reads standard input.")]
-Answer = dict[str, Any]
-Asked = TypeVar("Asked", bound=msgspec.Struct)
+_SHOWN: Final = 20
 
 
-class TextLine(msgspec.Struct, frozen=True):
-    text: str
+def known_lane(given: str) -> str:
+    if given not in CRAWL_LANES:
+        known = ", ".join(CRAWL_LANES)
+        raise typer.BadParameter(f"there is no lane {given!r}.{did_you_mean(given, CRAWL_LANES)} Known lanes: {known}")
+    return given
 
 
-class UrlLine(msgspec.Struct, frozen=True):
-    url: str
+LaneOption = Annotated[
+    str | None,
+    typer.Option("--lane", metavar="|".join(CRAWL_LANES), parser=known_lane, help="Only this lane."),
+]
 
 
 @shared_options
-async def extract(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
-    """Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
-
-    A line is {"text"}; its answer is {"urls", "codes", "title_hint"}: each URL once, as it stands in the text; the
-    title is what the Taobao app wrote beside a code or a short link. A line that cannot be read is answered by
-    {"error", "line"}; then the exit code is 3.
-    """
-    return _answer_all(file, TextLine, extracted)
+async def list_links(
+    invocation: Invocation,
+    *,
+    lane: LaneOption = None,
+    state: Annotated[
+        LinkState | None, typer.Option("--state", metavar="|".join(LinkState), help="Only links in this state.")
+    ] = None,
+    kind: Annotated[
+        LinkKind | None, typer.Option("--kind", metavar="|".join(LinkKind), help="Only links of this kind.")
+    ] = None,
+    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose URL has this.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 50,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
+    ] = None,
+) -> None:
+    """Show links that were found in posts, the newest first. Each canonical URL is one link."""
+    wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
+    async with open_app(invocation.settings) as app:
+        found = await LinkPages(app.database).list(wanted)
+        waiting = await waiting_links(app)
+    grid = Grid(
+        columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
+        rows=[_row(each) for each in found.links],
+        empty="no links yet; `mistnet links scan` looks for them in posts collected before",
+    )
+    shown = document(
+        links=[_fields(each) for each in found.links], next_before=_text(found.next), waiting_links=waiting
+    )
+    more = [f"more: --before {found.next}"] if found.next else []
+    invocation.out.show(shown, grid, *more, *hints_of(waiting))
 
 
 @shared_options
-async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
-    """Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.
+async def show(
+    invocation: Invocation,
+    link: Annotated[str, typer.Argument(metavar="ID|URL", help="The link's id, or its URL in any form.")],
+) -> None:
+    """Show one link: what it names, how its visits went, who posted it."""
+    async with open_app(invocation.settings) as app:
+        found = await link_called(app, link)
+        pages, posts = LinkPages(app.database), MentionPages(app.database)
+        visits = await pages.crawls(found.id, limit=_SHOWN)
+        leading = await pages.leading_here(found.id, limit=_SHOWN)
+        mentions = await posts.page(await posts.reach_of_link(found.id), limit=_SHOWN)
+    head = f"link {found.id}: {found.url_norm} ({found.kind} on {found.lane}, {found.state})"
+    leads = [f"leads to link {found.leads_to}"] if found.leads_to else []
+    about = [f"product {found.product_id}: {found.title or ''}"] if found.product_id else []
+    visit_grid = Grid(
+        title="visits, the latest first",
+        columns=("when (UTC)", "outcome", "status", "why"),
+        rows=[_visit_row(each) for each in visits],
+        empty="not visited yet",
+    )
+    mention_grid = Grid(
+        title="posts",
+        columns=("post", "by", "when (UTC)", "as posted"),
+        rows=[_mention_row(each) for each in mentions.posts],
+        empty="nobody has posted it",
+    )
+    shown = document(
+        link=_fields(found),
+        visits=visits,
+        short_links=[{"id": str(each.id), "url": each.url_norm} for each in leading],
+        posts=[_mention_fields(each) for each in mentions.posts],
+    )
+    invocation.out.show(shown, head, *leads, *about, visit_grid, mention_grid)
 
-    A line is {"url"}; its answer is {"platform", "kind", "ids", "canonical", "refused", "url_norm"}. The platform is
-    null for any host that is no shop's. "canonical" is null where a link names no thing and no page by itself;
-    "url_norm" is the key under which a link is stored; "refused" says why a link is never followed. A line that
-    cannot be read is answered by {"error", "line"}; then the exit code is 3.
-    """
-    return _answer_all(file, UrlLine, named)
+
+@shared_options
+async def scan_posts(
+    invocation: Invocation,
+    *,
+    platform: Annotated[
+        Platform | None, typer.Option("--platform", metavar="|".join(Platform), help="Only posts of this platform.")
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option("--since", parser=moment, metavar="TIME", help="Only posts first seen since then (ISO 8601)."),
+    ] = None,
+) -> None:
+    """Find the links of posts that were collected before. May be broken off and run again at any time."""
+    done = Scanned(posts=0, links=0, mentions=0)
+    async with open_app(invocation.settings) as app:
+        writer = LinkWriter(app.job_writer, app.crawling.lanes)
+        async for done in scan(app.database, writer, platform=platform, since=since):
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{counted(done.posts, 'post')}")
+    new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"
+    said = f"{counted(done.posts, 'post')} looked at: {new}"
+    invocation.out.show(document(posts=done.posts, links=done.links, mentions=done.mentions), said)
 
 
-def extracted(asked: TextLine) -> Answer:
-    urls = dict.fromkeys(found.url for found in find_urls(asked.text))
-    codes = [found.code for found in find_codes(asked.text)]
-    return {"urls": [*urls], "codes": codes, "title_hint": find_title(asked.text)}
+@shared_options
+async def crawl(
+    invocation: Invocation,
+    named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of links.")] = None,
+    *,
+    source: FileOption = None,
+    lane: LaneOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
+) -> None:
+    """Have links visited: those named, or those found while their lane was not crawled. Workers do it."""
+    async with open_app(invocation.settings) as app:
+        if named or source:
+            ids = [(await link_called(app, each)).id for each in named_links(named, source)]
+            asked = await call_for_links(app.database, app.job_writer, ids)
+        else:
+            asked = await _new_ones(app, lane, limit)
+    said = f"{counted(asked.created, 'visit')} to come for {counted(asked.links, 'link')}"
+    invocation.out.show(document(links=asked.links, created=asked.created), said)
 
 
-def named(asked: UrlLine) -> Answer:
-    name = canonical(asked.url)
-    if isinstance(name, Refused):
-        nothing: Answer = {"platform": None, "kind": "reject", "ids": {}, "canonical": None}
-        return {**nothing, "refused": name.reason, "url_norm": None}
+async def _new_ones(app: App, lane: str | None, limit: int) -> RequestedCrawls:
+    lanes = [lane] if lane else list(app.crawling.lanes)
+    if not lanes:
+        raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or name one with --lane")
+    return await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
+
+
+async def link_called(app: App, given: str) -> LinkLine:
+    pages = LinkPages(app.database)
+    if (number := read_number(given)) is not None:
+        found = await pages.one(LinkId(number))
+    else:
+        name = link_rules.canonical_link(given)
+        link_id = None if isinstance(name, link_rules.RefusedUrl) else await pages.called(bounded(name.url_norm))
+        found = await pages.one(link_id) if link_id is not None else None
+    if found is None:
+        raise LinkNotFound(given)
+    return found
+
+
+def _row(line: LinkLine) -> Sequence[str]:
+    count = f"{COUNTED:,}+" if line.mentions >= COUNTED else f"{line.mentions:,}"
+    why = (line.problem or "")[:60]
+    return str(line.id), line.lane, line.kind, line.state, count, line.url_norm[:120], why
+
+
+def _visit_row(line: CrawlLine) -> Sequence[str]:
+    return at(line.at), line.outcome, str(line.http_status or ""), (line.problem or "")[:100]
+
+
+def _mention_row(line: Mentioning) -> Sequence[str]:
+    by = f"@{line.handle}" if line.handle else str(line.author_id)
+    return str(line.post_id), by, at(line.created_at), " ".join(each.url for each in line.urls)[:120]
+
+
+def _fields(line: LinkLine) -> dict[str, Any]:
+    told = {name: getattr(line, name) for name in line.__struct_fields__}
+    return {**told, "leads_to": _text(line.leads_to), "product_id": _text(line.product_id)}
+
+
+def _mention_fields(line: Mentioning) -> dict[str, Any]:
     return {
-        "platform": None if name.shop is Shop.WEB else name.shop.value,
-        "kind": _kind(name),
-        "ids": _ids(name),
-        "canonical": name.url_norm if _is_name(name) else None,
-        "refused": None,
-        "url_norm": name.url_norm,
+        "platform": line.platform,
+        "post_id": str(line.post_id),
+        "author_id": str(line.author_id),
+        "handle": line.handle,
+        "created_at": line.created_at,
+        "urls": [{"url": each.url, "place": each.place} for each in line.urls],
     }
 
 
-def _kind(name: Canonical) -> str:
-    """A shop's page that is none of the known kinds is `other`; a page elsewhere is a page."""
-    return "other" if name.kind is LinkKind.PAGE and name.shop is not Shop.WEB else name.kind.value
-
-
-def _ids(name: Canonical) -> dict[str, str]:
-    """The ids that name a thing, as text; those it lacks are left out."""
-    if not name.item_id:
-        return {}
-    told = {"region": name.region, "shop_id": name.shop_id, "item_id": name.item_id, "variant_id": name.variant}
-    return {field: value for field, value in told.items() if value is not None}
-
-
-def _is_name(name: Canonical) -> bool:
-    return name.item_id is not None or (name.shop is Shop.WEB and name.kind is LinkKind.PAGE)
-
-
-def _answer_all(file: str, shape: type[Asked], answer: Callable[[Asked], Answer]) -> int:
-    """Each line is answered, and the answer flushed, before the next is read: a pipeline may wait for it."""
-    decoder = msgspec.json.Decoder(shape)
-    bad = 0
-    with lines_of(file) as lines:
-        for number, line in enumerate(lines, 1):
-            told = _answered(line, number, decoder, answer)
-            bad += "error" in told
-            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
-            sys.stdout.buffer.flush()
-    if bad:
-        field = shape.__struct_fields__[0]
-        complain(f'{bad} of the lines could not be read: a line is a JSON object such as {{"{field}": "…"}}')
-    return SOME_BAD if bad else 0
-
-
-def _answered(
-    line: bytes, number: int, decoder: msgspec.json.Decoder[Asked], answer: Callable[[Asked], Answer]
-) -> Answer:
-    try:
-        asked = decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return {"error": str(error), "line": number}
-    return answer(asked)
+def _text(given: int | None) -> str | None:
+    return None if given is None else str(given)

@@ -9,7 +9,7 @@ import msgspec
 from loguru import logger
 
 from mistnet.cli.printable import printable
-from mistnet.domain.redaction import redact
+from mistnet.kit.redaction import redact
 
 if TYPE_CHECKING:
     from loguru import Message, Record

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mistnet import __version__
-from mistnet.cli.faults import INTERRUPTED, complain
-from mistnet.cli.tree import COMMANDS, Command, Group
+from mistnet.cli.errors import INTERRUPTED, complain
+from mistnet.cli.tree import COMMANDS, Command, CommandGroup
 
 app = typer.Typer(
     name="mistnet",
@@ -62,7 +62,7 @@ def mistnet(
         typer.echo(context.get_help())
 
 
-def make_group(group: Group) -> typer.Typer:
+def make_group(group: CommandGroup) -> typer.Typer:
     """A group of the tree, with all below it."""
     made = typer.Typer(
         cls=ListedFirst if group.lists_by_default else TyperGroup,
@@ -73,9 +73,9 @@ def make_group(group: Group) -> typer.Typer:
     return made
 
 
-def _add(commands: Mapping[str, Command | Group], to: typer.Typer) -> None:
+def _add(commands: Mapping[str, Command | CommandGroup], to: typer.Typer) -> None:
     for name, entry in commands.items():
-        if isinstance(entry, Group):
+        if isinstance(entry, CommandGroup):
             to.add_typer(make_group(entry), name=name)
         else:
             to.command(name, cls=LateCommand, help=entry.line)(_importer(entry.target))

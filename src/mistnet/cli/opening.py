@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from mistnet.kit.database import Database
+from mistnet.kit.migrate import ready
 from mistnet.settings import Settings
-from mistnet.store.database import Database
-from mistnet.store.schema import ready
 
 
 @asynccontextmanager

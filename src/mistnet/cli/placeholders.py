@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from mistnet.app import App, open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation
+from mistnet.cli.errors import complain
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation
-from mistnet.domain.errors import NoKey, NotReturned, WorkError
-from mistnet.domain.ingests import IngestId
-from mistnet.domain.social import UserId
-from mistnet.store.placeholders import Placeholders, Settled
-from mistnet.store.schema import require_hydratable
+from mistnet.governor.errors import NoKey
+from mistnet.kit.migrate import require_hydratable
+from mistnet.queue.errors import WorkError
+from mistnet.social.ingests.model import IngestId, NotReturned
+from mistnet.social.model import UserId
+from mistnet.social.store.placeholders import Placeholders, SettledPlaceholders
 
 INCOMPLETE = 3
 _NAMED = 20
@@ -40,7 +41,7 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
         except WorkError as error:
             complain(f"{error}; {fetched} were hydrated and stay so, run this again for the rest", app.secrets)
             return 1
-        settled = await placeholders.settle(lacking, app.database.clock.now()) if settle else Settled()
+        settled = await placeholders.settle(lacking, app.database.clock.now()) if settle else SettledPlaceholders()
         left = await placeholders.count()
     _show(invocation, fetched, sorted(lacking), settled, left)
     return INCOMPLETE if left else 0
@@ -53,14 +54,14 @@ async def _batches(placeholders: Placeholders, size: int) -> AsyncIterator[Seque
         last = some[-1]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceholderBatch(msgspec.Struct, frozen=True, kw_only=True):
     """How many of a batch were hydrated, and whom upstream's answer lacked, with the ingest that says so."""
 
     fetched: int
     lacking: Mapping[UserId, IngestId] = {}
 
 
-async def _hydrate(app: App, ids: Sequence[UserId]) -> Asked:
+async def _hydrate(app: App, ids: Sequence[UserId]) -> PlaceholderBatch:
     """All of a batch that upstream returns, or none."""
     try:
         await app.hydration.hydrate("users", ids, force=True, asked_by="placeholders")
@@ -68,12 +69,16 @@ async def _hydrate(app: App, ids: Sequence[UserId]) -> Asked:
         rest = [each for each in ids if each not in set(error.missing)]
         await app.hydration.hydrate("users", rest, force=True, asked_by="placeholders")
         if error.problem or error.ingest_id is None:
-            return Asked(fetched=len(rest))  # they may be in the part of the answer that could not be read
-        return Asked(fetched=len(rest), lacking={UserId(each): error.ingest_id for each in error.missing})
-    return Asked(fetched=len(ids))
+            return PlaceholderBatch(fetched=len(rest))  # they may be in the part of the answer that could not be read
+        return PlaceholderBatch(
+            fetched=len(rest), lacking={UserId(each): IngestId(error.ingest_id) for each in error.missing}
+        )
+    return PlaceholderBatch(fetched=len(ids))
 
 
-def _show(invocation: Invocation, fetched: int, missing: Sequence[UserId], settled: Settled, left: int) -> None:
+def _show(
+    invocation: Invocation, fetched: int, missing: Sequence[UserId], settled: SettledPlaceholders, left: int
+) -> None:
     said = "1 placeholder hydrated" if fetched == 1 else f"{fetched} placeholders hydrated"
     if settled.removed or settled.unavailable:
         said += f"; of those upstream does not return, {len(settled.removed)} were removed, because nothing refers "

@@ -7,15 +7,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.products import product_called
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.amounts import money
-from mistnet.domain.items import ItemId
-from mistnet.domain.price_news import subject
-from mistnet.domain.watches import Look, Wanted, WatchId, WatchKind
-from mistnet.store.watch_book import WatchLine
+from mistnet.kit.text import money
+from mistnet.prices.model import ItemId
+from mistnet.prices.watches.model import Observation, WatchId, WatchKind, WatchRequest, subject
+from mistnet.prices.watches.store import WatchLine
 
 _LINE: Final = "say one of --change PERCENT, --below AMOUNT with --currency, and --back-in-stock"
 _LONGEST_AMOUNT: Final = 40
@@ -67,7 +66,7 @@ async def watch(
         raise typer.BadParameter("--below AMOUNT and --currency CODE go together")
     kind = WatchKind.BACK_IN_STOCK if back_in_stock else WatchKind.BELOW if below is not None else WatchKind.CHANGED
     async with open_app(invocation.settings) as app:
-        wanted = Wanted(
+        wanted = WatchRequest(
             kind=kind,
             product_id=(await product_called(app, product)).id if product is not None else None,
             item_id=None if item is None else ItemId(item),
@@ -159,7 +158,7 @@ def _state(line: WatchLine) -> str:
     return f"{line.standing}: one look saw {_seen(line.suspected, line.kind)}, a second one decides"
 
 
-def _seen(look: Look, kind: WatchKind) -> str:
+def _seen(look: Observation, kind: WatchKind) -> str:
     if kind is WatchKind.BACK_IN_STOCK:
         return (look.availability or "").replace("_", " ")
     return money(look.amount, look.currency)

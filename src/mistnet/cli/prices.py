@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from mistnet.cli.faults import complain
-from mistnet.cli.input_files import lines_of
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.pricing import NoPrice, ParsedPrice, parse_price
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import lines_of
+from mistnet.shops.extraction.price_text import NoPrice, ParsedPrice, parse_price
 
 SOME_BAD: Final = 3
 _SHAPE: Final = 'a line is a JSON object such as {"text": "NT$1,280", "currency_hint": null, "site": null}'

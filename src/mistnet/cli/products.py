@@ -5,26 +5,22 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet import links as link_rules
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import FileOption, named_links
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.rows import FileOption, named_links
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
-from mistnet.desk.waiting_links import hints_of, waiting_links
-from mistnet.domain.amounts import money
-from mistnet.domain.crawling import bounded
-from mistnet.domain.errors import ProductNotFound
-from mistnet.domain.links import Shop
-from mistnet.domain.numbers import read_number
-from mistnet.domain.plural import counted
-from mistnet.domain.products import ProductId
-from mistnet.store.crawl_calls import call_for_products
-from mistnet.store.export import Target
-from mistnet.store.link_pages import LinkPages
-from mistnet.store.offer_export import export_offers
-from mistnet.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
+from mistnet.kit.export import Target
+from mistnet.kit.text import counted, money, read_number
+from mistnet.shops import links as link_rules
+from mistnet.shops.errors import ProductNotFound
+from mistnet.shops.model import ProductId, Shop, bounded
+from mistnet.shops.service import hints_of, waiting_links
+from mistnet.shops.store.crawls import call_for_products
+from mistnet.shops.store.export import export_offers
+from mistnet.shops.store.link_pages import LinkPages
+from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 
 _PAGE: Final = 1_000
 _LINKS: Final = 20
@@ -138,7 +134,7 @@ async def export(
 ) -> None:
     """Write out all offers, each with its product. Amounts are exact, as text."""
 
-    place = Place.of(format_, output, force=force, safe=safe)
+    place = OutputTarget.of(format_, output, force=force, safe=safe)
 
     async def offers(app: App, target: Target) -> int:
         return await export_offers(app.database, place.format, target, doubted=doubted)
@@ -160,8 +156,8 @@ async def product_called(app: App, given: str) -> ProductLine:
 
 async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | None:
     """A short link's product is that of the link it leads to."""
-    links, name = LinkPages(app.database), link_rules.canonical(given)
-    link_id = None if isinstance(name, link_rules.Refused) else await links.called(bounded(name.url_norm))
+    links, name = LinkPages(app.database), link_rules.canonical_link(given)
+    link_id = None if isinstance(name, link_rules.RefusedUrl) else await links.called(bounded(name.url_norm))
     while link_id is not None:
         link = await links.one(link_id)
         if link is None or link.leads_to is None:

@@ -6,12 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet.cli.input_files import bytes_of
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import bytes_of
 from mistnet.cli.output import Block, Grid, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.products import PageFacts, PageVerdict
-from mistnet.links import Refused, canonical
-from mistnet.pricing import doubt, read_page
+from mistnet.shops.extraction.plausibility import find_doubt
+from mistnet.shops.extraction.read import read_page
+from mistnet.shops.links.address import RefusedUrl
+from mistnet.shops.links.naming import canonical_link
+from mistnet.shops.model import PageFacts, PageVerdict
 
 _PRODUCT: Final = ("title", "brand", "sku", "image_url", "canonical_url")
 _OFFER: Final = (
@@ -36,7 +38,7 @@ ContentType = Annotated[
 async def extract(invocation: Invocation, file: SavedPage, *, url: Address, content_type: ContentType = None) -> None:
     """Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence."""
     facts = read_page(bytes_of(file), url=url, content_type=content_type)
-    doubted = doubt(facts, ())
+    doubted = find_doubt(facts, ())
     invocation.out.show(_document(facts, url, doubted), *_blocks(facts, url, doubted))
 
 
@@ -54,8 +56,8 @@ def _document(facts: PageFacts, url: str, doubted: str | None) -> dict[str, Any]
 
 def _name(url: str) -> dict[str, Any]:
     """What the address itself tells: whose thing it is, and by which ids."""
-    name = canonical(url)
-    if isinstance(name, Refused):
+    name = canonical_link(url)
+    if isinstance(name, RefusedUrl):
         return {"platform": None, "item_id": None, "url": None}
     ids = {key: getattr(name, key) for key in ("region", "shop_id", "item_id", "variant")}
     return {"platform": name.shop, **ids, "url": name.url_norm}

@@ -1,24 +1,144 @@
 """The rates commands: tell what currencies were worth in each other on a day, and list what was told."""
 
+import csv
+import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, BinaryIO, Final
 
+import msgspec
 import typer
 
-from mistnet.cli.input_files import lines_of
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import lines_of
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.printable import printable
-from mistnet.cli.rate_files import COLUMNS, RateRows, rate_of, read_rates
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import BadRates
-from mistnet.pricing.exchange import DatedRate
-from mistnet.store.database import Database
-from mistnet.store.rates import RateBook, RateFilter, RateLine
-from mistnet.store.revaluing import revalue, touched_by
+from mistnet.kit.database import Database
+from mistnet.kit.errors import UnreadableFile
+from mistnet.prices.errors import BadRates
+from mistnet.prices.exchange import DatedRate, wrong_with
+from mistnet.prices.store.rates import RateFilter, RateLine, RateStore
+from mistnet.prices.store.revaluing import revalue, touched_by
+
+COLUMNS: Final = ("day", "base", "quote", "rate")
+_SHAPE: Final = "write day,base,quote,rate such as 2026-11-01,EUR,USD,1.08"
+_BOM: Final = "\ufeff"
+_LONGEST_CELL: Final = 80
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode  # a float would change digits
+
+
+class BadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with one row; `line` is where it stands."""
+
+    line: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.problem}"
+
+
+class RateRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says: rates that can be taken, and rows that cannot."""
+
+    good: Sequence[DatedRate]
+    bad: Sequence[BadRow]
+
+    @property
+    def rows(self) -> int:
+        return len(self.good) + len(self.bad)
+
+
+def read_rates(stream: BinaryIO, file: str, *, today: date) -> RateRows:
+    """CSV or JSON lines, whichever the first row is."""
+    try:
+        text = stream.read().decode("utf-8").removeprefix(_BOM)
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(file, f"it is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    rows = _json_rows(text) if text.lstrip().startswith("{") else _csv_rows(text)
+    good: dict[tuple[str, str, date], DatedRate] = {}
+    bad: list[BadRow] = []
+    for line, cells in rows:
+        read = cells if isinstance(cells, str) else rate_of(cells, today=today)
+        if isinstance(read, str):
+            bad.append(BadRow(line=line, problem=read))
+            continue
+        other = good.setdefault((read.base, read.quote, read.day), read)
+        if other.rate != read.rate:
+            twice = f"{read.base}/{read.quote} of {read.day} is {other.rate} in an earlier row; leave one of them"
+            bad.append(BadRow(line=line, problem=twice))
+    return RateRows(good=list(good.values()), bad=bad)
+
+
+def rate_of(cells: Mapping[str, Any], *, today: date) -> DatedRate | str:
+    """The rate a row states, or why it states none."""
+    missing = [name for name in COLUMNS if cells.get(name) in (None, "")]
+    if missing:
+        return f"{' and '.join(missing)} missing; {_SHAPE}"
+    texts = {name: str(cells[name]).strip() for name in COLUMNS}
+    day, rate = _day(texts["day"]), _number(texts["rate"])
+    if day is None:
+        return f"{texts['day'][:_LONGEST_CELL]!r} is no day; write it as 2026-11-01"
+    if rate is None:
+        return f"{texts['rate'][:_LONGEST_CELL]!r} is no number; write it with a point and no blanks, such as 1.08"
+    read = DatedRate(base=texts["base"].upper(), quote=texts["quote"].upper(), day=day, rate=rate)
+    return wrong_with(read, today=today) or read
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        return Decimal(text) if text.isascii() and "_" not in text else None
+    except InvalidOperation:
+        return None
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+    """A header may name the columns in any order; without one they stand as day, base, quote, rate."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    names: Sequence[str] = COLUMNS
+    first = True
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, f"it cannot be read as CSV: {error}; nothing after it was read"
+            return
+        if not any(cell.strip() for cell in cells):
+            continue
+        called = [cell.strip().lower() for cell in cells]
+        if first and set(called) >= set(COLUMNS):
+            names = called
+        elif len(cells) != len(names):
+            yield line, f"it has {len(cells)} cells, not {len(names)}; {_SHAPE}"
+        else:
+            yield line, dict(zip(names, cells, strict=True))
+        first = False
+
+
+def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+    for line, written in enumerate(text.split("\n"), 1):
+        if not written.strip():
+            continue
+        try:
+            read = _decode(written.strip())
+        except (msgspec.DecodeError, UnicodeError) as error:
+            yield line, f"it is no JSON: {error}"
+            continue
+        yield line, read if isinstance(read, dict) else 'it is no object; write {"day", "base", "quote", "rate"}'
+
 
 _TOLD_BAD: Final = 20
 
@@ -91,7 +211,7 @@ async def list_rates(
     """Show the rates that were told, by currency and day."""
     wanted = RateFilter(base=_code(base), quote=_code(quote), after=_place(after), limit=limit + 1)
     async with open_database(invocation.settings) as database:
-        found = await RateBook(database).page(wanted)
+        found = await RateStore(database).page(wanted)
     shown, more = found[:limit], len(found) > limit
     last = f"{shown[-1].base}/{shown[-1].quote}/{shown[-1].day}" if more else None
     grid = Grid(
@@ -105,7 +225,7 @@ async def list_rates(
 
 async def _tell(database: Database, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
     """The rates first, then all they touch: whoever is stopped in between tells them again."""
-    await RateBook(database).tell(rates, origin=origin, now=database.clock.now())
+    await RateStore(database).tell(rates, origin=origin, now=database.clock.now())
     touched = await touched_by(database, rates)
     with _progress(len(touched)) as on_done:
         changed = await revalue(database, touched, on_done=on_done)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from mistnet.cli.output import Block, Grid, at
-from mistnet.store.refusals import Refused
+from mistnet.social.store.tracking import RefusedHandle
 
 _SHOWN: Final = 20
 
 
-def refused_blocks(refused: Sequence[Refused]) -> list[Block]:
+def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
     """Nothing if there are none; of very many, the latest."""
     if not refused:
         return []

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import FileOption, listed_values
 from mistnet.cli.output import Block, Grid, at, document, last_line
-from mistnet.cli.rows import FileOption, listed_values
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import DatabaseBusy, RunNotFound
-from mistnet.domain.plural import counted
-from mistnet.domain.runs import (
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.kit.text import counted
+from mistnet.operations.errors import RunNotFound
+from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
     LARGEST_CREDITS,
     LARGEST_LIMIT,

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from mistnet.cli.joblines import storable
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import storable
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import at, document
 from mistnet.cli.printable import printable
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.marks import pattern
-from mistnet.domain.plural import counted
-from mistnet.domain.post_order import PostCursor, read_cursor
-from mistnet.domain.query import Query, parse
-from mistnet.store.post_listing import PostSpan
-from mistnet.store.search import FoundPost, PostSearch, find_authors
+from mistnet.kit.text import counted
+from mistnet.social.post_order import PostCursor, read_cursor
+from mistnet.social.search_query import SearchQuery, parse, pattern
+from mistnet.social.store.post_listing import PostSpan
+from mistnet.social.store.search import FoundPost, PostSearch, find_authors
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -94,7 +93,7 @@ async def search(
         invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
 
 
-def on_terminal(found: Sequence[FoundPost], query: Query) -> "RenderableType":
+def on_terminal(found: Sequence[FoundPost], query: SearchQuery) -> "RenderableType":
     """One block for each post, its text wrapped, the words it was found by in colour."""
     from rich.console import Group  # noqa: PLC0415 (as above)
 

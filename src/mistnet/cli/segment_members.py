@@ -7,21 +7,22 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import FileOption, read_users, unique
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.rows import FileOption, read_users, unique
 from mistnet.cli.search import moment
 from mistnet.cli.segments import Name
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Place, SafeOption, write_out
-from mistnet.desk.following import known_subject, subject_of
-from mistnet.domain.errors import NotReturned, WorkError
-from mistnet.domain.plural import are, counted
-from mistnet.domain.segments import Member, MemberEvent
-from mistnet.domain.social import UserId
-from mistnet.store.export import Target
-from mistnet.store.segment_export import export_members
+from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
+from mistnet.graph.segments.model import Member, MemberEvent
+from mistnet.graph.segments.pages import export_members
+from mistnet.kit.export import Target
+from mistnet.kit.text import are, counted
+from mistnet.queue.errors import WorkError
+from mistnet.social.ingests.model import NotReturned
+from mistnet.social.model import UserId
+from mistnet.sources.x.follows import known_subject, subject_of
 
 INCOMPLETE: Final = 3
 AsOf = Annotated[
@@ -91,7 +92,7 @@ async def export(
 ) -> None:
     """Write out all members of a segment, now or as they were."""
 
-    place = Place.of(format_, output, force=force, safe=safe)
+    place = OutputTarget.of(format_, output, force=force, safe=safe)
 
     async def members(app: App, target: Target) -> int:
         store = app.segments.store

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from mistnet.cli.joblines import storable
+from mistnet.cli.input import storable
 from mistnet.cli.search import moment
-from mistnet.domain.handles import read_handle
-from mistnet.domain.lists import split_list
-from mistnet.domain.segments import AnyRule
-from mistnet.segments.rules import read_rule
+from mistnet.graph.segments.model import AnyRule
+from mistnet.graph.segments.rules import read_rule
+from mistnet.kit.text import split_list
+from mistnet.social.model import read_handle
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

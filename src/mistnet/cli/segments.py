@@ -12,18 +12,19 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli import segment_rules as rules
-from mistnet.cli.faults import complain
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
 from mistnet.cli.output import Block, Grid, at, document, span
 from mistnet.cli.segment_rules import RuleOptions, seconds
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import DatabaseBusy, WorkError
-from mistnet.domain.jobs import JobState
-from mistnet.domain.plural import counted
-from mistnet.domain.segments import AboutSubject, Segment, Snapshot
-from mistnet.segmenting import Asked, shown_rule
-from mistnet.segments.rules import in_words
-from mistnet.store.people import People
-from mistnet.store.segment_look import MaterializationJob, job_of
+from mistnet.graph.segments.materialize import MaterializationJob, job_of
+from mistnet.graph.segments.model import AboutSubject, Segment, Snapshot
+from mistnet.graph.segments.rules import in_words
+from mistnet.graph.segments.service import RequestedMaterialization, shown_rule
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.kit.text import counted
+from mistnet.queue.errors import WorkError
+from mistnet.queue.model import JobState
+from mistnet.social.store.account_pages import People
 
 FAILED: Final = 3
 TIMED_OUT: Final = 124
@@ -199,7 +200,7 @@ async def materialize(
         return await _wait(invocation, app, asked, within=within)
 
 
-async def _how_it_stands(app: App, asked: Asked) -> str:
+async def _how_it_stands(app: App, asked: RequestedMaterialization) -> str:
     if asked.created:
         return "will be worked out"
     job = await job_of(app.database, asked.segment.id)
@@ -207,10 +208,12 @@ async def _how_it_stands(app: App, asked: Asked) -> str:
     return "is being worked out" if running else "waits to be worked out already"
 
 
-async def _wait(invocation: Invocation, app: App, asked: Asked, *, within: float | None = None) -> int:
+async def _wait(
+    invocation: Invocation, app: App, asked: RequestedMaterialization, *, within: float | None = None
+) -> int:
     """Until there is a newer snapshot, no job works for one any more, or the time is up."""
     name = asked.segment.name
-    patience = Patience(within)
+    patience = WaitLimit(within)
     while True:
         job = await job_of(app.database, asked.segment.id)
         last = next(iter(await app.segments.store.snapshots(name, limit=1)), None)
@@ -234,7 +237,7 @@ async def _wait(invocation: Invocation, app: App, asked: Asked, *, within: float
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-class Patience:
+class WaitLimit:
     """How long to wait: as long as was asked for, else until no worker was there for a while."""
 
     def __init__(self, within: float | None) -> None:

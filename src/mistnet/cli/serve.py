@@ -9,25 +9,22 @@ from typing import Annotated, Any, Final
 import typer
 from loguru import logger
 
-from mistnet.api.log_in_links import LINK_LASTS
 from mistnet.app import App, open_app
-from mistnet.cli.connections import limits_of
-from mistnet.cli.heaps import share_one_heap
-from mistnet.cli.joblines import storable
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.listening import Place, serving, url_of
+from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.signals import stopping
+from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
-from mistnet.domain.errors import NoToken, TokenNotFound
-from mistnet.domain.visitors import Scope, is_guessable
-from mistnet.engine.watchdog import watched
-from mistnet.engine.worker import Worker
-from mistnet.harvest import NO_CAP
-from mistnet.schedule import Scheduler
+from mistnet.operations.schedule.scheduler import Scheduler
+from mistnet.queue.watchdog import watched
+from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
-from mistnet.store.tokens import Tokens
+from mistnet.sources.x.source import NO_CAP
+from mistnet.web.auth import LINK_LASTS
+from mistnet.web.errors import NoToken, TokenNotFound
+from mistnet.web.tokens import Scope, Tokens, is_guessable
 
 _EASY_TO_GUESS: Final = (
     "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
@@ -114,24 +111,24 @@ async def up(
         await _run(invocation, app, place, working=True, concurrency=concurrency)
 
 
-def place_of(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> Place:
+def place_of(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> ListenAddress:
     """What the flags say; a flag for one kind of place counts for more than a setting for the other."""
     by_port = host is not None or port is not None
     if socket_file is not None and by_port:
         raise typer.BadParameter("give either --socket, or --host and --port", param_hint="--socket")
     file = socket_file or (None if by_port else settings.socket)
     if file is not None:
-        return Place(file=file.absolute())
-    return Place(
+        return ListenAddress(file=file.absolute())
+    return ListenAddress(
         host=settings.host if host is None else host,
         port=settings.port if port is None else port,
     )
 
 
 async def _run(
-    invocation: Invocation, app: App, place: Place, *, working: bool, concurrency: int | None = None
+    invocation: Invocation, app: App, place: ListenAddress, *, working: bool, concurrency: int | None = None
 ) -> None:
-    from mistnet.api.service import make_service  # noqa: PLC0415 (slow to load; other commands do without)
+    from mistnet.web.application import make_service  # noqa: PLC0415 (slow to load; other commands do without)
 
     await require_token(app, place)
     scheduler = app.scheduler()
@@ -185,9 +182,9 @@ async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Tas
         logger.info("{settled:,} jobs settled", settled=worker.ended_count)
 
 
-async def require_token(app: App, place: Place) -> None:
+async def require_token(app: App, place: ListenAddress) -> None:
     """Whoever can reach us from elsewhere must show a token, so there must be one."""
-    from mistnet.api.local import is_loopback  # noqa: PLC0415 (as above)
+    from mistnet.web.auth import is_loopback  # noqa: PLC0415 (as above)
 
     proxied = bool(app.settings.trusted_proxies)
     if not proxied and (place.file or is_loopback(place.host)):

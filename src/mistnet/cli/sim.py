@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from mistnet.cli.demo_report import own_name
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.demo.report import own_name
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.signals import stopping
-from mistnet.domain.links import CRAWL_LANES
+from mistnet.cli.processes import stopping
+from mistnet.shops.model import CRAWL_LANES
 
 if TYPE_CHECKING:
-    from mistnet.sim.box import Box
+    from mistnet.sim.server import Box
 
 _CREDITS: Final = 100_000_000
 _LONGEST_SECONDS: Final = 60.0
@@ -92,9 +92,8 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
 
     Prints the address, the key, the handles worth tracking, and what to type in another terminal.
     """
-    from mistnet.sim.box import pack  # noqa: PLC0415 (only those who want a simulated world wait for it)
     from mistnet.sim.ledger import Key, Tier  # noqa: PLC0415
-    from mistnet.sim.server import serving  # noqa: PLC0415
+    from mistnet.sim.server import pack, serving  # noqa: PLC0415
 
     purse = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
     box = pack(

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.output import Grid, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import did_you_mean
-from mistnet.domain.items import Answer, Item, ItemId, ItemState, Listing, attributes_of
-from mistnet.domain.sources import Errand, SourceName
-from mistnet.pricing.matching import match
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.kit.errors import did_you_mean
+from mistnet.prices.matching import match_listing
+from mistnet.prices.model import Item, ItemId, ItemState, PriceAnswer, PriceListing, attributes_of
 
 _PAYLOAD: Final = 200
 
@@ -35,7 +35,7 @@ async def try_source(
         source = _source(app, name)
         item = _item(app, title, attributes or [], urls or [])
         async with app.valuing.opened():
-            answer = await source.search(item, errand=Errand(), fresh=True)
+            answer = await source.search(item, errand=CallPurpose(), fresh=True)
     read = [_read(item, listing) for listing in answer.listings]
     odd = [{"problem": each.problem, "payload": _shown(each.payload)} for each in answer.unreadable]
     invocation.out.show(document(source=name, title=title, listings=read, unreadable=odd), *_blocks(name, answer, read))
@@ -74,8 +74,8 @@ def _item(app: App, title: str, attributes: Sequence[str], urls: Sequence[str]) 
     )
 
 
-def _read(item: Item, listing: Listing) -> dict[str, Any]:
-    found = match(item, listing)
+def _read(item: Item, listing: PriceListing) -> dict[str, Any]:
+    found = match_listing(item, listing)
     return {
         "kind": listing.kind,
         "amount": f"{listing.amount:f}",
@@ -92,7 +92,7 @@ def _read(item: Item, listing: Listing) -> dict[str, Any]:
     }
 
 
-def _blocks(name: str, answer: Answer, read: Sequence[dict[str, Any]]) -> Sequence[Grid | str]:
+def _blocks(name: str, answer: PriceAnswer, read: Sequence[dict[str, Any]]) -> Sequence[Grid | str]:
     listings = Grid(
         title=f"What {name} answers",
         columns=("kind", "amount", "fits", "title", "id", "url"),

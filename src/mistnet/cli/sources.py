@@ -1,22 +1,175 @@
 """Commands for what we read from: how each source stands, its kill switch, its breaker, its limits, its memory."""
 
-from datetime import timedelta
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import typer
 
-from mistnet.app import open_app
-from mistnet.cli.balances import NOT_ANSWERED, ask_balances
-from mistnet.cli.joblines import storable
+from mistnet import __version__
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import at, document
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.standings import blocks, keys_grid
-from mistnet.desk import switches
-from mistnet.desk.standings import known_source, standing_of, standings
-from mistnet.desk.switches import Caps, Switched
-from mistnet.domain.plural import are, counted
-from mistnet.domain.sources import X_SOURCE
+from mistnet.cli.output import Block, Grid, at, document, last_line, span
+from mistnet.governor.errors import NoKey, SourceRefused
+from mistnet.governor.governed_call import Ticket
+from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceStore
+from mistnet.kit.clock import Clock
+from mistnet.kit.text import are, counted
+from mistnet.kit.transport import Transport
+from mistnet.queue.errors import WorkError
+from mistnet.shops.store.http_cache import KeptAnswers
+from mistnet.sources import controls as switches
+from mistnet.sources.controls import Caps, Switched
+from mistnet.sources.status import KeyStatus, SourceStatus, known_source, source_statuses, status_of_source
+from mistnet.sources.x.client import XClient
+from mistnet.sources.x.source import keys_of
+
+
+def blocks(source: SourceStatus, now: datetime) -> list[Block]:
+    state = source.state + (f" until {at(source.until)} UTC" if source.until else "")
+    facts = {
+        "state": state + (f" ({source.why})" if source.why else ""),
+        "breaker": _breaker(source),
+        "failures in a row": str(source.failure_streak),
+        "last success": _ago(source.last_success_at, now) or "never",
+        "last failure": _failure(source, now) or "never",
+        "kept answers": _cache(source.cache),
+    }
+    if source.costs_credits:
+        facts["credits today"] = _of(source.day_credits, source.day_cap)
+        facts["credits this month"] = _of(source.month_credits, source.month_cap)
+    return [Grid(title=f"source {source.name}", columns=("", ""), rows=list(facts.items())), keys_grid(source, now)]
+
+
+def keys_grid(source: SourceStatus, now: datetime) -> Grid:
+    return Grid(
+        title=f"keys of {source.name}",
+        columns=("key", "calls a minute", "at once", "balance", "as of", ""),
+        rows=[
+            (
+                key.label,
+                f"{key.rate_per_minute:,g} ({key.rate_is})",
+                _bucket(key),
+                f"{key.balance:,}" if key.balance is not None else "not asked yet" if source.costs_credits else "",
+                _ago(key.balance_at, now),
+                _key_note(key),
+            )
+            for key in source.keys
+        ],
+        empty=f"no key is configured: {_how_to_configure(source.name)}",
+    )
+
+
+def _how_to_configure(name: str) -> str:
+    return {
+        "x": "set MISTNET_X_API_KEY",
+        "threads": "set MISTNET_THREADS_TOKEN",
+        "ebay_api": "set MISTNET_EBAY_CLIENT_ID and MISTNET_EBAY_CLIENT_SECRET",
+    }.get(name, "another machine asks it")
+
+
+def _breaker(source: SourceStatus) -> str:
+    breaker = source.breaker
+    opens = "opens" if breaker.opens_after == 1 else "open"
+    rule = f"{counted(breaker.opens_after, 'failure')} in a row {opens} it for {span(breaker.stays_open)}"
+    if breaker.state == "open":
+        return f"open until {at(breaker.opened_until)} UTC"
+    if breaker.state == "half-open":
+        return "half-open: a call tries now" if breaker.probe_until else "half-open: the next call tries"
+    return f"closed ({rule})"
+
+
+def _bucket(key: KeyStatus) -> str:
+    slowed = f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else ""
+    return f"{key.bucket:,} of {key.burst:,}{slowed}"
+
+
+def _cache(cache: KeptAnswers | None) -> str:
+    return "none are kept" if cache is None else f"{cache.answers:,}, of them {cache.fresh:,} still good"
+
+
+def _key_note(key: KeyStatus) -> str:
+    paused = f"paused: {key.pause_reason or 'no reason given'}" if key.paused_at else ""
+    return "; ".join(said for said in (paused, "" if key.configured_here else "not configured here") if said)
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return f"{at(moment)} UTC, {span(now - moment)} ago" if moment else ""
+
+
+def _failure(source: SourceStatus, now: datetime) -> str:
+    said = last_line(source.last_failure)
+    return _ago(source.last_failure_at, now) + (f": {said}" if said else "")
+
+
+def _of(spent: int, cap: int | None) -> str:
+    return f"{spent:,} of {cap:,}" if cap is not None else f"{spent:,} (no cap)"
+
+
+NOT_ANSWERED: Final = 1
+"""Exit code when a key's balance could not be had."""
+
+
+async def ask_balances(app: App) -> Mapping[KeyLabel, str]:
+    """Ask X with every key that is configured here; tell what went wrong, by key."""
+    if not app.settings.x_api_key:
+        raise NoKey
+    from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
+
+    async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
+        return await check_balances(app, transport)
+
+
+async def check_balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:
+    """Asks with each key by itself and keeps the answers; tells what went wrong, by key."""
+    problems: dict[KeyLabel, str] = {}
+    book, clock = app.harvest.book, app.database.clock
+    for label, secret in keys_of(app.settings).items():
+        client = XClient(transport, gate=_OneKey(label, secret, book, clock), clock=clock)
+        try:
+            balance = await client.balance()
+        except SourceRefused as refused:
+            problems[label] = refused.problem
+        except WorkError as error:
+            problems[label] = str(error)
+        else:
+            await book.note_balance(X_SOURCE, label, balance, now=clock.now())
+    return problems
+
+
+class _OneKey:
+    """Lets a free question through with one key, paused or not: that is how one finds out whether it serves again."""
+
+    def __init__(self, label: KeyLabel, secret: str, book: SourceStore, clock: Clock) -> None:
+        self._label, self._secret, self._book, self._clock = label, secret, book, clock
+
+    @asynccontextmanager
+    async def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> AsyncIterator[Ticket]:
+        ticket, at_, error = Ticket(key=self._secret, label=self._label, reserved=most), self._clock.now(), None
+        try:
+            yield ticket
+        except WorkError as failed:
+            error = failed
+            raise
+        finally:
+            record = CallRecord(
+                source=X_SOURCE,
+                key_label=self._label,
+                endpoint=endpoint,
+                at=at_,
+                seconds=(self._clock.now() - at_).total_seconds(),
+                status=getattr(error, "status", None) if error else 200,
+                items=ticket.items,
+                credits=ticket.cost or 0,
+                job_id=errand.job_id,
+                account_id=errand.account_id,
+                error=f"{type(error).__name__}: {error}"[:500] if error else None,
+            )
+            await self._book.record([record])
+
 
 BY: Final = "command line"
 """Who made a change, for the log."""
@@ -35,7 +188,7 @@ async def list_sources(invocation: Invocation) -> None:
     """Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys."""
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
-        found = await standings(app)
+        found = await source_statuses(app)
     invocation.out.show(document(sources=found), *(block for each in found for block in blocks(each, now)))
 
 
@@ -74,7 +227,7 @@ async def open_breaker(
     async with open_app(invocation.settings) as app:
         source, span = await known_source(app, name), timedelta(minutes=minutes)
         done = await switches.open_breaker(app, source, span, reason, by=BY)
-        until = (await standing_of(app, source)).breaker.opened_until
+        until = (await status_of_source(app, source)).breaker.opened_until
     shown = document(source=name, breaker="open", changed=done.changed, until=until, reason=reason)
     invocation.out.show(shown, f"the breaker of {name} is open until {at(until)} UTC: {reason}")
 
@@ -130,7 +283,7 @@ async def set_limits(
     async with open_app(invocation.settings) as app:
         source, now = await known_source(app, name), app.database.clock.now()
         await switches.set_limits(app, source, rate=rate, caps=caps, by=BY)
-        found = await standing_of(app, source)
+        found = await status_of_source(app, source)
     invocation.out.show(document(source=found), *blocks(found, now))
 
 
@@ -142,7 +295,7 @@ async def check(invocation: Invocation, name: Name) -> int:
         if source != X_SOURCE:
             raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
         problems = await ask_balances(app)
-        found = await standing_of(app, source)
+        found = await status_of_source(app, source)
         now = app.database.clock.now()
     shown = document(source=source, keys=found.keys, problems=problems)
     invocation.out.show(shown, keys_grid(found, now), *(f"{label}: {said}" for label, said in problems.items()))

@@ -1,4 +1,4 @@
-"""The status command: paused sources, the queue by kind and state, who works, what waits and why, what is missing."""
+"""The status command: paused sources, the queue by kind and state, workers, what waits and why, what is missing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,21 @@ from typing import Annotated
 import msgspec
 import typer
 
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.opening import open_database
-from mistnet.cli.output import Block, Grid, span
+from mistnet.cli.output import Block, Grid, at, last_line, span
 from mistnet.cli.refused import refused_blocks
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.domain.errors import DatabaseError
-from mistnet.domain.jobs import GAP_STATES, JobState, KindName
-from mistnet.domain.plural import counted
-from mistnet.domain.ports import HeldLeases
-from mistnet.domain.sources import PausedBy, SourceName, SourceState
-from mistnet.store.alerts import AlertBook, AlertRow
-from mistnet.store.database import Database
-from mistnet.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
-from mistnet.store.refusals import Refusals, Refused
-from mistnet.store.sources import StoreBook
+from mistnet.governor.model import PausedBy, SourceName, SourceState
+from mistnet.governor.store import DatabaseSourceStore
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseError
+from mistnet.kit.text import counted
+from mistnet.operations.alerts.store import AlertRow, AlertStore
+from mistnet.operations.monitoring import RecentJob, SourceHealth, StuckJob
+from mistnet.queue.model import GAP_STATES, JobState, KindName
+from mistnet.queue.ports import HeldLeases
+from mistnet.queue.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.social.store.tracking import Refusals, RefusedHandle
 
 _RECENT = timedelta(minutes=1)
 _SHOWN_STATES = (
@@ -67,7 +68,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     gaps: Mapping[KindName, Mapping[JobState, int]]
     alerts: Sequence[AlertRow] = ()
     paused_sources: Sequence[PausedSource] = ()
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedHandle] = ()
     gone: Sequence[HeldLeases] = ()
     """Leases of workers that are not there any more: their jobs wait until these run out."""
 
@@ -103,8 +104,8 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         waits=await inspector.waits(now=now),
         workers=await inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
-        alerts=await AlertBook(database).open_ones(),
-        paused_sources=_paused_sources(await StoreBook(database).states()),
+        alerts=await AlertStore(database).open_ones(),
+        paused_sources=_paused_sources(await DatabaseSourceStore(database).states()),
         refused=await Refusals(database).standing(),
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
     )
@@ -284,3 +285,60 @@ def _gaps_line(status: Status) -> str:
         f"{count} {kind} {state}" for kind, states in status.gaps.items() for state, count in states.items()
     )
     return f"gaps: {listed}; see `mistnet jobs dead`"
+
+
+def health_grid(found: Sequence[SourceHealth]) -> Grid:
+    return Grid(
+        title="sources",
+        columns=("source", "state", "failures in a row", "last success", "last failure", "until", "why"),
+        rows=[
+            (
+                each.name,
+                each.state,
+                str(each.failure_streak),
+                at(each.last_success_at),
+                at(each.last_failure_at),
+                at(each.paused_until),
+                each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
+            )
+            for each in found
+        ],
+    )
+
+
+def stuck_grid(found: Sequence[StuckJob]) -> Grid:
+    return Grid(
+        title="stuck jobs: their leases ran out",
+        columns=("job", "kind", "lane", "held by", "last sign of life", "silent for"),
+        rows=[
+            (
+                str(each.id),
+                each.kind,
+                each.lane,
+                each.locked_by,
+                at(each.heartbeat_at),
+                span(timedelta(seconds=each.seconds_since_heartbeat)),
+            )
+            for each in found
+        ],
+    )
+
+
+def failures_grid(found: Sequence[RecentJob]) -> Grid:
+    return Grid(
+        title="jobs that ended without their result, newest first",
+        columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
+        rows=[
+            (
+                str(each.id),
+                each.kind,
+                each.key or "",
+                each.lane,
+                each.status,
+                str(each.attempts),
+                at(each.completed_at),
+                last_line(each.error_message),
+            )
+            for each in found
+        ],
+    )

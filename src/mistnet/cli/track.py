@@ -1,25 +1,95 @@
 """Commands that begin and end the tracking of accounts: suggest, track, untrack."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
 import typer
 
-from mistnet.app import open_app
-from mistnet.cli.joblines import storable
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.errors import complain
+from mistnet.cli.input import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows, storable
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.quote import show_quotes
-from mistnet.cli.rows import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.desk.tracking import Told, shown_name, track_handles, track_ids
-from mistnet.domain.accounts import AccountState
-from mistnet.domain.errors import NotTracked
-from mistnet.domain.handles import read_handle
-from mistnet.domain.social import UserId
-from mistnet.harvest import NO_CAP
-from mistnet.jobs import args
-from mistnet.store.roster import LetGo, NewSuggestion, Roster, Standing
+from mistnet.governor.errors import NoKey
+from mistnet.kit.text import counted
+from mistnet.queue.errors import WorkError
+from mistnet.social.accounts import AccountState
+from mistnet.social.errors import NotTracked
+from mistnet.social.jobs import args
+from mistnet.social.model import UserId, read_handle
+from mistnet.social.store.tracking import LetGo, NewSuggestion, SuggestionResult, TrackingStore
+from mistnet.social.tracking import TrackResult, shown_name, track_handles, track_ids
+from mistnet.sources.x import client as prices
+from mistnet.sources.x.quotes import ASSUMPTION, Quote, Quoter, QuoteTotal
+from mistnet.sources.x.source import NO_CAP
+
+_COLUMNS = ("account", "posts", "for posts", "for threads", "for people", "credits", "dollars", "")
+
+
+async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) -> int:
+    """One paid call per handle. What was paid for is shown even if a later call fails."""
+    if not app.settings.x_api_key:
+        raise NoKey
+    quotes: list[Quote] = []
+    failure: WorkError | None = None
+    quoter = Quoter(app.settings, app.harvest)
+    async with app.harvest.opened():
+        try:
+            for handle in {each.lower(): each for each in handles}.values():
+                quotes.append(await quoter.quote(handle))  # noqa: PERF401 (what came before a failure is kept)
+        except WorkError as error:
+            failure = error
+        bill = await quoter.bill(quotes)
+    if quotes or invocation.out.as_json:
+        invocation.out.show(_document(quotes, bill), _grid(quotes), *_said(bill))
+    if failure:
+        complain(f"{failure}; nothing is tracked", app.secrets)
+    return 1 if failure else 0
+
+
+def _document(quotes: Sequence[Quote], bill: QuoteTotal) -> object:
+    listed = [
+        {**msgspec.structs.asdict(each), "credits": each.credits, "dollars": _dollars(each.credits)} for each in quotes
+    ]
+    total = msgspec.structs.asdict(bill)
+    total["at_rate_seconds"] = total.pop("at_rate").total_seconds()
+    return document(quotes=listed, total=total, assumption=ASSUMPTION)
+
+
+def _grid(quotes: Sequence[Quote]) -> Grid:
+    return Grid(columns=_COLUMNS, rows=[_row(each) for each in quotes])
+
+
+def _row(quote: Quote) -> Sequence[str]:
+    if quote.problem:
+        return (f"@{quote.handle}", *[""] * 6, quote.problem)
+    amounts = (quote.posts, quote.post_credits, quote.thread_credits, quote.user_credits, quote.credits)
+    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.shown_dollars(quote.credits), "")
+
+
+def _dollars(amount: int) -> float:
+    return amount / prices.CREDITS_PER_DOLLAR
+
+
+def _said(bill: QuoteTotal) -> list[str]:
+    dollars = prices.shown_dollars(bill.credits)
+    money = f"about {counted(bill.credits, 'credit')} ({dollars}) in {counted(bill.calls, 'call')}"
+    lines = [f"{money}; at the rate of your keys at least {_lasting(bill.at_rate)}"]
+    if bill.days_under_day_cap:
+        lines.append(f"the cap on a day's credits stretches it to about {counted(bill.days_under_day_cap, 'day')}")
+    if bill.months_under_month_cap:
+        lines.append(f"the cap on a month's credits stretches it to about {bill.months_under_month_cap:,} months")
+    return ["\n".join([*lines, ASSUMPTION, "Nothing is tracked yet: leave out --quote to begin."])]
+
+
+def _lasting(span: timedelta) -> str:
+    days = span / timedelta(days=1)
+    if days >= 0.1:
+        return f"{days:,.1f} days"
+    return f"{max(span.total_seconds() / 60, 0.1):,.1f} minutes"
+
 
 Handles = Annotated[list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")]
 ById = Annotated[bool, typer.Option("--by-id", help="The names given are user ids, not handles.")]
@@ -55,17 +125,17 @@ async def suggest(
     wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
-        told = await Roster(app.database, app.job_writer).suggest(wanted.good, job=args.suggestion, now=now)
+        told = await TrackingStore(app.database, app.job_writer).suggest(wanted.good, job=args.suggestion, now=now)
         merged = "; what you say of it is kept with what was said before"
         lines = [f"@{each.handle}: {each.result}{merged if each.merged else ''}" for each in told]
         shown = document(suggestions=told, refused=wanted.bad, key_configured=bool(app.settings.x_api_key))
-        _show(invocation, shown, lines, told_of_key=any(each.result is not Standing.TRACKED for each in told))
+        _show(invocation, shown, lines, told_of_key=any(each.result is not SuggestionResult.TRACKED for each in told))
     return wanted.complain()
 
 
 async def _list_suggestions(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
-        kept = await Roster(app.database, app.job_writer).suggestions(live_only=False)
+        kept = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
     rows = [
         (
             f"@{each.handle}",
@@ -134,10 +204,10 @@ async def untrack(
         return UserId(read_id(row)) if by_id else read_handle(row.value)
 
     named = sort_rows(handles, source, "id" if by_id else "handle", read)
-    told: list[Told] = []
+    told: list[TrackResult] = []
     strange: list[NotTracked] = []
     async with open_app(invocation.settings) as app:
-        roster = Roster(app.database, app.job_writer)
+        roster = TrackingStore(app.database, app.job_writer)
         for who in dict.fromkeys(named.good):
             gone = await roster.untrack(who, reason, now=app.database.clock.now())
             if gone.known:
@@ -165,7 +235,7 @@ def _label(given: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _let_go(who: str | UserId, gone: LetGo) -> Told:
+def _let_go(who: str | UserId, gone: LetGo) -> TrackResult:
     handle, user_id = _named(who)
     jobs = "1 job" if len(gone.cancelled) == 1 else f"{len(gone.cancelled)} jobs"
     ended = f"; {jobs} cancelled" if gone.cancelled else ""
@@ -175,7 +245,7 @@ def _let_go(who: str | UserId, gone: LetGo) -> Told:
         note, result = f"was not tracked any more{ended}", "was not tracked"
     else:
         note, result = f"is not tracked any more{ended}; what was collected stays", "untracked"
-    return Told(handle=handle, user_id=gone.user_id or user_id, result=result, note=note)
+    return TrackResult(handle=handle, user_id=gone.user_id or user_id, result=result, note=note)
 
 
 def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
@@ -184,7 +254,7 @@ def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
 
 def _tell(
     invocation: Invocation,
-    told: Sequence[Told],
+    told: Sequence[TrackResult],
     named: Sorted[NewSuggestion] | Sorted[UserId],
     *,
     is_capped: bool,

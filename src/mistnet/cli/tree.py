@@ -15,16 +15,16 @@ class Command(NamedTuple):
     line: str
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """Commands below a common word."""
 
     line: str
-    commands: Mapping[str, Command | Group]
+    commands: Mapping[str, Command | CommandGroup]
     no_args_is_help: bool = False
     lists_by_default: bool = False
 
 
-COMMANDS: Final[Mapping[str, Command | Group]] = {
+COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     "init": Command("init:init", "Make this folder ready: a file of settings to fill in, tables, and what to do next."),
     "track": Command(
         "track:track",
@@ -49,7 +49,8 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
         "Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.",
     ),
     "demo": Command(
-        "demo:demo", "Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind."
+        "demo.command:demo",
+        "Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.",
     ),
     "search": Command("search:search", "Find posts by their words, newest first."),
     "export": Command(
@@ -58,7 +59,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
     ),
     "coverage": Command("coverage:coverage", "Show what is verified, what is being swept and what is missing."),
     "spend": Command("spend:spend", "Show what calls have cost: calls, items, credits, dollars and failures."),
-    "alerts": Group(
+    "alerts": CommandGroup(
         line="Look at open alerts, and accept one.",
         lists_by_default=True,
         commands={
@@ -68,7 +69,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "sources": Group(
+    "sources": CommandGroup(
         line="Look at sources, stop and start them, set their limits.",
         lists_by_default=True,
         commands={
@@ -107,7 +108,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "hydrate": Group(
+    "hydrate": CommandGroup(
         line="Fetch users or posts by their ids, and look at what such ingests came to.",
         commands={
             "posts-of": Command(
@@ -130,7 +131,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "follows": Group(
+    "follows": CommandGroup(
         line="Sync who follows whom, and see how it changes.",
         commands={
             "sync": Command(
@@ -147,7 +148,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "feeds": Group(
+    "feeds": CommandGroup(
         line="Accounts of Threads whose posts and own replies are read again and again.",
         commands={
             "add": Command(
@@ -165,7 +166,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "segments": Group(
+    "segments": CommandGroup(
         line="Named sets of users or posts, and how they change.",
         commands={
             "define": Command(
@@ -189,7 +190,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
             "events": Command("segment_members:events", "Who came and who went, the latest first."),
             "export": Command("segment_members:export", "Write out all members of a segment, now or as they were."),
-            "inputs": Group(
+            "inputs": CommandGroup(
                 line="The users of a segment that are named one by one.",
                 commands={
                     "add": Command(
@@ -205,27 +206,27 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "jobs": Group(
+    "jobs": CommandGroup(
         line="Look at jobs, add them, and decide what becomes of them.",
         commands={
             "list": Command("jobs:list_jobs", "List jobs, newest first."),
             "show": Command("jobs:show", "Show all that is known of one job, with everything that went wrong."),
             "dead": Command("jobs:dead", "List gaps: jobs that ended without their result, with what went wrong."),
-            "add": Command("changes:add", "Add a job, or many from a file. All of them are stored, or none."),
+            "add": Command("jobs:add", "Add a job, or many from a file. All of them are stored, or none."),
             "retry": Command(
-                "changes:retry", "Make jobs due now. Dead and failed ones start again with all their attempts."
+                "jobs:retry", "Make jobs due now. Dead and failed ones start again with all their attempts."
             ),
             "cancel": Command(
-                "changes:cancel", "End jobs for good. A running one too: what its worker would write is void."
+                "jobs:cancel", "End jobs for good. A running one too: what its worker would write is void."
             ),
-            "requeue": Command("changes:requeue", "Try dead and failed jobs again, with all their attempts."),
+            "requeue": Command("jobs:requeue", "Try dead and failed jobs again, with all their attempts."),
             "pause": Command(
-                "changes:pause", "Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."
+                "jobs:pause", "Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."
             ),
-            "resume": Command("changes:resume", "Let workers take jobs of a paused kind again."),
+            "resume": Command("jobs:resume", "Let workers take jobs of a paused kind again."),
         },
     ),
-    "runs": Group(
+    "runs": CommandGroup(
         line="Collect the newest posts of some accounts at once, with a report.",
         commands={
             "start": Command(
@@ -240,7 +241,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "db": Group(
+    "db": CommandGroup(
         line="Bring the database's tables up to this version, or look whether they are.",
         commands={
             "migrate": Command(
@@ -252,7 +253,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "broker": Group(
+    "broker": CommandGroup(
         line="RabbitMQ, where lanes are dispatched over it.",
         no_args_is_help=True,
         commands={
@@ -266,34 +267,34 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "links": Group(
+    "links": CommandGroup(
         line="Links in posts: what they name and where they lead.",
         no_args_is_help=True,
         commands={
             "extract": Command(
-                "links:extract",
+                "link_texts:extract",
                 "Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.",
             ),
             "canonical": Command(
-                "links:canonical_names",
+                "link_texts:canonical_names",
                 "Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.",
             ),
             "list": Command(
-                "link_lists:list_links",
+                "links:list_links",
                 "Show links that were found in posts, the newest first. Each canonical URL is one link.",
             ),
-            "show": Command("link_lists:show", "Show one link: what it names, how its visits went, who posted it."),
+            "show": Command("links:show", "Show one link: what it names, how its visits went, who posted it."),
             "scan": Command(
-                "link_lists:scan_posts",
+                "links:scan_posts",
                 "Find the links of posts that were collected before. May be broken off and run again at any time.",
             ),
             "crawl": Command(
-                "link_lists:crawl",
+                "links:crawl",
                 "Have links visited: those named, or those found while their lane was not crawled. Workers do it.",
             ),
         },
     ),
-    "prices": Group(
+    "prices": CommandGroup(
         line="Prices as people write them, and being told when they change.",
         no_args_is_help=True,
         commands={
@@ -311,7 +312,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             "unwatch": Command("price_watches:unwatch", "Take a watch back. Events that were written are still sent."),
         },
     ),
-    "rates": Group(
+    "rates": CommandGroup(
         line="What currencies are worth in each other, as you tell it.",
         no_args_is_help=True,
         commands={
@@ -323,7 +324,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             "list": Command("rates:list_rates", "Show the rates that were told, by currency and day."),
         },
     ),
-    "items": Group(
+    "items": CommandGroup(
         line="Things whose worth is followed: coins, cards, whatever has a price.",
         no_args_is_help=True,
         commands={
@@ -344,7 +345,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
                 "Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again.",
             ),
             "import": Command(
-                "item_import:import_items",
+                "item_files:import_items",
                 "Follow many things: a row each, its columns named like the fields; any other column is an attribute.",
             ),
             "list": Command(
@@ -366,7 +367,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             "history": Command("item_lists:history", "Show what an item was worth, the latest first."),
         },
     ),
-    "products": Group(
+    "products": CommandGroup(
         line="Things for sale: what pages say of them.",
         no_args_is_help=True,
         commands={
@@ -396,7 +397,7 @@ COMMANDS: Final[Mapping[str, Command | Group]] = {
             ),
         },
     ),
-    "sim": Group(
+    "sim": CommandGroup(
         line="A simulated TwitterAPI.io on this machine, to try everything on without a key.",
         commands={
             "serve": Command(

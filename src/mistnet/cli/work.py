@@ -9,18 +9,17 @@ import msgspec
 import typer
 
 from mistnet.app import App, Via, open_app
+from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.gauges import LOOPBACK, served
-from mistnet.cli.heaps import share_one_heap
-from mistnet.cli.processes import Crew, CrewPlan
-from mistnet.cli.rows import unique
-from mistnet.cli.shared import Invocation, shared_options
-from mistnet.cli.signals import ask_when_orphaned, stopping
-from mistnet.domain.errors import NoKey, did_you_mean
-from mistnet.domain.lists import split_list
-from mistnet.domain.sources import X_SOURCE, Halt
-from mistnet.engine.watchdog import watched
-from mistnet.store.gaps import GapFilter
-from mistnet.store.patience import patiently
+from mistnet.cli.input import unique
+from mistnet.cli.processes import Crew, CrewPlan, ask_when_orphaned, share_one_heap, stopping
+from mistnet.governor.errors import NoKey
+from mistnet.governor.model import X_SOURCE, Halt
+from mistnet.kit.database import patiently
+from mistnet.kit.errors import did_you_mean
+from mistnet.kit.text import split_list
+from mistnet.queue.store.operations import GapFilter
+from mistnet.queue.watchdog import watched
 
 DONE_WITH_GAPS: Final = 3
 STOPPED_BY_BUDGET: Final = 4

@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation
 from mistnet.cli.output import document
-from mistnet.cli.shared import Invocation
-from mistnet.store.export import Format, ForSpreadsheets, Target, whole_file
+from mistnet.kit.export import Format, ForSpreadsheets, Target, whole_file
 
 FormatOption = Annotated[
     Format | None,
@@ -68,7 +68,7 @@ def choose_format(given: str | None, output: Path | None, *, default: str, known
     return given or named or default
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows go, and in which form."""
 
     format: Format
@@ -77,7 +77,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     safe: bool = False
 
     @classmethod
-    def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "Place":
+    def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "OutputTarget":
         """A table as --format or the name of the file says."""
         output = named_file(output)
         chosen = choose_format(given, output, default=Format.JSONL)
@@ -97,7 +97,7 @@ def require_csv(chosen: str, *, safe: bool) -> None:
 
 async def write_out(
     invocation: Invocation,
-    place: Place,
+    place: OutputTarget,
     export: Callable[[App, Target], Awaitable[int]],
     *,
     what: str,

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mistnet.sim.box import pack
 from mistnet.sim.faults import PRESETS
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SIZES
-from mistnet.sim.server import serve
+from mistnet.sim.server import pack, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

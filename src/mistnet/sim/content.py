@@ -1,10 +1,10 @@
 """What a post says: its text and everything in it that has a place, such as links, mentions and media."""
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from mistnet.sim.drafts import Kind
 from mistnet.sim.language import (
     HASHTAGS,
     HOSTILE_TEXTS,
@@ -15,12 +15,94 @@ from mistnet.sim.language import (
     short_link,
     shown_link,
 )
-from mistnet.sim.media import media_of
 from mistnet.sim.numbers import Draw, chance, mix, time_of
 from mistnet.sim.people import Person
+from mistnet.sim.posts import DraftKind
 from mistnet.sim.stories import Planted
 from mistnet.sim.users import Users
-from mistnet.sim.world import Post, World
+from mistnet.sim.world import SimPost, World
+
+PREFIX = {"photo": "3", "video": "13", "animated_gif": "16"}
+RATES = ((288_000, "480x270"), (832_000, "640x360"), (2_176_000, "1280x720"))
+
+
+def media_of(what: str, post_id: int, handle: str, short: str, indices: list[int], luck: int) -> list[dict[str, Any]]:
+    kind, count = ("photo", 2 + luck % 3) if what == "photos" else (what, 1)
+    return [_medium(kind, post_id, handle, short, indices, luck + place) for place in range(count)]
+
+
+def _medium(kind: str, post_id: int, handle: str, short: str, indices: list[int], luck: int) -> dict[str, Any]:
+    media_id = post_id - 4_194_304 * (1 + luck % 5000)
+    key = f"{PREFIX[kind]}_{media_id}"
+    width, height = (1200, 675) if luck & 1 else (900, 1200)
+    opaque = b64encode(f"ApiMedia:{media_id}".encode()).decode()
+    medium: dict[str, Any] = {
+        "display_url": short.replace("https://t.co/", "pic.twitter.com/"),
+        "expanded_url": f"https://twitter.com/{handle}/status/{post_id}/{'photo' if kind == 'photo' else 'video'}/1",
+        "ext_media_availability": {"status": "Available"},
+        "features": {"large": {"faces": []}, "orig": {"faces": []}},
+        "id_str": str(media_id),
+        "indices": indices,
+        "media_key": key,
+        "media_results": {"id": opaque, "result": {"__typename": "ApiMedia", "id": opaque, "media_key": key}},
+        "media_url_https": f"https://pbs.twimg.com/media/H{media_id % 10**12:X}.jpg",
+        "original_info": {"focus_rects": _focus(width, height), "height": height, "width": width},
+        "sizes": {"large": {"h": height, "w": width}},
+        "type": kind,
+        "url": short,
+    }
+    if kind == "photo" and luck % 3 == 0:
+        medium["ext_alt_text"] = "A silver coin on a map, next to a cup of tea 🍵"
+    if kind != "photo":
+        medium["original_info"]["focus_rects"] = []
+        medium["video_info"] = _video(kind, media_id, luck)
+    return medium
+
+
+def _focus(width: int, height: int) -> list[dict[str, int]]:
+    side = min(width, height)
+    return [{"h": side, "w": side, "x": 0, "y": 0}, {"h": height, "w": width, "x": 0, "y": 0}]
+
+
+def _video(kind: str, media_id: int, luck: int) -> dict[str, Any]:
+    if kind == "animated_gif":
+        variant = {
+            "bitrate": 0,
+            "content_type": "video/mp4",
+            "url": f"https://video.twimg.com/tweet_video/{media_id}.mp4",
+        }
+        return {"aspect_ratio": [16, 9], "variants": [variant]}
+    base = f"https://video.twimg.com/amplify_video/{media_id}"
+    stream = {"content_type": "application/x-mpegURL", "url": f"{base}/pl/list.m3u8?tag=14"}
+    files = [
+        {"bitrate": rate, "content_type": "video/mp4", "url": f"{base}/vid/avc1/{size}/file.mp4?tag=14"}
+        for rate, size in RATES
+    ]
+    return {"aspect_ratio": [16, 9], "duration_millis": 5_000 + luck % 160_000, "variants": [stream, *files]}
+
+
+def card_of(url: str, *, by_id: bool, luck: int) -> dict[str, Any]:
+    """Lookups by id wrap the card, and sometimes only name it."""
+    if by_id and luck % 6 == 0:
+        return {"rest_id": f"card://{luck % 10**18}"}
+    texts = {
+        "title": "Why silver moved",
+        "description": "A short look at a long year",
+        "card_url": url,
+        "domain": "example.org",
+    }
+    values = [{"key": key, "value": {"string_value": text}} for key, text in texts.items()]
+    card = {"name": "summary_large_image", "url": url, "binding_values": values}
+    return {"legacy": card} if by_id else card
+
+
+def article_of(post_id: int) -> dict[str, str]:
+    return {
+        "title": "On patience",
+        "preview_text": "What a market teaches in thirty years of Sundays…",
+        "cover_media_img_url": f"https://pbs.twimg.com/media/A{post_id % 10**12:X}.jpg",
+    }
+
 
 SHORT_FORM = 270  # what the display range covers of a long post
 
@@ -73,11 +155,11 @@ class Content:
         self.urls.append(where)
 
 
-class Writer:
+class SimWriter:
     def __init__(self, world: World, users: Users) -> None:
         self._world, self._users = world, users
 
-    def content(self, post: Post) -> Content:
+    def content(self, post: SimPost) -> Content:
         luck = mix(self._world.seed, Draw.TEXT, post.id)
         dice = chance(luck)
         content = Content(language=self._world.people[post.author].language)
@@ -91,7 +173,7 @@ class Writer:
             self._improvise(content, post, dice, luck)
         content.shown_to = content.length if content.length <= 400 else content.shown_from + SHORT_FORM
         self._show(content, post, planted.media if planted else _natural_media(dice, post.kind), luck)
-        content.article = bool(planted and planted.article) or (post.kind is Kind.ORIGINAL and luck % 300 == 0)
+        content.article = bool(planted and planted.article) or (post.kind is DraftKind.ORIGINAL and luck % 300 == 0)
         return content
 
     def _address(self, content: Content, user_id: int, handle: str) -> None:
@@ -114,8 +196,8 @@ class Writer:
             content.say(" ")
             content.link(short_link(luck), planted.link)
 
-    def _improvise(self, content: Content, post: Post, dice: Random, luck: int) -> None:
-        if post.kind is Kind.ORIGINAL and luck % 90 == 0:
+    def _improvise(self, content: Content, post: SimPost, dice: Random, luck: int) -> None:
+        if post.kind is DraftKind.ORIGINAL and luck % 90 == 0:
             self._greet(content, self._world.references.idols(post.author)[0], post.at_ms)
         if luck >> 8 & 63 == 0:
             content.language = "qme" if luck >> 14 & 1 else "und"
@@ -135,7 +217,7 @@ class Writer:
             if dice.random() < 0.4:
                 content.card_url = content.urls[-1]["url"]
 
-    def _show(self, content: Content, post: Post, media: str | None, luck: int) -> None:
+    def _show(self, content: Content, post: SimPost, media: str | None, luck: int) -> None:
         if not media:
             return
         handle = self._world.people[post.author].handle_at(post.at_ms)
@@ -145,9 +227,9 @@ class Writer:
         content.media = media_of(media, post.id, handle, content.parts[-1], [start, content.length], luck)
 
 
-def _natural_media(dice: Random, kind: Kind) -> str | None:
+def _natural_media(dice: Random, kind: DraftKind) -> str | None:
     draw = dice.random()
-    if kind is Kind.REPLY or draw >= 0.2:
+    if kind is DraftKind.REPLY or draw >= 0.2:
         return None
     return "photo" if draw < 0.11 else "photos" if draw < 0.14 else "video" if draw < 0.18 else "animated_gif"
 

@@ -8,14 +8,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.cost import Cost, least_by_endpoint
-from mistnet.sim.faults import PRESETS, Fault, Faults
+from mistnet.sim.faults import PRESETS, Faults, SimFault
 from mistnet.sim.market import SHOPS_FILE, MarketService, MarketStats
 from mistnet.sim.market_goods import Market, truth
-from mistnet.sim.service import Answer, Stats, XService
+from mistnet.sim.service import SimAnswer, Stats, XService
 from mistnet.sim.threads import ThreadsService, ThreadsStats
-from mistnet.sim.threads_truth import ThreadsTruth
-from mistnet.sim.truth import Truth
+from mistnet.sim.threads_answers import ThreadsTruth
+from mistnet.sim.truth import Cost, Truth, least_by_endpoint
 from mistnet.sim.users import dump
 
 PREFIX = "/_sim/"
@@ -53,7 +52,7 @@ class Control:
             ("POST", "reset"): self.reset,
         }
 
-    def answer(self, method: str, path: str, query: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, query: str, body: bytes) -> SimAnswer:
         name = path.removeprefix(PREFIX)
         route = self._routes.get((method, name))
         if route is None:
@@ -151,7 +150,7 @@ class Control:
 
     def faults(self, given: Given) -> object:
         """A preset by name, or rates by fault. Each call counts from nought; no false end is told twice in a row."""
-        rates = {Fault(name): float(rate) for name, rate in given.get("rates", {}).items()}
+        rates = {SimFault(name): float(rate) for name, rate in given.get("rates", {}).items()}
         low, high = given.get("latency_seconds", (0.0, 0.0))
         chosen = {**PRESETS[given.get("preset", "none")], **rates}
         seed = int(given.get("seed", self._service.faults.seed))
@@ -193,8 +192,8 @@ def _plain(value: object) -> object:
             return value
 
 
-def _answer(status: int, value: object) -> Answer:
+def _answer(status: int, value: object) -> SimAnswer:
     body = dump(value).encode()
-    return Answer(
+    return SimAnswer(
         status=status, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
     )

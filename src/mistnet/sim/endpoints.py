@@ -4,10 +4,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mistnet.sim.drafts import KIND, Kind
 from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
 from mistnet.sim.numbers import Draw, first_id_at, mix
-from mistnet.sim.pages import (
+from mistnet.sim.people import Person, Silence, SimAccountState
+from mistnet.sim.posts import KIND, DraftKind
+from mistnet.sim.render import (
     FOLLOWER_IDS,
     FOLLOWERS,
     FOLLOWINGS,
@@ -17,16 +18,15 @@ from mistnet.sim.pages import (
     THREAD,
     TIMELINE,
     CursorKind,
-    Listing,
-    Shape,
+    PageShape,
+    Renderer,
+    RenderPlace,
+    SimListing,
     Single,
     cursor_to,
     position_of,
 )
-from mistnet.sim.people import Person, Silence, Standing
-from mistnet.sim.query import parse
-from mistnet.sim.render import Place, Renderer
-from mistnet.sim.search import Found, Search
+from mistnet.sim.search import Found, Search, parse
 from mistnet.sim.users import dump
 from mistnet.sim.world import Fate, World
 
@@ -45,10 +45,10 @@ HOLLOW_POST = (
 TOP = 1 << 63  # above every id
 
 Params = Mapping[str, str]
-Reply = Listing | Single
+Reply = SimListing | Single
 
 
-class BadRequest(Exception):
+class SimBadRequest(Exception):
     """400: the caller asked wrongly; the detail names the parameter."""
 
 
@@ -108,7 +108,7 @@ class Endpoints:
             for person in people
             if not person.shown_at(now_ms) and person.silence is Silence.OBJECT
         ]
-        return Listing(shape=PROFILES, records=records, price=profiles_price(len(asked), len(records)))
+        return SimListing(shape=PROFILES, records=records, price=profiles_price(len(asked), len(records)))
 
     def last_tweets(self, params: Params, now_ms: int) -> Reply:
         if params.get("userId"):
@@ -139,7 +139,7 @@ class Endpoints:
         cursor = params.get("cursor", "")
         left = min(int(cursor), len(everyone)) if cursor.isdecimal() and cursor != "0" else len(everyone)
         page = everyone[len(everyone) - left :][:count]
-        return Listing(
+        return SimListing(
             shape=FOLLOWER_IDS,
             records=[b'"%d"' % self._world.people[index].id for index in page],
             more=left > count,
@@ -164,15 +164,15 @@ class Endpoints:
     def tweets(self, params: Params, now_ms: int) -> Reply:
         asked = _ids(required(params, "tweet_ids"))
         if len(asked) > MOST_POST_IDS:
-            raise BadRequest(f"tweet_ids must hold at most {MOST_POST_IDS} ids")
+            raise SimBadRequest(f"tweet_ids must hold at most {MOST_POST_IDS} ids")
         shown, hollow = [], []
         for post_id in asked:
             post = self._world.post(post_id)
             if post and self._world.fate_of(post, now_ms) is Fate.SHOWN:
-                shown.append(self.renderer.known(post, now_ms, Place.LOOKUP))
+                shown.append(self.renderer.known(post, now_ms, RenderPlace.LOOKUP))
             elif post_id % 8 == 0:  # most missing posts are simply absent, some leave an empty shell
                 hollow.append(HOLLOW_POST)
-        return Listing(shape=LOOKUP, records=shown + hollow, price=LOOKUP.price(len(shown)))
+        return SimListing(shape=LOOKUP, records=shown + hollow, price=LOOKUP.price(len(shown)))
 
     def replies(self, params: Params, now_ms: int, size: int) -> Reply:
         root = _number(params, "tweetId")
@@ -198,7 +198,7 @@ class Endpoints:
             query.lower(below - 1)
         found = self._search.newest(query, now_ms, PAGE + 1)
         here = cursor_to(CursorKind.SEARCH, TOP if query.ceiling is None else min(query.ceiling + 1, TOP))
-        return Listing(
+        return SimListing(
             shape=SEARCH,
             records=self._listed(found[:PAGE], now_ms),
             more=len(found) > PAGE,
@@ -232,7 +232,7 @@ class Endpoints:
         page = rest[:size]
         promises = bool(page) and root >> 22 & 1 == 1
         more = len(rest) > size or promises
-        return Listing(
+        return SimListing(
             shape=THREAD,
             records=[self.renderer.post(each, now_ms) for each in first + page],
             more=more,
@@ -248,9 +248,9 @@ class Endpoints:
         below = position_of(CursorKind.TIMELINE, params.get("cursor", ""))
         with_replies = params.get("includeReplies", "false").lower() == "true"
         found: list[Found] = []
-        if person.searchable and person.standing_at(now_ms) is Standing.ACTIVE:
+        if person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE:
             found = self._downward(person.index, below or TOP, with_replies=with_replies, now_ms=now_ms, limit=size + 1)
-        return Listing(
+        return SimListing(
             shape=TIMELINE,
             records=self._listed(found[:size], now_ms),
             more=len(found) > size,
@@ -263,7 +263,7 @@ class Endpoints:
         found: list[Found] = []
         for place in range(min(timeline.until(now_ms), bisect_left(timeline.ids, below)) - 1, -1, -1):
             post_id, mark = timeline.ids[place], timeline.marks[place]
-            wanted = with_replies or mark & KIND != Kind.REPLY
+            wanted = with_replies or mark & KIND != DraftKind.REPLY
             if wanted and self._world.deleted_at_ms(post_id, mark) > now_ms:
                 found.append((post_id, author, mark))
             if len(found) == limit:
@@ -271,19 +271,24 @@ class Endpoints:
         return found
 
     def _follow_list(
-        self, person: Person | None, shape: Shape, edges: Callable[[int, int], list[int]], params: Params, now_ms: int
+        self,
+        person: Person | None,
+        shape: PageShape,
+        edges: Callable[[int, int], list[int]],
+        params: Params,
+        now_ms: int,
     ) -> Reply:
         """Pages run a little short: whoever is no longer shown still takes up room."""
         if person is None or not person.shown_at(now_ms):
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
-        everyone = edges(person.index, now_ms) if person.standing_at(now_ms) is Standing.ACTIVE else []
+        everyone = edges(person.index, now_ms) if person.standing_at(now_ms) is SimAccountState.ACTIVE else []
         size = _clamped(params.get("pageSize"), MOST_FOLLOWERS, PAGE, MOST_FOLLOWERS)
         left = position_of(CursorKind.FOLLOWS, params.get("cursor", ""))
         left = len(everyone) if left is None else min(left, len(everyone))
         page = everyone[len(everyone) - left :][:size]
         people = self._world.people
         member = self.renderer.users.member
-        return Listing(
+        return SimListing(
             shape=shape,
             records=[member(each, now_ms, iso=shape is FOLLOWINGS) for each in page if people[each].shown_at(now_ms)],
             more=left > size,
@@ -300,14 +305,14 @@ def _profile(body: bytes) -> Single:
 
 def required(params: Params, name: str) -> str:
     if not params.get(name):
-        raise BadRequest(f"{name} is required")
+        raise SimBadRequest(f"{name} is required")
     return params[name]
 
 
 def _number(params: Params, name: str) -> int:
     given = required(params, name)
     if not given.isdecimal() or len(given) > 19:
-        raise BadRequest(f"{name} must be a number")
+        raise SimBadRequest(f"{name} must be a number")
     return int(given)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from mistnet.sim.ledger import MINIMUM
 from mistnet.sim.numbers import Draw, mix, number_of, unit
-from mistnet.sim.pages import Listing, Records
+from mistnet.sim.render import Records, SimListing
 from mistnet.sim.users import dump
 
 
-class Fault(StrEnum):
+class SimFault(StrEnum):
     RATE_LIMITED = "rate_limited"
     RATE_LIMITED_WITH_WAIT = "rate_limited_with_wait"
     SERVER_ERROR = "server_error"
@@ -41,26 +41,26 @@ class Fault(StrEnum):
 
 REFUSALS = frozenset(
     {
-        Fault.RATE_LIMITED,
-        Fault.RATE_LIMITED_WITH_WAIT,
-        Fault.SERVER_ERROR,
-        Fault.SERVER_ERROR_PAGE,
-        Fault.KEY_REFUSED,
-        Fault.CONNECTION_REFUSED,
+        SimFault.RATE_LIMITED,
+        SimFault.RATE_LIMITED_WITH_WAIT,
+        SimFault.SERVER_ERROR,
+        SimFault.SERVER_ERROR_PAGE,
+        SimFault.KEY_REFUSED,
+        SimFault.CONNECTION_REFUSED,
     }
 )
-BODY_FAULTS = frozenset({Fault.TIMEOUT, Fault.CUT_BODY, Fault.BROKEN_JSON})
-PAGE_FAULTS = frozenset(Fault) - REFUSALS - BODY_FAULTS
+BODY_FAULTS = frozenset({SimFault.TIMEOUT, SimFault.CUT_BODY, SimFault.BROKEN_JSON})
+PAGE_FAULTS = frozenset(SimFault) - REFUSALS - BODY_FAULTS
 # After one of these the asker has seen no page it could have believed.
 UNBELIEVABLE = (
     REFUSALS
     | BODY_FAULTS
     | {
-        Fault.EMPTY_CLAIMS_MORE,
-        Fault.REPEATED_PAGE,
-        Fault.STUCK_CEILING,
-        Fault.MISSING_RECORDS,
-        Fault.NULL_DATA,
+        SimFault.EMPTY_CLAIMS_MORE,
+        SimFault.REPEATED_PAGE,
+        SimFault.STUCK_CEILING,
+        SimFault.MISSING_RECORDS,
+        SimFault.NULL_DATA,
     }
 )
 
@@ -68,25 +68,25 @@ _FROM = re.compile(r"\bfrom(?::|%3[Aa])(\w+?)(?:\+|%20|&|$)")
 EMPTY_LOOKS = 4
 """So often a search for an author who is `empty_at_first` finds nothing: both passes over a history, two looks each."""
 
-LIST_FAULTS = frozenset({Fault.LIST_CUT_SHORT, Fault.LIST_CUT_OPEN, Fault.LIST_HIDES_SOME})
+LIST_FAULTS = frozenset({SimFault.LIST_CUT_SHORT, SimFault.LIST_CUT_OPEN, SimFault.LIST_HIDES_SOME})
 MOST_CUT = 0.3
 """How much of a follow list goes missing at most: its end, or a stretch of a page."""
 
-NO_FAULTS: Mapping[Fault, float] = {}
-ALL_FAULTS: Mapping[Fault, float] = {
-    **dict.fromkeys(Fault, 0.015),
-    Fault.TIMEOUT: 0.005,
-    Fault.KEY_REFUSED: 0.005,
-    Fault.CONNECTION_REFUSED: 0.005,
-    Fault.EMPTY_CLAIMS_END: 0.03,
-    Fault.EMPTY_AT_FIRST: 0.0,  # no second look helps against it, only a later one
+NO_FAULTS: Mapping[SimFault, float] = {}
+ALL_FAULTS: Mapping[SimFault, float] = {
+    **dict.fromkeys(SimFault, 0.015),
+    SimFault.TIMEOUT: 0.005,
+    SimFault.KEY_REFUSED: 0.005,
+    SimFault.CONNECTION_REFUSED: 0.005,
+    SimFault.EMPTY_CLAIMS_END: 0.03,
+    SimFault.EMPTY_AT_FIRST: 0.0,  # no second look helps against it, only a later one
 }
-PRESETS: Mapping[str, Mapping[Fault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}
+PRESETS: Mapping[str, Mapping[SimFault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    fault: Fault | None = None
+    fault: SimFault | None = None
     luck: int = 0
     latency_seconds: float = 0.0
 
@@ -97,13 +97,13 @@ class Faults:
     def __init__(
         self,
         seed: int = 0,
-        rates: Mapping[Fault, float] = NO_FAULTS,
+        rates: Mapping[SimFault, float] = NO_FAULTS,
         *,
         latency_seconds: tuple[float, float] = (0.0, 0.0),
         false_ends: Collection[str] = (),
     ) -> None:
         self.seed = seed
-        self.rates = {fault: rates[fault] for fault in Fault if rates.get(fault, 0) > 0}
+        self.rates = {fault: rates[fault] for fault in SimFault if rates.get(fault, 0) > 0}
         self.latency_seconds = latency_seconds
         self._asked: Counter[str] = Counter()
         self._searched: Counter[str] = Counter()
@@ -127,16 +127,16 @@ class Faults:
         asked, number = self._asked[question], number_of(question)
         low, high = self.latency_seconds
         fault = next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None)
-        times = 0 if fault is Fault.LIST_HIDES_SOME else asked  # the same ones, however often one asks
+        times = 0 if fault is SimFault.LIST_HIDES_SOME else asked  # the same ones, however often one asks
         return Decision(
             fault=fault,
             luck=mix(self.seed, Draw.VARIANT, number, times),
             latency_seconds=low + (high - low) * unit(self.seed, Draw.LATENCY, number, asked),
         )
 
-    def answered(self, question: str, fault: Fault | None) -> None:
+    def answered(self, question: str, fault: SimFault | None) -> None:
         """A false end is never told twice in a row: a second look is always enough."""
-        if fault is Fault.EMPTY_CLAIMS_END:
+        if fault is SimFault.EMPTY_CLAIMS_END:
             self._wrongly_empty.add(question)
         elif fault not in UNBELIEVABLE:
             self._wrongly_empty.discard(question)
@@ -146,10 +146,10 @@ class Faults:
         self._searched.clear()
         self._wrongly_empty.clear()
 
-    def _strikes(self, fault: Fault, question: str, number: int, asked: int) -> bool:
-        if fault is Fault.EMPTY_CLAIMS_END and question in self._wrongly_empty:
+    def _strikes(self, fault: SimFault, question: str, number: int, asked: int) -> bool:
+        if fault is SimFault.EMPTY_CLAIMS_END and question in self._wrongly_empty:
             return False
-        if fault is Fault.EMPTY_AT_FIRST:
+        if fault is SimFault.EMPTY_AT_FIRST:
             author = _author_in(question)
             unlucky = unit(self.seed, Draw.FAULT, number_of(fault), number_of(author)) < self.rates[fault]
             return bool(author) and self._searched[author] <= EMPTY_LOOKS and unlucky
@@ -162,36 +162,36 @@ def _author_in(question: str) -> str:
     return found[1].lower() if found else ""
 
 
-def spoil(page: Listing, fault: Fault, luck: int) -> bool:
+def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
     """Do to a page what the fault says; False if this page cannot suffer it."""
     match fault:
-        case Fault.EMPTY_CLAIMS_MORE if page.shape.paged and page.shape.holds_posts:
+        case SimFault.EMPTY_CLAIMS_MORE if page.shape.paged and page.shape.holds_posts:
             page.records, page.more, page.cursor = [], True, page.cursor or page.here
-        case Fault.EMPTY_CLAIMS_END | Fault.EMPTY_AT_FIRST if page.shows_posts:
+        case SimFault.EMPTY_CLAIMS_END | SimFault.EMPTY_AT_FIRST if page.shows_posts:
             page.records, page.more, page.cursor = [], False, ""
-        case Fault.DUPLICATE_POSTS if page.records:
+        case SimFault.DUPLICATE_POSTS if page.records:
             page.price = page.credits_due  # nobody pays for a double
             page.records = _with_a_double(page.records, luck)
-        case Fault.REPEATED_PAGE | Fault.STUCK_CEILING if page.above:
-            before = page.above(20 if fault is Fault.REPEATED_PAGE else 1 + luck % 3)
+        case SimFault.REPEATED_PAGE | SimFault.STUCK_CEILING if page.above:
+            before = page.above(20 if fault is SimFault.REPEATED_PAGE else 1 + luck % 3)
             page.records, page.more, page.cursor = before or page.records, bool(before) or page.more, page.here
             return bool(before)
-        case Fault.LOOPING_CURSOR if page.more:
+        case SimFault.LOOPING_CURSOR if page.more:
             page.cursor = page.here
-        case Fault.MISSING_RECORDS:
+        case SimFault.MISSING_RECORDS:
             page.written, page.price = Records.MISSING, MINIMUM
-        case Fault.NULL_DATA:
+        case SimFault.NULL_DATA:
             page.written, page.price = Records.NULL, MINIMUM
-        case Fault.MALFORMED_POST if page.shape.holds_posts and page.records:
+        case SimFault.MALFORMED_POST if page.shape.holds_posts and page.records:
             _malform(page, luck)
-        case Fault.LIST_CUT_SHORT | Fault.LIST_CUT_OPEN | Fault.LIST_HIDES_SOME if page.whole:
-            return (_cut_short if fault is Fault.LIST_CUT_SHORT else _cut_open)(page, luck)
+        case SimFault.LIST_CUT_SHORT | SimFault.LIST_CUT_OPEN | SimFault.LIST_HIDES_SOME if page.whole:
+            return (_cut_short if fault is SimFault.LIST_CUT_SHORT else _cut_open)(page, luck)
         case _:
             return False
     return True
 
 
-def _cut_short(page: Listing, luck: int) -> bool:
+def _cut_short(page: SimListing, luck: int) -> bool:
     """The list claims to end here, before the last of it."""
     room = int(page.whole * MOST_CUT) - page.after
     if room <= 0 or not page.records:
@@ -201,7 +201,7 @@ def _cut_short(page: Listing, luck: int) -> bool:
     return True
 
 
-def _cut_open(page: Listing, luck: int) -> bool:
+def _cut_open(page: SimListing, luck: int) -> bool:
     """Some in a row are left out, and nothing shows it."""
     room = int(len(page.records) * MOST_CUT)
     if room <= 0:
@@ -217,7 +217,7 @@ def _with_a_double(records: list[bytes], luck: int) -> list[bytes]:
     return [*records[: place + 1], records[place], *records[place + 1 :]]
 
 
-def _malform(page: Listing, luck: int) -> None:
+def _malform(page: SimListing, luck: int) -> None:
     place = luck % len(page.records)
     post: dict[str, Any] = json.loads(page.records[place])
     page.spoiled.append(str(post["id"]))

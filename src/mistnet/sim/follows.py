@@ -13,7 +13,7 @@ FUTURE_DAYS = 60
 Edge = tuple[int, int, int]  # since, until, the other one
 
 
-class Edges:
+class SimEdges:
     """One person's follows in one direction, oldest first, packed: a star has very many."""
 
     def __init__(self, edges: Iterable[Edge]) -> None:
@@ -33,14 +33,14 @@ class Edges:
         return bisect_right(self._since, now_ms) - bisect_right(self._ends, now_ms)
 
 
-class Follows:
+class SimFollows:
     """Fans follow stars by popularity; everybody follows some of those next to them."""
 
     def __init__(self, seed: int, people: Sequence[Person], start_ms: int) -> None:
         self._seed, self._people, self._start_ms = seed, people, start_ms
         self._stars = sum(person.star for person in people)
-        self._followers: dict[int, Edges] = {}
-        self._followings: dict[int, Edges] = {}
+        self._followers: dict[int, SimEdges] = {}
+        self._followings: dict[int, SimEdges] = {}
 
     def followers(self, of: int, now_ms: int) -> list[int]:
         """Newest first, those who can no longer be shown included."""
@@ -59,18 +59,18 @@ class Follows:
         """How many followers and followings."""
         return self._edges_to(of).count_at(now_ms), self._edges_from(of).count_at(now_ms)
 
-    def _edges_to(self, of: int) -> Edges:
+    def _edges_to(self, of: int) -> SimEdges:
         edges = self._followers.get(of)
         if edges is None:
             asked = range(len(self._people)) if of < self._stars else self._near(of)
-            edges = self._followers[of] = Edges(self._found((who, of, who) for who in asked))
+            edges = self._followers[of] = SimEdges(self._found((who, of, who) for who in asked))
         return edges
 
-    def _edges_from(self, of: int) -> Edges:
+    def _edges_from(self, of: int) -> SimEdges:
         edges = self._followings.get(of)
         if edges is None:
             asked = {*range(self._stars), *self._near(of)}
-            edges = self._followings[of] = Edges(self._found((of, whom, whom) for whom in asked))
+            edges = self._followings[of] = SimEdges(self._found((of, whom, whom) for whom in asked))
         return edges
 
     def _near(self, of: int) -> list[int]:

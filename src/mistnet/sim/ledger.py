@@ -53,7 +53,7 @@ class Key:
 
 
 @dataclass(slots=True)
-class Purse:
+class SimKeyBalance:
     """What one key has and did. The balance it is shown lags behind what it has."""
 
     key: Key
@@ -69,11 +69,11 @@ class Purse:
         return self.granted - self.spent
 
 
-class Ledger:
+class SimLedger:
     def __init__(self, keys: list[Key]) -> None:
-        self.purses = {key.name: Purse(key, key.recharge_credits + key.bonus_credits) for key in keys}
+        self.purses = {key.name: SimKeyBalance(key, key.recharge_credits + key.bonus_credits) for key in keys}
 
-    def admit(self, purse: Purse, now_ms: int) -> bool:
+    def admit(self, purse: SimKeyBalance, now_ms: int) -> bool:
         """Whether the key may ask now; if so, it has."""
         most, window_ms = purse.key.per_second, 1_000
         match purse.key.tier:
@@ -90,7 +90,7 @@ class Ledger:
         purse.asked_ms.append(now_ms)
         return True
 
-    def charge(self, purse: Purse, credits_due: int, now_ms: int) -> None:
+    def charge(self, purse: SimKeyBalance, credits_due: int, now_ms: int) -> None:
         if credits_due <= 0:
             return
         purse.charges += 1
@@ -101,7 +101,7 @@ class Ledger:
         if len(purse.unsettled) > 10_000:
             self._settle(purse, now_ms)
 
-    def shown_balance(self, purse: Purse, now_ms: int) -> tuple[int, int]:
+    def shown_balance(self, purse: SimKeyBalance, now_ms: int) -> tuple[int, int]:
         """Recharge and bonus credits as the balance endpoint tells them."""
         self._settle(purse, now_ms)
         shown = max(purse.granted - purse.settled, 0)
@@ -115,6 +115,6 @@ class Ledger:
         purse.settled = purse.spent
         purse.unsettled.clear()
 
-    def _settle(self, purse: Purse, now_ms: int) -> None:
+    def _settle(self, purse: SimKeyBalance, now_ms: int) -> None:
         for second in [second for second in purse.unsettled if second * 1000 <= now_ms]:
             purse.settled += purse.unsettled.pop(second)

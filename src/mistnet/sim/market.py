@@ -10,10 +10,20 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import parse_qs, urlencode
 
-from mistnet.sim.market_goods import Good, Market, good_named, offers, sales
-from mistnet.sim.market_pages import cabinet_card, cabinet_page, ebay_sale, ebay_summary, hub_record
+from mistnet.sim.market_goods import (
+    Good,
+    Market,
+    cabinet_card,
+    cabinet_page,
+    ebay_sale,
+    ebay_summary,
+    good_named,
+    hub_record,
+    offers,
+    sales,
+)
 from mistnet.sim.numbers import mix, number_of, unit
-from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.service import NeverAnswers, SimAnswer
 
 T = TypeVar("T")
 
@@ -136,7 +146,7 @@ class MarketService:
 
     def handle(
         self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Answer:
+    ) -> SimAnswer:
         """One request. Raises NeverAnswers where no answer comes."""
         given = {name.lower(): value for name, value in headers.items()}
         host = host.partition(":")[0]
@@ -154,12 +164,12 @@ class MarketService:
             self.stats.answered[question] += 1
         return answer
 
-    def _spoilt(self, answer: Answer, fault: MarketFault) -> Answer:
+    def _spoilt(self, answer: SimAnswer, fault: MarketFault) -> SimAnswer:
         if fault is MarketFault.TOKEN_FORGOTTEN:
             self._tokens.clear()
             return _errors(401, 1001, "Invalid access token")
         if fault is MarketFault.CUT_BODY:
-            return Answer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
+            return SimAnswer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
         return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
 
     def _fault(self, question: str, path: str) -> MarketFault | None:
@@ -175,7 +185,9 @@ class MarketService:
         self._in_a_row[question] = 0
         return None
 
-    def _answer(self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _answer(
+        self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> SimAnswer:
         asked = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
         if path == TOKENS:
             return self._token(headers, body) if method == "POST" else _errors(405, 1, "Method Not Allowed")
@@ -187,7 +199,7 @@ class MarketService:
             return self._cabinet(asked)
         return _json(404, {"error": "not found"})
 
-    def _token(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _token(self, headers: Mapping[str, str], body: bytes) -> SimAnswer:
         wanted = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
         form = parse_qs(body.decode())
         if headers.get("authorization") != f"Basic {wanted}":
@@ -201,7 +213,7 @@ class MarketService:
             200, {"access_token": token, "expires_in": TOKEN_SECONDS, "token_type": "Application Access Token"}
         )
 
-    def _ebay(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+    def _ebay(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> SimAnswer:
         until = self._tokens.get(headers.get("authorization", "").removeprefix("Bearer "))
         if until is None or until <= self.now():
             return _errors(401, 1001, "Invalid access token")
@@ -229,7 +241,7 @@ class MarketService:
         shown = [ebay_summary(offer) for offer in offers(good, Market.EBAY, self.now())]
         return [each for each in shown if "AUCTION" in filters or "FIXED_PRICE" in each["buyingOptions"]]
 
-    def _hub(self, asked: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+    def _hub(self, asked: Mapping[str, str], headers: Mapping[str, str]) -> SimAnswer:
         if headers.get("x-hub-key") != HUB_KEY:
             return _json(401, {"error": "who are you?"})
         good, now = good_named(self.seed, asked.get("q", ""), self.goods), self.now()
@@ -240,7 +252,7 @@ class MarketService:
         shown = [hub_record(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
         return _json(200, {"found": {"coins": shown, "next": onward}})
 
-    def _cabinet(self, asked: Mapping[str, str]) -> Answer:
+    def _cabinet(self, asked: Mapping[str, str]) -> SimAnswer:
         good = good_named(self.seed, asked.get("words", ""), self.goods)
         records = list(offers(good, Market.CABINET, self.now())) if good else []
         page = int(asked.get("page", "1"))
@@ -263,24 +275,24 @@ def _drifted(listed: Sequence[T], offset: int, limit: int) -> list[T]:
     return [*before, *listed[offset : offset + limit]]
 
 
-def _refused(fault: MarketFault) -> Answer:
+def _refused(fault: MarketFault) -> SimAnswer:
     match fault:
         case MarketFault.TIMEOUT:
             raise NeverAnswers
         case MarketFault.RATE_LIMITED:
             answer = _errors(429, 2001, "Too many requests. The request limit has been reached.")
-            return Answer(status=429, headers={**answer.headers, "retry-after": "2"}, body=answer.body)
+            return SimAnswer(status=429, headers={**answer.headers, "retry-after": "2"}, body=answer.body)
         case _:
             return _errors(503, 12999, "There was a problem with an eBay internal system or process")
 
 
-def _errors(status: int, number: int, message: str) -> Answer:
+def _errors(status: int, number: int, message: str) -> SimAnswer:
     return _json(status, {"errors": [{"errorId": number, "domain": "API_BROWSE", "message": message}]})
 
 
-def _json(status: int, value: object) -> Answer:
+def _json(status: int, value: object) -> SimAnswer:
     return _sent(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
 
 
-def _sent(status: int, body: bytes, kind: str) -> Answer:
-    return Answer(status=status, headers={"content-type": kind, "content-length": str(len(body))}, body=body)
+def _sent(status: int, body: bytes, kind: str) -> SimAnswer:
+    return SimAnswer(status=status, headers={"content-type": kind, "content-length": str(len(body))}, body=body)

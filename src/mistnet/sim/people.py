@@ -16,7 +16,7 @@ LEAST_STARS = 8
 STAR_SHARE = 0.7
 
 
-class Standing(StrEnum):
+class SimAccountState(StrEnum):
     ACTIVE = "active"
     PROTECTED = "protected"
     SUSPENDED = "suspended"
@@ -32,12 +32,12 @@ class Silence(StrEnum):
 
 
 class SizeTooSmall(ValueError):
-    def __init__(self, size: "Size") -> None:
+    def __init__(self, size: "WorldSize") -> None:
         super().__init__(f"{size}: a world needs {LEAST_STARS} stars, 12 users more than stars and 1 post per user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class WorldSize:
     """`stars` are the popular accounts worth tracking; `posts` is about how many exist when the world starts."""
 
     users: int
@@ -50,10 +50,10 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size(users=40, stars=10, posts=600),
-    "small": Size(users=400, stars=14, posts=8_000),
-    "medium": Size(users=5_000, stars=40, posts=100_000),
-    "large": Size(users=50_000, stars=200, posts=1_000_000),
+    "tiny": WorldSize(users=40, stars=10, posts=600),
+    "small": WorldSize(users=400, stars=14, posts=8_000),
+    "medium": WorldSize(users=5_000, stars=40, posts=100_000),
+    "large": WorldSize(users=50_000, stars=200, posts=1_000_000),
 }
 
 
@@ -64,7 +64,7 @@ class Person:
     star: bool
     created_ms: int
     handles: tuple[tuple[int, str], ...]  # since when, which; oldest first
-    standing: Standing = Standing.ACTIVE
+    standing: SimAccountState = SimAccountState.ACTIVE
     standing_from_ms: int = 0
     silence: Silence = Silence.ERROR
     searchable: bool = True
@@ -79,18 +79,18 @@ class Person:
                 current = handle
         return current
 
-    def standing_at(self, at_ms: int) -> Standing:
-        return self.standing if self.standing_from_ms <= at_ms else Standing.ACTIVE
+    def standing_at(self, at_ms: int) -> SimAccountState:
+        return self.standing if self.standing_from_ms <= at_ms else SimAccountState.ACTIVE
 
     def shown_at(self, at_ms: int) -> bool:
-        return self.standing_at(at_ms) in {Standing.ACTIVE, Standing.PROTECTED}
+        return self.standing_at(at_ms) in {SimAccountState.ACTIVE, SimAccountState.PROTECTED}
 
     @property
     def always_open(self) -> bool:
-        return self.standing is Standing.ACTIVE and self.searchable
+        return self.standing is SimAccountState.ACTIVE and self.searchable
 
 
-def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False, quiet: bool = False) -> list[Person]:
+def populate(seed: int, size: WorldSize, start_ms: int, *, restless: bool = False, quiet: bool = False) -> list[Person]:
     """In a quiet world the last star writes nothing before the first day, and the one before it never retweets."""
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
     if restless:
@@ -102,7 +102,7 @@ def populate(seed: int, size: Size, start_ms: int, *, restless: bool = False, qu
         people[size.stars - 1] = replace(people[size.stars - 1], posts=0)
         people[size.stars - 2] = replace(people[size.stars - 2], retweets=False)
     taker = size.stars  # takes, in five days, the handle that star 3 gave up long ago
-    plain = replace(people[taker], standing=Standing.ACTIVE, handles=people[taker].handles[:1])
+    plain = replace(people[taker], standing=SimAccountState.ACTIVE, handles=people[taker].handles[:1])
     taken = people[3].handles[0][1]
     people[taker] = replace(plain, handles=(*plain.handles, (start_ms + 5 * DAY_MS, taken)), searchable=True)
     return people
@@ -120,16 +120,16 @@ def _star_roles(people: list[Person], start_ms: int) -> list[Person]:
         replace(people[1], handles=renamed(people[1], start_ms + 3 * DAY_MS)),
         replace(people[2], language="ja"),
         replace(people[3], handles=renamed(people[3], start_ms - 200 * DAY_MS)),
-        replace(people[4], standing=Standing.PROTECTED),
-        replace(people[5], standing=Standing.SUSPENDED, standing_from_ms=start_ms + 10 * DAY_MS),
-        replace(people[6], standing=Standing.SUSPENDED, silence=Silence.OBJECT),
+        replace(people[4], standing=SimAccountState.PROTECTED),
+        replace(people[5], standing=SimAccountState.SUSPENDED, standing_from_ms=start_ms + 10 * DAY_MS),
+        replace(people[6], standing=SimAccountState.SUSPENDED, silence=Silence.OBJECT),
         replace(
             people[7], searchable=False, created_ms=fresh_ms, id=_long_id(fresh_ms, 7), posts=min(people[7].posts, 60)
         ),
     ]
 
 
-def _person(seed: int, size: Size, start_ms: int, index: int) -> Person:
+def _person(seed: int, size: WorldSize, start_ms: int, index: int) -> Person:
     luck = mix(seed, Draw.PERSON, index)
     star = index < size.stars
     youngest_ms = start_ms - (2500 if star else 40) * DAY_MS
@@ -151,11 +151,11 @@ def _fated(person: Person, luck: int, start_ms: int) -> Person:
     silence = list(Silence)[luck // 100 % 3]
     match luck % 100:
         case 0 | 1 | 2:
-            return replace(person, standing=Standing.SUSPENDED, silence=silence)
+            return replace(person, standing=SimAccountState.SUSPENDED, silence=silence)
         case 3:
-            return replace(person, standing=Standing.GONE, silence=silence)
+            return replace(person, standing=SimAccountState.GONE, silence=silence)
         case 4 | 5 | 6:
-            return replace(person, standing=Standing.PROTECTED)
+            return replace(person, standing=SimAccountState.PROTECTED)
         case 7 | 8:
             return replace(person, searchable=False)
         case 9 | 10 | 11:
@@ -167,16 +167,16 @@ def _fated(person: Person, luck: int, start_ms: int) -> Person:
 
 def _restless(seed: int, person: Person, start_ms: int) -> Person:
     """Of ten plain people, two will be suspended, one gone and one renamed within two months."""
-    if person.star or person.standing is not Standing.ACTIVE or len(person.handles) > 1:
+    if person.star or person.standing is not SimAccountState.ACTIVE or len(person.handles) > 1:
         return person
     luck = mix(seed, Draw.UNREST, person.index)
     turns_ms = start_ms + DAY_MS + (luck >> 16) % (60 * DAY_MS)
     silence = list(Silence)[(luck >> 8) % 3]
     match luck % 10:
         case 0 | 1:
-            return replace(person, standing=Standing.SUSPENDED, standing_from_ms=turns_ms, silence=silence)
+            return replace(person, standing=SimAccountState.SUSPENDED, standing_from_ms=turns_ms, silence=silence)
         case 2:
-            return replace(person, standing=Standing.GONE, standing_from_ms=turns_ms, silence=silence)
+            return replace(person, standing=SimAccountState.GONE, standing_from_ms=turns_ms, silence=silence)
         case 3:
             return replace(person, handles=(*person.handles, (turns_ms, f"{person.handles[0][1]}_y")))
         case _:
@@ -204,7 +204,7 @@ def _long_id(created_ms: int, index: int) -> int:
     return ((created_ms - SNOWFLAKE_EPOCH_MS) << LOW_BITS) | (index + 4096)
 
 
-def _posts(size: Size, index: int, luck: int) -> int:
+def _posts(size: WorldSize, index: int, luck: int) -> int:
     if index < size.stars:
         weights = sum(1 / (place + 3) for place in range(size.stars))
         return max(25, round(size.posts * STAR_SHARE / (index + 3) / weights))

@@ -1,19 +1,22 @@
 """Posts as bytes: each written once, its author and what it repeats put in at the last moment."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
 from bisect import bisect_right
-from enum import IntEnum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from mistnet.sim.clock import legacy_date
-from mistnet.sim.content import Content, Writer
-from mistnet.sim.drafts import KIND, Kind
-from mistnet.sim.kept import Kept
-from mistnet.sim.media import article_of, card_of
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, mix, time_of
+from mistnet.sim.content import Content, SimWriter, article_of, card_of
+from mistnet.sim.ledger import follow_ids_price, follow_list_price, posts_price
+from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, SimCache, mix, time_of
 from mistnet.sim.people import FIRST_POST_MS
+from mistnet.sim.posts import KIND, DraftKind
 from mistnet.sim.users import Users, dump
-from mistnet.sim.world import Fate, Post, World
+from mistnet.sim.world import Fate, SimPost, World
 
 KEPT_BYTES = 128 * 1024 * 1024
 GROWTH_AGES = (HOUR_MS // 12, HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS, 10 * DAY_MS)
@@ -24,7 +27,7 @@ Piece = bytes | int  # an author's index stands where their object goes
 Pieces = tuple[list[Piece], int | None, list[Piece]]  # before what is repeated, its id, after
 
 
-class Place(IntEnum):
+class RenderPlace(IntEnum):
     """Where a post is shown decides some of its keys."""
 
     LIST = 0
@@ -37,10 +40,10 @@ class Renderer:
     def __init__(self, world: World) -> None:
         self._world = world
         self.users = Users(world)
-        self.writer = Writer(world, self.users)
-        self._kept: Kept[tuple[int, int, str], Pieces] = Kept(KEPT_BYTES)
+        self.writer = SimWriter(world, self.users)
+        self._kept: SimCache[tuple[int, int, str], Pieces] = SimCache(KEPT_BYTES)
 
-    def post(self, post_id: int, now_ms: int, place: Place = Place.LIST) -> bytes:
+    def post(self, post_id: int, now_ms: int, place: RenderPlace = RenderPlace.LIST) -> bytes:
         post = self._world.post(post_id)
         if post is None:
             raise LookupError(post_id)
@@ -48,15 +51,15 @@ class Renderer:
 
     def listed(self, author: int, post_id: int, mark: int, now_ms: int) -> bytes:
         """The same without looking the post up again: the way of long lists."""
-        if mark & KIND != Kind.RETWEET:
-            key = self._key(author, post_id, growth_step(post_id, now_ms), now_ms, Place.LIST)
+        if mark & KIND != DraftKind.RETWEET:
+            key = self._key(author, post_id, growth_step(post_id, now_ms), now_ms, RenderPlace.LIST)
             if pieces := self._kept.get(key):
-                return self._assemble(pieces, now_ms, Place.QUOTED)
+                return self._assemble(pieces, now_ms, RenderPlace.QUOTED)
         return self.known(self._world.post_at(author, post_id, mark), now_ms)
 
-    def known(self, post: Post, now_ms: int, place: Place = Place.LIST) -> bytes:
+    def known(self, post: SimPost, now_ms: int, place: RenderPlace = RenderPlace.LIST) -> bytes:
         """A native retweet shows the counts of what it repeats, so it grows with that."""
-        counted = post.original or post.id if post.kind is Kind.RETWEET else post.id
+        counted = post.original or post.id if post.kind is DraftKind.RETWEET else post.id
         step = growth_step(counted, now_ms)
         key = self._key(post.author, post.id, step, now_ms, place)
         pieces = self._kept.get(key)
@@ -64,12 +67,14 @@ class Renderer:
             pieces = self._pieces(post, step, key[2], place)
             written = sum(len(piece) for piece in pieces[0] + pieces[2] if isinstance(piece, bytes))
             self._kept.put(key, pieces, weight=600 + written)
-        return self._assemble(pieces, now_ms, Place.RETWEETED if post.kind is Kind.RETWEET else Place.QUOTED)
+        return self._assemble(
+            pieces, now_ms, RenderPlace.RETWEETED if post.kind is DraftKind.RETWEET else RenderPlace.QUOTED
+        )
 
-    def _key(self, author: int, post_id: int, step: int, now_ms: int, place: Place) -> tuple[int, int, str]:
+    def _key(self, author: int, post_id: int, step: int, now_ms: int, place: RenderPlace) -> tuple[int, int, str]:
         return post_id, step * 4 + place, self._world.people[author].handle_at(now_ms)
 
-    def _assemble(self, pieces: Pieces, now_ms: int, inner: Place) -> bytes:
+    def _assemble(self, pieces: Pieces, now_ms: int, inner: RenderPlace) -> bytes:
         before, original, after = pieces
         author = self.users.author
         whole = [piece if isinstance(piece, bytes) else author(piece, now_ms) for piece in before]
@@ -80,12 +85,12 @@ class Renderer:
         whole += [piece if isinstance(piece, bytes) else author(piece, now_ms) for piece in after]
         return b"".join(whole)
 
-    def likes(self, post: Post, now_ms: int) -> int:
+    def likes(self, post: SimPost, now_ms: int) -> int:
         return int(_metrics(self._world, post, growth_step(post.id, now_ms))["likeCount"] or 0)
 
-    def _pieces(self, post: Post, step: int, handle: str, place: Place) -> Pieces:
+    def _pieces(self, post: SimPost, step: int, handle: str, place: RenderPlace) -> Pieces:
         counted = post
-        if post.kind is Kind.RETWEET and (original := self._world.post(post.original or 0)):
+        if post.kind is DraftKind.RETWEET and (original := self._world.post(post.original or 0)):
             content, counted = self._retweet(original, post.at_ms), original
         else:
             content = self.writer.content(post)
@@ -102,17 +107,19 @@ class Renderer:
             f'{_reply_fields(post, content, conversation, place)},"author":'
         )
         tail = f',{_attachments(post, content, place)},"quoted_tweet":'
-        rest = ',"isLimitedReply":false' + ("" if place is Place.LOOKUP else f',"article":{_article(post, content)}')
+        rest = ',"isLimitedReply":false' + (
+            "" if place is RenderPlace.LOOKUP else f',"article":{_article(post, content)}'
+        )
         end = f'{rest},"communityInfo":null}}'.encode()
         start: list[Piece] = [head.encode(), post.author]
-        nested = place in {Place.QUOTED, Place.RETWEETED}
-        if post.kind is Kind.RETWEET:
+        nested = place in {RenderPlace.QUOTED, RenderPlace.RETWEETED}
+        if post.kind is DraftKind.RETWEET:
             return [*start, f'{tail}null,"retweeted_tweet":'.encode()], post.original, [end]
         if post.original is None or nested:
             return [*start, f'{tail}null,"retweeted_tweet":null'.encode()], None, [end]
         return [*start, tail.encode()], post.original, [b',"retweeted_tweet":null', end]
 
-    def _retweet(self, original: Post, at_ms: int) -> Content:
+    def _retweet(self, original: SimPost, at_ms: int) -> Content:
         """The first 140 characters, with the mark of a native retweet."""
         source = self.writer.content(original)
         person = self._world.people[original.author]
@@ -131,7 +138,7 @@ def growth_step(post_id: int, now_ms: int) -> int:
     return bisect_right(GROWTH_AGES, now_ms - time_of(post_id))
 
 
-def _metrics(world: World, post: Post, step: int) -> dict[str, int | None]:
+def _metrics(world: World, post: SimPost, step: int) -> dict[str, int | None]:
     luck = mix(world.seed, Draw.METRICS, post.id)
     person = world.people[post.author]
     peak = 20_000 // (person.index + 2) if person.star else 40
@@ -148,10 +155,10 @@ def _metrics(world: World, post: Post, step: int) -> dict[str, int | None]:
     }
 
 
-def _reply_fields(post: Post, content: Content, conversation: int, place: Place) -> str:
+def _reply_fields(post: SimPost, content: Content, conversation: int, place: RenderPlace) -> str:
     """A quoted reply does not say whom it answers; a greeting says whom without answering."""
     user, name = "null", "null"
-    if post.parent and place is not Place.QUOTED:
+    if post.parent and place is not RenderPlace.QUOTED:
         user, name = f'"{post.parent.user_id}"', f'"{post.parent.handle}"'
     elif content.greeted:
         user, name = f'"{content.greeted.id}"', f'"{content.greeted_as}"'
@@ -163,15 +170,15 @@ def _reply_fields(post: Post, content: Content, conversation: int, place: Place)
     )
 
 
-def _attachments(post: Post, content: Content, place: Place) -> str:
+def _attachments(post: SimPost, content: Content, place: RenderPlace) -> str:
     media = dump({"media": content.media}) if content.media else "{}"
     card = "null"
     if content.card_url:
-        card = dump(card_of(content.card_url, by_id=place is Place.LOOKUP, luck=post.id >> 7))
+        card = dump(card_of(content.card_url, by_id=place is RenderPlace.LOOKUP, luck=post.id >> 7))
     return f'"extendedEntities":{media},"card":{card},"place":{{}},"entities":{_entities(post, content)}'
 
 
-def _entities(post: Post, content: Content) -> str:
+def _entities(post: SimPost, content: Content) -> str:
     found: dict[str, Any] = {
         "hashtags": content.hashtags,
         "symbols": [],
@@ -185,5 +192,132 @@ def _entities(post: Post, content: Content) -> str:
     return dump(kept) if kept else "{}"
 
 
-def _article(post: Post, content: Content) -> str:
+def _article(post: SimPost, content: Content) -> str:
     return dump(article_of(post.id)) if content.article else "null"
+
+
+POSITION_BYTES = 9
+SUCCESS = b'"status":"success","msg":"success"'
+SUCCESS_WITH_CODE = b'"status":"success","code":0,"msg":"success"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageShape:
+    """`records` is the key that holds them; `nested` puts it inside `data`, while the paging stays at the root."""
+
+    records: str
+    price: Callable[[int], int]
+    before: bytes = b""
+    after: bytes = b""
+    nested: bool = False
+    paged: bool = True
+    holds_posts: bool = True
+
+
+SEARCH = PageShape(records="tweets", price=posts_price)
+TIMELINE = PageShape(records="tweets", price=posts_price, before=SUCCESS_WITH_CODE, nested=True)
+THREAD = PageShape(records="tweets", price=posts_price, after=SUCCESS)
+LOOKUP = PageShape(records="tweets", price=posts_price, before=SUCCESS_WITH_CODE, paged=False)
+PROFILES = PageShape(records="users", price=lambda users: users, after=SUCCESS, paged=False, holds_posts=False)
+FOLLOWERS = PageShape(records="followers", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
+FOLLOWINGS = PageShape(records="followings", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
+FOLLOWER_IDS = PageShape(records="ids", price=follow_ids_price, before=SUCCESS_WITH_CODE, holds_posts=False)
+
+
+class Records(StrEnum):
+    """What becomes of the records on the way out."""
+
+    KEPT = "kept"
+    MISSING = "missing"
+    NULL = "null"
+
+
+@dataclass(slots=True, kw_only=True)
+class SimListing:
+    """One page. `here` leads to this same page again; `above` gives the last posts of the page before it.
+
+    Of a follow list, `whole` is how many are on it, and `after` how many of them come after this page.
+    """
+
+    shape: PageShape
+    records: list[bytes]
+    more: bool = False
+    cursor: str = ""
+    here: str = ""
+    above: Callable[[int], list[bytes]] | None = None
+    whole: int = 0
+    after: int = 0
+    written: Records = Records.KEPT
+    price: int | None = None
+    spoiled: list[str] = field(default_factory=list)
+
+    @property
+    def credits_due(self) -> int:
+        return self.shape.price(len(self.records)) if self.price is None else self.price
+
+    @property
+    def shows_posts(self) -> bool:
+        return self.shape.paged and self.shape.holds_posts and bool(self.records)
+
+    def body(self) -> bytes:
+        shape = self.shape
+        parts = [shape.before] if shape.before else []
+        parts += self._records()
+        if shape.paged:
+            parts.append(
+                b'"has_next_page":%s,"next_cursor":"%s"' % (b"true" if self.more else b"false", self.cursor.encode())
+            )
+        if shape.after:
+            parts.append(shape.after)
+        return b"{" + b",".join(parts) + b"}"
+
+    def _records(self) -> list[bytes]:
+        key = f'"{self.shape.records}":'.encode()
+        if self.shape.nested:
+            pinned = b'"data":{"pin_tweet":null'
+            match self.written:
+                case Records.KEPT:
+                    return [pinned + b"," + key + b"[" + b",".join(self.records) + b"]}"]
+                case Records.MISSING:
+                    return [pinned + b"}"]
+                case Records.NULL:
+                    return [b'"data":null']
+        match self.written:
+            case Records.KEPT:
+                return [key + b"[" + b",".join(self.records) + b"]"]
+            case Records.MISSING:
+                return [b'"data":[]']
+            case Records.NULL:
+                return [key + b"null"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """An answer that is no list."""
+
+    body: bytes
+    credits_due: int
+
+
+class CursorKind(StrEnum):
+    """Each endpoint's cursors have a beginning of their own and mean nothing elsewhere."""
+
+    SEARCH = "DAACCgAC"
+    TIMELINE = "DAABCgAB"
+    THREAD = "DAADDAAB"
+    FOLLOWS = "DAAGCgAG"
+
+
+def cursor_to(kind: CursorKind, position: int) -> str:
+    return kind + urlsafe_b64encode(position.to_bytes(POSITION_BYTES, "big")).decode()
+
+
+def position_of(kind: CursorKind, cursor: str) -> int | None:
+    """Where a cursor leads; None, the first page, for one that is empty or not ours."""
+    if not cursor.startswith(kind):
+        return None
+    try:
+        position = urlsafe_b64decode(cursor.removeprefix(kind))
+    except (NotBase64, ValueError):
+        return None
+    return int.from_bytes(position, "big") if len(position) == POSITION_BYTES else None

@@ -1,15 +1,129 @@
 """Search: which posts a query finds at a given time, newest first."""
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
 from heapq import merge
 from itertools import islice
 
-from mistnet.sim.drafts import DOOMED, HIDDEN, KIND, Kind
 from mistnet.sim.numbers import first_id_at
-from mistnet.sim.query import Query, Retweets
+from mistnet.sim.posts import DOOMED, HIDDEN, KIND, DraftKind
 from mistnet.sim.render import Renderer
 from mistnet.sim.world import World
+
+TERM = re.compile(r'-?"[^"]*"|\S+')
+WITHIN = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Retweets(StrEnum):
+    """Native retweets are left out unless asked for."""
+
+    LEFT_OUT = "left out"
+    ONLY = "only"
+    TOO = "too"
+
+
+@dataclass(slots=True, kw_only=True)
+class SimQuery:
+    authors: list[str] = field(default_factory=list)
+    to: str | None = None
+    conversation: int | None = None
+    words: list[str] = field(default_factory=list)
+    unwanted: list[str] = field(default_factory=list)
+    ceiling: int | None = None  # inclusive
+    floor: int = 0  # exclusive
+    retweets: Retweets = Retweets.LEFT_OUT
+    replies: bool | None = None  # None: both
+    media: bool | None = None
+    links: bool | None = None
+    quotes: bool | None = None
+    language: str | None = None
+    least_likes: int = 0
+
+    @property
+    def reads_text(self) -> bool:
+        wanted = (self.media, self.links, self.language)
+        return bool(self.words or self.unwanted or self.least_likes) or any(each is not None for each in wanted)
+
+    def lower(self, ceiling: int) -> None:
+        self.ceiling = ceiling if self.ceiling is None else min(self.ceiling, ceiling)
+
+    def lift(self, floor: int) -> None:
+        self.floor = max(self.floor, floor)
+
+
+def parse(text: str, now_ms: int) -> SimQuery:
+    query = SimQuery()
+    for term in TERM.findall(text.replace("(", " ").replace(")", " ")):
+        _read(query, term, now_ms)
+    return query
+
+
+def _read(query: SimQuery, term: str, now_ms: int) -> None:
+    """One term. What is not understood is a word to look for."""
+    wanted = not term.startswith("-")
+    name, _, given = term.removeprefix("-").partition(":")
+    name = name.lower()
+    if name in {"filter", "include"} and given:
+        _filter(query, given.lower(), wanted=wanted, only=name == "filter")
+    elif name in BY_NUMBER and given.isdecimal():
+        BY_NUMBER[name](query, int(given))
+    elif name in BY_NAME and given:
+        BY_NAME[name](query, given.removeprefix("@"))
+    elif name == "within_time" and re.fullmatch(r"\d+[smhd]", given):
+        query.lift(first_id_at(now_ms - int(given[:-1]) * WITHIN[given[-1]] * 1000) - 1)
+    elif term not in {"OR", "AND"}:
+        (query.words if wanted else query.unwanted).append(term.removeprefix("-").strip('"').lower())
+
+
+def _conversation(query: SimQuery, root: int) -> None:
+    query.conversation = root
+
+
+def _least_likes(query: SimQuery, likes: int) -> None:
+    query.least_likes = likes
+
+
+def _to(query: SimQuery, handle: str) -> None:
+    query.to = handle
+
+
+def _language(query: SimQuery, code: str) -> None:
+    query.language = code
+
+
+BY_NUMBER: dict[str, Callable[[SimQuery, int], None]] = {
+    "max_id": SimQuery.lower,
+    "since_id": SimQuery.lift,
+    "since_time": lambda query, seconds: query.lift(first_id_at(seconds * 1000) - 1),
+    "until_time": lambda query, seconds: query.lower(first_id_at(seconds * 1000) - 1),
+    "conversation_id": _conversation,
+    "min_faves": _least_likes,
+}
+BY_NAME: dict[str, Callable[[SimQuery, str], None]] = {
+    "from": lambda query, handle: query.authors.append(handle),
+    "to": _to,
+    "lang": _language,
+}
+
+
+def _filter(query: SimQuery, what: str, *, wanted: bool, only: bool) -> None:
+    match what:
+        case "nativeretweets" | "retweets" if wanted:
+            query.retweets = Retweets.ONLY if only else Retweets.TOO
+        case "replies" if only:
+            query.replies = wanted
+        case "media" if only:
+            query.media = wanted
+        case "links" if only:
+            query.links = wanted
+        case "quote" if only:
+            query.quotes = wanted
+        case _:  # anything else changes nothing, as upstream
+            return
+
 
 MOST_READ = 20_000  # posts looked at for one page of a search by words
 
@@ -20,10 +134,10 @@ class Search:
     def __init__(self, world: World, renderer: Renderer) -> None:
         self._world, self._renderer = world, renderer
 
-    def newest(self, query: Query, now_ms: int, limit: int) -> list[Found]:
+    def newest(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
         return list(islice(self._matches(query, now_ms), limit))
 
-    def above(self, query: Query, now_ms: int, limit: int) -> list[Found]:
+    def above(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
         """The posts just above the ceiling of a search by author: what the page before this one ended with."""
         person = self._world.holder(query.authors[0], now_ms) if query.authors else None
         if person is None or query.ceiling is None or not self._world.searchable(person.index, now_ms):
@@ -33,13 +147,13 @@ class Search:
         rising = ((timeline.ids[place], person.index, timeline.marks[place]) for place in places)
         return list(islice((each for each in rising if self._passes(query, each, now_ms)), limit))[::-1]
 
-    def _matches(self, query: Query, now_ms: int) -> Iterator[Found]:
+    def _matches(self, query: SimQuery, now_ms: int) -> Iterator[Found]:
         candidates = self._candidates(query, now_ms)
         if query.reads_text:
             candidates = islice(candidates, MOST_READ)
         return (found for found in candidates if self._passes(query, found, now_ms))
 
-    def _candidates(self, query: Query, now_ms: int) -> Iterator[Found]:
+    def _candidates(self, query: SimQuery, now_ms: int) -> Iterator[Found]:
         if query.authors:
             named = {self._world.holder(handle, now_ms) for handle in query.authors}
             return self._walk([person.index for person in named if person], query, now_ms)
@@ -50,11 +164,11 @@ class Search:
             return self._walk(self._world.references.fans(person.index) if person else [], query, now_ms)
         return self._walk(range(len(self._world.people)), query, now_ms)
 
-    def _walk(self, authors: Iterable[int], query: Query, now_ms: int) -> Iterator[Found]:
+    def _walk(self, authors: Iterable[int], query: SimQuery, now_ms: int) -> Iterator[Found]:
         walks = [self._down(author, query, now_ms) for author in authors if self._world.searchable(author, now_ms)]
         return walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
 
-    def _down(self, author: int, query: Query, now_ms: int) -> Iterator[Found]:
+    def _down(self, author: int, query: SimQuery, now_ms: int) -> Iterator[Found]:
         timeline = self._world.timeline(author, now_ms)
         ids, marks = timeline.ids, timeline.marks
         top = timeline.until(now_ms) if query.ceiling is None else bisect_right(ids, query.ceiling)
@@ -62,7 +176,7 @@ class Search:
         for place in range(min(top, timeline.until(now_ms)) - 1, bottom - 1, -1):
             yield ids[place], author, marks[place]
 
-    def _conversation(self, root: int, query: Query, now_ms: int) -> list[Found]:
+    def _conversation(self, root: int, query: SimQuery, now_ms: int) -> list[Found]:
         ceiling = first_id_at(now_ms + 1) if query.ceiling is None else query.ceiling
         inside = [each for each in (root, *self._world.descendants(root, now_ms)) if query.floor < each <= ceiling]
         posts = [self._world.post(each) for each in sorted(inside, reverse=True)]
@@ -70,20 +184,20 @@ class Search:
             (post.id, post.author, post.mark) for post in posts if post and self._world.searchable(post.author, now_ms)
         ]
 
-    def _passes(self, query: Query, found: Found, now_ms: int) -> bool:
+    def _passes(self, query: SimQuery, found: Found, now_ms: int) -> bool:
         post_id, _, mark = found
         kind = mark & KIND
         if mark & HIDDEN or (mark & DOOMED and self._world.deleted_at_ms(post_id, mark) <= now_ms):
             return False
-        if query.retweets is not Retweets.TOO and (kind == Kind.RETWEET) is not (query.retweets is Retweets.ONLY):
+        if query.retweets is not Retweets.TOO and (kind == DraftKind.RETWEET) is not (query.retweets is Retweets.ONLY):
             return False
-        if query.replies is not None and (kind == Kind.REPLY) is not query.replies:
+        if query.replies is not None and (kind == DraftKind.REPLY) is not query.replies:
             return False
-        if query.quotes is not None and (kind == Kind.QUOTE) is not query.quotes:
+        if query.quotes is not None and (kind == DraftKind.QUOTE) is not query.quotes:
             return False
         return self._answers(query, found, now_ms) and (not query.reads_text or self._reads(query, found, now_ms))
 
-    def _answers(self, query: Query, found: Found, now_ms: int) -> bool:
+    def _answers(self, query: SimQuery, found: Found, now_ms: int) -> bool:
         if query.to is None and (query.conversation is None or not query.authors):
             return True
         post_id, author, mark = found
@@ -95,7 +209,7 @@ class Search:
         person = self._world.holder(query.to, now_ms)
         return person is not None and post.parent is not None and post.parent.user_id == person.id
 
-    def _reads(self, query: Query, found: Found, now_ms: int) -> bool:
+    def _reads(self, query: SimQuery, found: Found, now_ms: int) -> bool:
         post_id, author, mark = found
         post = self._world.post_at(author, post_id, mark)
         content = self._renderer.writer.content(post)

@@ -1,18 +1,26 @@
 """The world over HTTP: an ASGI application, and a server for it that only this machine can reach."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlencode
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.control import PREFIX, Control
+from mistnet.sim.faults import PRESETS, Faults
+from mistnet.sim.ledger import Key
 from mistnet.sim.market import ROUGH, MarketService
-from mistnet.sim.service import Answer, NeverAnswers, NeverConnects, XService
+from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, XService
 from mistnet.sim.shops import ShopService
 from mistnet.sim.threads import ThreadsService
+from mistnet.sim.threads_answers import ThreadsTruth
+from mistnet.sim.truth import Truth
+from mistnet.sim.world import World
 
 GOODS = 5_000
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]", "testserver", "sim")
@@ -84,7 +92,7 @@ async def _respond(
         await _send(await asked.handle(method, path, query, headers, body), send)
     except NeverConnects:
         # A server whose socket is open cannot refuse a connection any more; it can only say that it is down.
-        await _send(Answer(status=503, headers={"content-length": "0"}, body=b""), send)
+        await _send(SimAnswer(status=503, headers={"content-length": "0"}, body=b""), send)
     except NeverAnswers:
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -105,7 +113,7 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _send(answer: Answer, send: Send) -> None:
+async def _send(answer: SimAnswer, send: Send) -> None:
     headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": answer.cut})
@@ -162,3 +170,70 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    clock: SimClock
+    service: XService
+    threads: ThreadsService
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.service.world)
+
+    @property
+    def threads_truth(self) -> ThreadsTruth:
+        return ThreadsTruth(self.threads.threads)
+
+    @property
+    def handles(self) -> list[str]:
+        """Accounts worth tracking, by what they are called now."""
+        return self.truth.accounts(self.clock.now())
+
+    def asgi(self) -> App:
+        return asgi(self.service, self.clock, self.threads)
+
+
+def pack(
+    *,
+    seed: int = 7,
+    size: str = "small",
+    faults: str = "none",
+    latency_seconds: tuple[float, float] = (0.0, 0.0),
+    speed: float = 0.0,
+    key: Key = DEFAULT_KEY,
+    restless: bool = False,
+    quiet: bool = False,
+    page_limit: int = 100,
+) -> Box:
+    """The world and its faults follow from the seed; `speed` is simulated seconds per real second."""
+    clock = SimClock(speed=speed)
+    trouble = Faults(seed, PRESETS[faults], latency_seconds=latency_seconds)
+    world = World(seed, size, restless=restless, quiet=quiet)
+    threads = ThreadsService(
+        world, clock.now, faults=Faults(seed, PRESETS[faults], latency_seconds=latency_seconds), page_limit=page_limit
+    )
+    service = XService(world, clock.now, keys=[key], faults=trouble)
+    return Box(clock=clock, service=service, threads=threads)
+
+
+SEARCH_PATH = "/twitter/tweet/advanced_search"
+
+
+class SimVisitor:
+    def __init__(self, service: XService, key: str = DEFAULT_KEY.name) -> None:
+        self._service, self._key = service, key
+
+    async def ask(self, path: str, **params: object) -> SimAnswer:
+        return await self._service.handle("GET", path, urlencode(params), {"X-API-Key": self._key})
+
+    async def get(self, path: str, **params: object) -> Any:
+        """The JSON of an answer that must be a 200."""
+        answer = await self.ask(path, **params)
+        if answer.status != 200:
+            raise AssertionError(f"{answer.status}: {answer.body.decode()}")
+        return json.loads(answer.body)
+
+    async def search(self, query: str, cursor: str = "") -> Any:
+        return await self.get(SEARCH_PATH, query=query, queryType="Latest", cursor=cursor)

@@ -8,10 +8,10 @@ from datetime import datetime
 from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import to_ms
-from mistnet.sim.endpoints import BadRequest, Endpoint, Endpoints, Reply
-from mistnet.sim.faults import BODY_FAULTS, REFUSALS, UNBELIEVABLE, Decision, Fault, Faults, spoil
-from mistnet.sim.ledger import FREE_REFUSAL, MINIMUM, PAID_REFUSAL, Key, Ledger, Purse, Tier
-from mistnet.sim.pages import Listing
+from mistnet.sim.endpoints import Endpoint, Endpoints, Reply, SimBadRequest
+from mistnet.sim.faults import BODY_FAULTS, REFUSALS, UNBELIEVABLE, Decision, Faults, SimFault, spoil
+from mistnet.sim.ledger import FREE_REFUSAL, MINIMUM, PAID_REFUSAL, Key, SimKeyBalance, SimLedger, Tier
+from mistnet.sim.render import SimListing
 from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
@@ -30,7 +30,7 @@ class NeverConnects(NeverAnswers):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SimAnswer:
     """`cut` says that the body is shorter than the length in its headers."""
 
     status: int
@@ -66,7 +66,7 @@ class XService:
         self.world = world
         self.now = now
         self.faults = faults or Faults()
-        self.ledger = Ledger(list(keys))
+        self.ledger = SimLedger(list(keys))
         self.stats = Stats()
         self.endpoints = Endpoints(world)
         self._routes = self.endpoints.routes()
@@ -80,11 +80,11 @@ class XService:
         query: str,
         headers: Mapping[str, str],
         body: bytes = b"",  # noqa: ARG002 - part of a request, though no endpoint reads it
-    ) -> Answer:
+    ) -> SimAnswer:
         """Answer one request, or raise NeverAnswers."""
         purse = self._purse(method, headers)
         now_ms = to_ms(self.now())
-        if isinstance(purse, Answer):
+        if isinstance(purse, SimAnswer):
             answer = purse
         elif not self.ledger.admit(purse, now_ms):
             told = FREE_REFUSAL if purse.key.tier is Tier.FREE else PAID_REFUSAL
@@ -109,13 +109,13 @@ class XService:
                     written += 1
         return written
 
-    def _purse(self, method: str, headers: Mapping[str, str]) -> Purse | Answer:
+    def _purse(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
         key = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
         if not key:
             return _no_key(method)
         return self.ledger.purses.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
-    async def _dispatch(self, method: str, path: str, query: str, purse: Purse, now_ms: int) -> Answer:
+    async def _dispatch(self, method: str, path: str, query: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
         endpoint = self._route(path)
         if endpoint is None:
             return self._failed(purse, path, _json(404, {"detail": "Not Found"}), now_ms)
@@ -126,7 +126,7 @@ class XService:
             return _refusal(402, "Unauthorized", "Credits is not enough.Please recharge")
         return await self._serve(endpoint, path, query, purse, now_ms)
 
-    async def _serve(self, endpoint: Endpoint, path: str, query: str, purse: Purse, now_ms: int) -> Answer:
+    async def _serve(self, endpoint: Endpoint, path: str, query: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
         question = f"{path}?{query}"
         decision = self.faults.decide(question)
         if decision.latency_seconds > 0:
@@ -136,14 +136,14 @@ class XService:
             return self._failed(purse, endpoint.name, _faulty_refusal(decision), now_ms)
         try:
             reply = endpoint.answer(self._params(path, query), now_ms)
-        except BadRequest as refused:
+        except SimBadRequest as refused:
             return self._failed(purse, endpoint.name, _json(400, {"detail": str(refused)}), now_ms)
         fault = self._spoil(reply, decision)
         self._note(question, fault)
-        if isinstance(reply, Listing) and reply.records and fault not in UNBELIEVABLE:
+        if isinstance(reply, SimListing) and reply.records and fault not in UNBELIEVABLE:
             self.stats.pages[question] += 1
         self._charge(purse, endpoint.name, reply.credits_due, now_ms)
-        return _sent(reply.body() if isinstance(reply, Listing) else reply.body, fault)
+        return _sent(reply.body() if isinstance(reply, SimListing) else reply.body, fault)
 
     def _route(self, path: str) -> Endpoint | None:
         """`/twitter/user/{username}` is another name of the profile lookup."""
@@ -158,85 +158,85 @@ class XService:
             params["userName"] = path.removeprefix(ALIAS)
         return params
 
-    def _spoil(self, reply: Reply, decision: Decision) -> Fault | None:
+    def _spoil(self, reply: Reply, decision: Decision) -> SimFault | None:
         """The fault that really happened: not every answer can suffer every fault."""
         fault = decision.fault
         if fault is None or fault in BODY_FAULTS:
             return fault
-        if not isinstance(reply, Listing):
+        if not isinstance(reply, SimListing):
             return None
         struck = spoil(reply, fault, decision.luck)
         self.stats.spoiled += reply.spoiled
         return fault if struck else None
 
-    def _note(self, question: str, fault: Fault | None) -> None:
+    def _note(self, question: str, fault: SimFault | None) -> None:
         if fault:
             self.stats.faults[fault] += 1
         if not self.faults.quiet:
             self.faults.answered(question, fault)
 
-    def _balance(self, method: str, purse: Purse, now_ms: int) -> Answer:
+    def _balance(self, method: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
         self.stats.calls[BALANCE] += 1
         if method != "GET":
             return _json(405, {"detail": "Method Not Allowed"})
         recharge, bonus = self.ledger.shown_balance(purse, now_ms)
         return _json(200, {"recharge_credits": recharge, "total_bonus_credits": bonus})
 
-    def _failed(self, purse: Purse, endpoint: str, answer: Answer, now_ms: int) -> Answer:
+    def _failed(self, purse: SimKeyBalance, endpoint: str, answer: SimAnswer, now_ms: int) -> SimAnswer:
         self._charge(purse, endpoint, self._failure_credits, now_ms)
         return answer
 
-    def _charge(self, purse: Purse, endpoint: str, credits_due: int, now_ms: int) -> None:
+    def _charge(self, purse: SimKeyBalance, endpoint: str, credits_due: int, now_ms: int) -> None:
         self.ledger.charge(purse, credits_due, now_ms)
         self.stats.credits[purse.key.name] += credits_due
         self.stats.credits_by_endpoint[endpoint] += credits_due
 
 
-def _sent(body: bytes, fault: Fault | None) -> Answer:
+def _sent(body: bytes, fault: SimFault | None) -> SimAnswer:
     match fault:
-        case Fault.TIMEOUT:
+        case SimFault.TIMEOUT:
             raise NeverAnswers
-        case Fault.CUT_BODY:
-            return Answer(status=200, headers=_headers(len(body)), body=body[: len(body) // 2], cut=True)
-        case Fault.BROKEN_JSON:
+        case SimFault.CUT_BODY:
+            return SimAnswer(status=200, headers=_headers(len(body)), body=body[: len(body) // 2], cut=True)
+        case SimFault.BROKEN_JSON:
             broken = body[: len(body) * 3 // 4] + b"<!-- -->"
-            return Answer(status=200, headers=_headers(len(broken)), body=broken)
+            return SimAnswer(status=200, headers=_headers(len(broken)), body=broken)
         case _:
-            return Answer(status=200, headers=_headers(len(body)), body=body)
+            return SimAnswer(status=200, headers=_headers(len(body)), body=body)
 
 
-def _faulty_refusal(decision: Decision) -> Answer:
+def _faulty_refusal(decision: Decision) -> SimAnswer:
     match decision.fault:
-        case Fault.RATE_LIMITED:
+        case SimFault.RATE_LIMITED:
             return _refusal(429, "Too Many Requests", PAID_REFUSAL)
-        case Fault.RATE_LIMITED_WITH_WAIT:
+        case SimFault.RATE_LIMITED_WITH_WAIT:
             refused = _refusal(429, "Too Many Requests", PAID_REFUSAL)
             waits = {**refused.headers, "retry-after": str(1 + decision.luck % 10)}
-            return Answer(status=429, headers=waits, body=refused.body)
-        case Fault.CONNECTION_REFUSED:
+            return SimAnswer(status=429, headers=waits, body=refused.body)
+        case SimFault.CONNECTION_REFUSED:
             raise NeverConnects
-        case Fault.KEY_REFUSED:
+        case SimFault.KEY_REFUSED:
             return _refusal(403, "Forbidden", KEY_MISSING)
-        case Fault.SERVER_ERROR:
+        case SimFault.SERVER_ERROR:
             return _json((500, 502, 503)[decision.luck % 3], {"message": "Internal server error"})
         case _:
             page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
-            return Answer(status=502, headers={**_headers(len(page)), "content-type": "text/html"}, body=page)
+            return SimAnswer(status=502, headers={**_headers(len(page)), "content-type": "text/html"}, body=page)
 
 
-def _no_key(method: str) -> Answer:
+def _no_key(method: str) -> SimAnswer:
     if method == "OPTIONS":
         return _refusal(401, "Unauthorized", "Missing API key.Please add x-api-key in header")
     return _refusal(403, "Forbidden", KEY_MISSING)
 
 
-def _refusal(status: int, error: str, message: str) -> Answer:
+def _refusal(status: int, error: str, message: str) -> SimAnswer:
     return _json(status, {"error": error, "message": message})
 
 
-def _json(status: int, value: object) -> Answer:
+def _json(status: int, value: object) -> SimAnswer:
     body = dump(value).encode()
-    return Answer(status=status, headers=_headers(len(body)), body=body)
+    return SimAnswer(status=status, headers=_headers(len(body)), body=body)
 
 
 def _headers(length: int) -> dict[str, str]:

@@ -1,9 +1,12 @@
 """What the simulated shops sell: each thing with its names, its price at any time, and what happens to visitors."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from html import escape
+from typing import Any
 
 from mistnet.sim.clock import to_ms
 from mistnet.sim.numbers import DAY_MS, mix, number_of
@@ -31,7 +34,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
+class SimProduct:
     """`canonical` is the one name its link must get; `region` is a top-level domain where ids depend on it."""
 
     shop: str
@@ -59,8 +62,8 @@ class Thing:
         return mix(number_of(self.item_id)) % 500 + to_ms(at) // DAY_MS % 100_000
 
 
-def _shopee(tld: str, shop_id: str, item_id: str, title: str, base: str, currency: str, digits: int = 0) -> Thing:
-    return Thing(
+def _shopee(tld: str, shop_id: str, item_id: str, title: str, base: str, currency: str, digits: int = 0) -> SimProduct:
+    return SimProduct(
         shop="shopee",
         canonical=f"https://shopee.{tld}/product/{shop_id}/{item_id}",
         title=title,
@@ -73,8 +76,8 @@ def _shopee(tld: str, shop_id: str, item_id: str, title: str, base: str, currenc
     )
 
 
-def _taobao(item_id: str, title: str, base: str, fate: Fate = Fate.SALE) -> Thing:
-    return Thing(
+def _taobao(item_id: str, title: str, base: str, fate: Fate = Fate.SALE) -> SimProduct:
+    return SimProduct(
         shop="taobao",
         canonical=f"https://item.taobao.com/item.htm?id={item_id}",
         title=title,
@@ -86,8 +89,8 @@ def _taobao(item_id: str, title: str, base: str, fate: Fate = Fate.SALE) -> Thin
     )
 
 
-def _ebay(item_id: str, title: str, base: str, currency: str = "USD", fate: Fate = Fate.SALE) -> Thing:
-    return Thing(
+def _ebay(item_id: str, title: str, base: str, currency: str = "USD", fate: Fate = Fate.SALE) -> SimProduct:
+    return SimProduct(
         shop="ebay",
         canonical=f"https://www.ebay.com/itm/{item_id}",
         title=title,
@@ -99,12 +102,14 @@ def _ebay(item_id: str, title: str, base: str, currency: str = "USD", fate: Fate
     )
 
 
-def _web(url: str, title: str, base: str = "0", currency: str = "EUR", fate: Fate = Fate.SALE) -> Thing:
-    return Thing(shop="web", canonical=url, title=title, base=Decimal(base), currency=currency, digits=2, fate=fate)
+def _web(url: str, title: str, base: str = "0", currency: str = "EUR", fate: Fate = Fate.SALE) -> SimProduct:
+    return SimProduct(
+        shop="web", canonical=url, title=title, base=Decimal(base), currency=currency, digits=2, fate=fate
+    )
 
 
-def _with(thing: Thing, fate: Fate) -> Thing:
-    return Thing(**{name: getattr(thing, name) for name in Thing.__slots__} | {"fate": fate})
+def _with(thing: SimProduct, fate: Fate) -> SimProduct:
+    return SimProduct(**{name: getattr(thing, name) for name in SimProduct.__slots__} | {"fate": fate})
 
 
 SHELF = (
@@ -182,7 +187,84 @@ BY_CANONICAL = {thing.canonical: thing for thing in SHELF}
 BY_ITEM = {(thing.shop, thing.item_id): thing for thing in SHELF if thing.item_id}
 
 
-def thing_behind(posted: str) -> Thing | None:
+def thing_behind(posted: str) -> SimProduct | None:
     """What a link leads to that people post, at the end of whatever it takes to get there."""
     named = POSTED.get(posted, posted)
     return BY_CANONICAL.get(SHORT_LINKS.get(named, named))
+
+
+def page(thing: SimProduct, price: Decimal) -> bytes:
+    """A product page as most shops serve it: structured data in the head, the same for people below."""
+    told = {
+        "@context": "https://schema.org",
+        "@type": "Product",
+        "name": thing.title,
+        "sku": thing.item_id or thing.canonical.rpartition("/")[2],
+        "offers": {
+            "@type": "Offer",
+            "price": str(price),
+            "priceCurrency": thing.currency,
+            "availability": "https://schema.org/InStock",
+            "url": thing.canonical,
+        },
+    }
+    script = json.dumps(told, ensure_ascii=False).replace("<", "\\u003c")
+    title = escape(thing.title)
+    return (
+        f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title>'
+        f'<link rel="canonical" href="{escape(thing.canonical)}">'
+        f'<script type="application/ld+json">{script}</script></head>'
+        f'<body><h1>{title}</h1><p class="price">{thing.currency} {price}</p><p>In stock</p></body></html>'
+    ).encode()
+
+
+def plain_page(title: str) -> bytes:
+    shown = escape(title)
+    return f"<!doctype html><html><head><title>{shown}</title></head><body><h1>{shown}</h1></body></html>".encode()
+
+
+def inline_script_page(target: str, title: str) -> bytes:
+    """A short link that answers 200: where it leads stands in a script."""
+    extra = json.dumps({"title": title, "priceH": "约"}, ensure_ascii=False)
+    return (
+        f"<!doctype html><html><head><title>淘宝网</title></head><body><script>\n"
+        f"var extraData = {extra};\nvar url = '{target}';\n"
+        f"if (url) {{ location.replace(url); }}\n</script></body></html>"
+    ).encode()
+
+
+def shopee_item(thing: SimProduct, micro: tuple[int, int], *, sold: int, stock: int) -> dict[str, Any]:
+    """As api/v4/item/get answers: amounts are integers, a hundred thousand to the unit."""
+    price, listed = micro
+    return {
+        "error": None,
+        "error_msg": None,
+        "data": {
+            "itemid": int(thing.item_id),
+            "shopid": int(thing.shop_id),
+            "name": thing.title,
+            "currency": thing.currency,
+            "price": price,
+            "price_min": price,
+            "price_max": price,
+            "price_before_discount": listed,
+            "stock": stock,
+            "sold": sold % 40,
+            "historical_sold": sold,
+            "item_status": "sold_out" if stock == 0 else "normal",
+            "cmt_count": sold // 7,
+            "item_rating": {"rating_star": 4.8, "rating_count": [sold // 7, 0, 0, 0, 1, sold // 7 - 1]},
+            "image": "7d2a3c",
+        },
+    }
+
+
+def shopee_pdp(thing: SimProduct, micro: tuple[int, int], *, sold: int, stock: int) -> dict[str, Any]:
+    """As api/v4/pdp/get_pc answers: the same, a level deeper."""
+    flat = shopee_item(thing, micro, sold=sold, stock=stock)["data"]
+    item = {**flat, "item_id": flat["itemid"], "shop_id": flat["shopid"], "title": flat["name"]}
+    return {"error": None, "error_msg": None, "data": {"item": item}}
+
+
+def shopee_wall() -> dict[str, Any]:
+    return {"error": 90309999, "is_login": False, "redirect_to_error_page": True, "action_type": 2}

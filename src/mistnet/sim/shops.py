@@ -12,7 +12,7 @@ from functools import cache
 from urllib.parse import parse_qs
 
 from mistnet.sim.numbers import mix, number_of, unit
-from mistnet.sim.service import Answer, NeverAnswers
+from mistnet.sim.service import NeverAnswers, SimAnswer
 from mistnet.sim.shelf import (
     BY_CANONICAL,
     BY_ITEM,
@@ -21,9 +21,14 @@ from mistnet.sim.shelf import (
     SHELF,
     SHORT_LINKS,
     Fate,
-    Thing,
+    SimProduct,
+    inline_script_page,
+    page,
+    plain_page,
+    shopee_item,
+    shopee_pdp,
+    shopee_wall,
 )
-from mistnet.sim.shop_pages import inline_script_page, page, plain_page, shopee_item, shopee_pdp, shopee_wall
 
 MICRO = 100_000
 ROBOTS = "User-agent: *\nDisallow: /checkout/\nCrawl-delay: 1\n"
@@ -76,7 +81,7 @@ class ShopService:
     def knows(host: str) -> bool:
         return host.partition(":")[0] in hosts()
 
-    def handle(self, host: str, path: str, query: str, headers: Mapping[str, str]) -> Answer:
+    def handle(self, host: str, path: str, query: str, headers: Mapping[str, str]) -> SimAnswer:
         """One request to one host. Raises NeverAnswers where no answer comes."""
         host = host.partition(":")[0]
         url = f"{host}{path}{'?' if query else ''}{query}"
@@ -102,7 +107,7 @@ class ShopService:
         self._in_a_row[url] = 0
         return None
 
-    def _faulty(self, fault: ShopFault, host: str, path: str, query: str) -> Answer:
+    def _faulty(self, fault: ShopFault, host: str, path: str, query: str) -> SimAnswer:
         match fault:
             case ShopFault.TIMEOUT:
                 raise NeverAnswers
@@ -115,9 +120,9 @@ class ShopService:
                 return self._wall(host)
             case ShopFault.CUT_BODY:
                 whole = self._answer(host, path, query)
-                return Answer(status=whole.status, headers=whole.headers, body=whole.body[:-9], cut=True)
+                return SimAnswer(status=whole.status, headers=whole.headers, body=whole.body[:-9], cut=True)
 
-    def _answer(self, host: str, path: str, query: str) -> Answer:
+    def _answer(self, host: str, path: str, query: str) -> SimAnswer:
         short = f"https://{host}{path}"
         if short in SHORT_LINKS or short in DEAD_SHORT_LINKS or short in EVIL_SHORT_LINKS:
             return self._lead_on(short, host)
@@ -127,7 +132,7 @@ class ShopService:
             return _html(plain_page("Not Found"), status=404)
         return self._shown(thing, host, path, asked)
 
-    def _lead_on(self, short: str, host: str) -> Answer:
+    def _lead_on(self, short: str, host: str) -> SimAnswer:
         if short in EVIL_SHORT_LINKS:
             return _redirect(METADATA)
         if short in DEAD_SHORT_LINKS:
@@ -140,7 +145,7 @@ class ShopService:
             return _redirect(f"https://shopee.{thing.region}/opaanlp/{thing.shop_id}/{thing.item_id}?utm_source=an_1")
         return _redirect(f"{thing.canonical}?mkevt=1&mkcid=16")
 
-    def _shown(self, thing: Thing, host: str, path: str, asked: Mapping[str, str]) -> Answer:
+    def _shown(self, thing: SimProduct, host: str, path: str, asked: Mapping[str, str]) -> SimAnswer:
         match thing.fate:
             case Fate.GONE:
                 return _html(plain_page("This item is no longer available"), status=404)
@@ -153,7 +158,7 @@ class ShopService:
             case _:
                 return _trap(thing, asked)
 
-    def _offer(self, thing: Thing, path: str) -> Answer:
+    def _offer(self, thing: SimProduct, path: str) -> SimAnswer:
         at = self.now()
         price, listed, sold = thing.price(at), thing.list_price(at), thing.sold(at)
         if thing.fate is Fate.DECOY:
@@ -165,21 +170,21 @@ class ShopService:
         micro = int(price * MICRO), int(listed * MICRO)
         return _json(make(thing, micro, sold=sold, stock=0 if thing.fate is Fate.SOLD_OUT else 37))
 
-    def _wall(self, host: str) -> Answer:
+    def _wall(self, host: str) -> SimAnswer:
         if host.startswith("shopee"):
             return _json(shopee_wall())
         if "taobao" in host or "tmall" in host:
             return _redirect(_TAOBAO_LOGIN)
         return _html(plain_page("Security check: are you a robot? Please complete the captcha"), status=403)
 
-    def _conditional(self, answer: Answer, headers: Mapping[str, str]) -> Answer:
+    def _conditional(self, answer: SimAnswer, headers: Mapping[str, str]) -> SimAnswer:
         if answer.status != 200 or "etag" not in answer.headers:
             return answer
         asked = next((value for name, value in headers.items() if name.lower() == "if-none-match"), None)
         if asked != answer.headers["etag"]:
             return answer
         self.stats.not_modified += 1
-        return Answer(status=304, headers={"etag": asked, "content-length": "0"}, body=b"")
+        return SimAnswer(status=304, headers={"etag": asked, "content-length": "0"}, body=b"")
 
 
 def _fraction(amount: Decimal) -> Decimal:
@@ -194,7 +199,7 @@ def hosts() -> frozenset[str]:
     return frozenset(named | short | {"detail.tmall.com", "www.ebay.co.uk", "login.taobao.com"})
 
 
-def _thing(host: str, path: str, asked: Mapping[str, str]) -> Thing | None:
+def _thing(host: str, path: str, asked: Mapping[str, str]) -> SimProduct | None:
     if host.startswith("shopee."):
         item_id = asked.get("itemid") or asked.get("item_id") or path.rpartition("/")[2]
         found = BY_ITEM.get(("shopee", item_id))
@@ -206,7 +211,7 @@ def _thing(host: str, path: str, asked: Mapping[str, str]) -> Thing | None:
     return BY_CANONICAL.get(f"https://{host}{path}") or BY_CANONICAL.get(f"http://{host}{path}")
 
 
-def _trap(thing: Thing, asked: Mapping[str, str]) -> Answer:
+def _trap(thing: SimProduct, asked: Mapping[str, str]) -> SimAnswer:
     """Answers that a careless visitor does not survive."""
     match thing.fate:
         case Fate.HUGE:
@@ -218,14 +223,14 @@ def _trap(thing: Thing, asked: Mapping[str, str]) -> Answer:
         case Fate.TRAP:
             return _redirect(METADATA)
         case Fate.PICTURE:
-            return Answer(status=200, headers={"content-type": "image/png", "content-length": "4"}, body=b"\x89PNG")
+            return SimAnswer(status=200, headers={"content-type": "image/png", "content-length": "4"}, body=b"\x89PNG")
         case _:
             raise NeverAnswers
 
 
-def _robots(host: str) -> Answer:
+def _robots(host: str) -> SimAnswer:
     if host == "shop.example.com":
-        return Answer(
+        return SimAnswer(
             status=200,
             headers={"content-type": "text/plain", "content-length": str(len(ROBOTS))},
             body=ROBOTS.encode(),
@@ -238,20 +243,22 @@ def _bomb() -> bytes:
     return gzip.compress(b"0" * BOMB_BYTES, mtime=0)
 
 
-def _html(body: bytes, *, status: int = 200) -> Answer:
+def _html(body: bytes, *, status: int = 200) -> SimAnswer:
     tag = f'"{number_of(body[:4096].decode("utf-8", "replace")):x}"'
     headers = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), "etag": tag}
-    return Answer(status=status, headers=headers, body=body)
+    return SimAnswer(status=status, headers=headers, body=body)
 
 
-def _json(value: object) -> Answer:
+def _json(value: object) -> SimAnswer:
     body = json.dumps(value, ensure_ascii=False).encode()
-    return Answer(status=200, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body)
+    return SimAnswer(
+        status=200, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
+    )
 
 
-def _redirect(location: str) -> Answer:
-    return Answer(status=302, headers={"location": location, "content-length": "0"}, body=b"")
+def _redirect(location: str) -> SimAnswer:
+    return SimAnswer(status=302, headers={"location": location, "content-length": "0"}, body=b"")
 
 
-def _with(answer: Answer, **headers: str) -> Answer:
-    return Answer(status=answer.status, headers={**answer.headers, **headers}, body=answer.body)
+def _with(answer: SimAnswer, **headers: str) -> SimAnswer:
+    return SimAnswer(status=answer.status, headers={**answer.headers, **headers}, body=answer.body)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from mistnet.sim.language import HOSTILE_TEXTS, SHOP_LINKS, long_text
 from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, mix
-from mistnet.sim.people import Person, Standing
-from mistnet.sim.references import Parent, ghost_id
+from mistnet.sim.people import Person, SimAccountState
+from mistnet.sim.posts import RepliedPost, ghost_id
 
 MINUTE_MS = 60_000
 DEPTH = 60
@@ -19,7 +19,7 @@ LONG_LENGTHS = (500, 2_000, 9_999, 24_999, 25_000, 26_500)
 class Planted:
     id: int
     author: int
-    parent: Parent | None = None
+    parent: RepliedPost | None = None
     quoted: int | None = None
     text: str | None = None
     link: str | None = None
@@ -63,9 +63,9 @@ class _Teller:
         told.broken_leaf = self._chain([self._speaker(level) for level in range(BROKEN_DEPTH)], lost=BROKEN_DEPTH // 2)
         told.self_thread_leaf = self._chain([self._stars[2 % len(self._stars)]] * 30)
         told.protected_leaf = self._chain(
-            [self._with(Standing.PROTECTED), self._stars[0], self._fans[0], self._stars[0]]
+            [self._with(SimAccountState.PROTECTED), self._stars[0], self._fans[0], self._stars[0]]
         )
-        told.suspended_leaf = self._chain([self._stars[1], self._with(Standing.SUSPENDED), self._stars[0]])
+        told.suspended_leaf = self._chain([self._stars[1], self._with(SimAccountState.SUSPENDED), self._stars[0]])
         told.wide_root = self._wide()
         told.ghost_leaf = self._ghost()
         self._texts()
@@ -79,19 +79,19 @@ class _Teller:
             return self._fans[level % len(self._fans)]
         return (self._stars[0], self._stars[1], self._fans[0])[level % 3]
 
-    def _with(self, standing: Standing) -> int:
+    def _with(self, standing: SimAccountState) -> int:
         stars = (person for person in self._people if person.star)
         return next(star.index for star in stars if star.standing_at(0) is standing)
 
-    def _post(self, author: int, parent: Parent | None = None, **more: object) -> int:
+    def _post(self, author: int, parent: RepliedPost | None = None, **more: object) -> int:
         self._at_ms += MINUTE_MS + mix(self._seed, Draw.STORY, self._at_ms) % MINUTE_MS
         own = self._ids.make(self._at_ms, author)
         self._told.posts[own] = Planted(id=own, author=author, parent=parent, **more)  # type: ignore[arg-type]  # names are Planted's own
         return own
 
-    def _to(self, post_id: int) -> Parent:
+    def _to(self, post_id: int) -> RepliedPost:
         answered = self._people[self._told.posts[post_id].author]
-        return Parent(post_id, answered.id, answered.handle_at(self._at_ms))
+        return RepliedPost(post_id, answered.id, answered.handle_at(self._at_ms))
 
     def _chain(self, speakers: list[int], lost: int | None = None) -> int:
         self._at_ms += HOUR_MS
@@ -108,7 +108,7 @@ class _Teller:
 
     def _ghost(self) -> int:
         nobody = self._ids.make(self._at_ms, len(self._people) + 7)
-        return self._post(self._stars[0], Parent(nobody, ghost_id(self._seed, 7), "left_7"))
+        return self._post(self._stars[0], RepliedPost(nobody, ghost_id(self._seed, 7), "left_7"))
 
     def _texts(self) -> None:
         for place, text in enumerate(HOSTILE_TEXTS):

@@ -13,10 +13,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from mistnet.sim.clock import from_ms, to_ms
-from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Fault, Faults
-from mistnet.sim.service import Answer, NeverAnswers
-from mistnet.sim.threads_faults import Sheet, refusal, spoil
-from mistnet.sim.threads_render import ThreadsRenderer
+from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Faults, SimFault
+from mistnet.sim.service import NeverAnswers, SimAnswer
+from mistnet.sim.threads_answers import Sheet, ThreadsRenderer, refusal, spoil
 from mistnet.sim.threads_world import ThreadsPost, ThreadsWorld
 from mistnet.sim.users import dump
 from mistnet.sim.world import World
@@ -43,7 +42,7 @@ class GraphError(Exception):
 
 
 @dataclass(slots=True)
-class Token:
+class SimToken:
     issued_at: datetime
     expires_at: datetime
     scopes: tuple[str, ...] = SCOPES
@@ -81,7 +80,7 @@ class ThreadsService:
         self.page_limit = page_limit
         self.usage = 0.0
         issued = now() - timedelta(days=2)
-        self.tokens = {token: Token(issued, issued + timedelta(days=TOKEN_DAYS))}
+        self.tokens = {token: SimToken(issued, issued + timedelta(days=TOKEN_DAYS))}
         self._renderer = ThreadsRenderer(self.threads)
         self._sleep = sleep
         self._lists: Mapping[str, Callable[[Params, int], Sequence[ThreadsPost]]] = {
@@ -110,7 +109,7 @@ class ThreadsService:
         query: str,
         headers: Mapping[str, str],
         body: bytes = b"",  # noqa: ARG002 - part of a request, though nothing here reads it
-    ) -> Answer:
+    ) -> SimAnswer:
         """Answer one request, or raise NeverAnswers."""
         params = dict(parse_qsl(query, keep_blank_values=True))
         given = params.pop("access_token", "") or headers.get("authorization", "").removeprefix("Bearer ")
@@ -122,7 +121,7 @@ class ThreadsService:
         self.stats.statuses[answer.status] += 1
         return answer
 
-    def _admitted(self, given: str) -> Token:
+    def _admitted(self, given: str) -> SimToken:
         token = self.tokens.get(given)
         if token is None:
             raise GraphError(400, 190, f"Invalid OAuth access token - Cannot parse {given}", type="OAuthException")
@@ -130,7 +129,7 @@ class ThreadsService:
             raise GraphError(400, 190, "Error validating access token: Session has expired", 463, type="OAuthException")
         return token
 
-    async def _answer(self, method: str, path: str, params: Params, token: Token, given: str) -> Answer:
+    async def _answer(self, method: str, path: str, params: Params, token: SimToken, given: str) -> SimAnswer:
         if method != "GET":
             raise GraphError(400, 100, f"Unsupported request - method type: {method.lower()}")
         if path in TOKEN_PATHS:
@@ -149,7 +148,7 @@ class ThreadsService:
             return refusal(decision)
         return self._served(name, params, given, question, decision)
 
-    def _served(self, name: str, params: Params, given: str, question: str, decision: Decision) -> Answer:
+    def _served(self, name: str, params: Params, given: str, question: str, decision: Decision) -> SimAnswer:
         now_ms = to_ms(self.now())
         sheet = self._sheet(name, params, now_ms)
         if sheet is None:
@@ -241,30 +240,30 @@ class ThreadsService:
         if now - old.issued_at < timedelta(days=1):
             raise GraphError(400, 100, "The token must be at least 24 hours old")
         fresh = f"{given.partition('~')[0]}~{len(self.tokens)}"
-        self.tokens[fresh] = Token(now, now + timedelta(days=TOKEN_DAYS), old.scopes)
+        self.tokens[fresh] = SimToken(now, now + timedelta(days=TOKEN_DAYS), old.scopes)
         return {"access_token": fresh, "token_type": "bearer", "expires_in": TOKEN_DAYS * DAY_SECONDS}
 
-    def _note(self, question: str, fault: Fault | None) -> None:
+    def _note(self, question: str, fault: SimFault | None) -> None:
         if fault:
             self.stats.faults[fault] += 1
         if not self.faults.quiet:
             self.faults.answered(question, fault)
 
-    def _sent(self, body: bytes, fault: Fault | None) -> Answer:
+    def _sent(self, body: bytes, fault: SimFault | None) -> SimAnswer:
         match fault:
-            case Fault.TIMEOUT:
+            case SimFault.TIMEOUT:
                 raise NeverAnswers
-            case Fault.CUT_BODY:
-                return Answer(status=200, headers=self._headers(len(body)), body=body[: len(body) // 2], cut=True)
-            case Fault.BROKEN_JSON:
+            case SimFault.CUT_BODY:
+                return SimAnswer(status=200, headers=self._headers(len(body)), body=body[: len(body) // 2], cut=True)
+            case SimFault.BROKEN_JSON:
                 broken = body[: len(body) * 3 // 4] + b"<!-- -->"
-                return Answer(status=200, headers=self._headers(len(broken)), body=broken)
+                return SimAnswer(status=200, headers=self._headers(len(broken)), body=broken)
             case _:
-                return Answer(status=200, headers=self._headers(len(body)), body=body)
+                return SimAnswer(status=200, headers=self._headers(len(body)), body=body)
 
-    def _written(self, status: int, value: object) -> Answer:
+    def _written(self, status: int, value: object) -> SimAnswer:
         body = dump(value).encode()
-        return Answer(status=status, headers=self._headers(len(body)), body=body)
+        return SimAnswer(status=status, headers=self._headers(len(body)), body=body)
 
     def _headers(self, length: int) -> dict[str, str]:
         usage = {"call_count": round(self.usage), "total_cputime": round(self.usage / 2), "total_time": 1}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from mistnet.sim.clock import to_ms
 from mistnet.sim.language import sentence
 from mistnet.sim.numbers import DAY_MS, HOUR_MS, SECOND_MS, Draw, chance, mix
-from mistnet.sim.people import FOREVER_MS, Person, Standing
+from mistnet.sim.people import FOREVER_MS, Person, SimAccountState
 from mistnet.sim.shelf import SHELF, SHORT_LINKS
 from mistnet.sim.world import World
 
@@ -56,7 +56,7 @@ class ThreadsWorld:
 
     def is_open(self, author: int, now_ms: int) -> bool:
         person = self.world.people[author]
-        return person.searchable and person.standing_at(now_ms) is Standing.ACTIVE
+        return person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE
 
     def handle(self, author: int, now_ms: int) -> str:
         return self.world.people[author].handle_at(now_ms).lower()

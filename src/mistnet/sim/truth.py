@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 
 from mistnet.sim.clock import from_ms, to_ms
-from mistnet.sim.content import Writer
-from mistnet.sim.drafts import HIDDEN, KIND, Kind
-from mistnet.sim.people import Person, Silence, Standing
-from mistnet.sim.references import Parent
+from mistnet.sim.content import SimWriter
+from mistnet.sim.endpoints import PAGE
+from mistnet.sim.ledger import MINIMUM, POST, PROFILE
+from mistnet.sim.people import Person, Silence, SimAccountState
+from mistnet.sim.posts import HIDDEN, KIND, DraftKind, RepliedPost
 from mistnet.sim.users import Users
-from mistnet.sim.world import Fate, Post, World
+from mistnet.sim.world import Fate, SimPost, World
 
 ROOT = "root"
 
@@ -21,7 +23,7 @@ class AccountTruth:
 
     user_id: int
     handle: str
-    standing: Standing
+    standing: SimAccountState
     handles: tuple[tuple[datetime | None, str], ...]
     search: tuple[int, ...]
     retweets: tuple[int, ...]
@@ -78,7 +80,7 @@ class Truth:
     def fate(self, post_id: int, at: datetime) -> Fate:
         return self._world.fate(post_id, to_ms(at))
 
-    def parent_of(self, post_id: int) -> Parent | None:
+    def parent_of(self, post_id: int) -> RepliedPost | None:
         post = self._world.post(post_id)
         return post.parent if post else None
 
@@ -112,20 +114,20 @@ class Truth:
 
     def addressed(self, post_ids: Iterable[int]) -> set[int]:
         """Whom these posts answer or greet: the users named by `inReplyToUserId`."""
-        writer = Writer(self._world, Users(self._world))
+        writer = SimWriter(self._world, Users(self._world))
         found: set[int] = set()
         for post in map(self._world.post, post_ids):
             if post and post.parent:
                 found.add(post.parent.user_id)
-            elif post and post.kind is not Kind.RETWEET and (greeted := writer.content(post).greeted):
+            elif post and post.kind is not DraftKind.RETWEET and (greeted := writer.content(post).greeted):
                 found.add(greeted.id)
         return found
 
     def links(self, post_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
         """Where these posts link to, link by link, each as its author meant it."""
-        writer = Writer(self._world, Users(self._world))
+        writer = SimWriter(self._world, Users(self._world))
         for post in map(self._world.post, post_ids):
-            if post and post.kind is not Kind.RETWEET:
+            if post and post.kind is not DraftKind.RETWEET:
                 yield from ((post.id, url["expanded_url"]) for url in writer.content(post).urls)
 
     def hydratable(self, user_ids: Iterable[int], at: datetime) -> set[int]:
@@ -156,30 +158,119 @@ class Truth:
     def _listed(self, handle: str, at: datetime, *, followers: bool) -> list[int]:
         now_ms = to_ms(at)
         person = self._world.holder(handle, now_ms)
-        if person is None or person.standing_at(now_ms) is not Standing.ACTIVE:
+        if person is None or person.standing_at(now_ms) is not SimAccountState.ACTIVE:
             return []
         follows = self._world.follows
         found = follows.followers(person.index, now_ms) if followers else follows.followings(person.index, now_ms)
         people = (self._world.people[index] for index in found)
         return [each.id for each in people if each.shown_at(now_ms)]
 
-    def _posts(self, person: Person, now_ms: int) -> Iterator[Post]:
+    def _posts(self, person: Person, now_ms: int) -> Iterator[SimPost]:
         timeline = self._world.timeline(person.index, now_ms)
         for place in range(timeline.until(now_ms) - 1, -1, -1):
             yield self._world.post_at(person.index, timeline.ids[place], timeline.marks[place])
 
-    def _shown(self, handle: str, at: datetime) -> Iterator[Post]:
+    def _shown(self, handle: str, at: datetime) -> Iterator[SimPost]:
         now_ms = to_ms(at)
         person = self._world.holder(handle, now_ms)
         posts = self._posts(person, now_ms) if person else iter(())
         return (post for post in posts if self._is(post, Fate.SHOWN, now_ms))
 
-    def _is(self, post: Post, fate: Fate, now_ms: int) -> bool:
+    def _is(self, post: SimPost, fate: Fate, now_ms: int) -> bool:
         return self._world.fate_of(post, now_ms) is fate
 
-    def _searchable(self, post: Post, at: datetime) -> bool:
+    def _searchable(self, post: SimPost, at: datetime) -> bool:
         return not post.mark & HIDDEN and self._world.searchable(post.author, to_ms(at))
 
 
-def _native(post: Post) -> bool:
-    return post.mark & KIND == Kind.RETWEET
+def _native(post: SimPost) -> bool:
+    return post.mark & KIND == DraftKind.RETWEET
+
+
+FULL_BATCH = 100
+SEARCH = "/twitter/tweet/advanced_search"
+LOOKUP = "/twitter/tweets"
+ONE_PROFILE = "/twitter/user/info"
+PROFILES = "/twitter/user/batch_info_by_ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    calls: int = 0
+    credits: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(calls=self.calls + other.calls, credits=self.credits + other.credits)
+
+
+def sweep_cost(posts: int) -> Cost:
+    """Full pages, the last of which tells of the end, and a look that confirms it. Of nothing at all: two looks."""
+    pages = ceil(posts / PAGE)
+    looks = 1 if pages else 2
+    return Cost(calls=pages + looks, credits=POST * posts + looks * MINIMUM)
+
+
+def lookup_cost(found: int, gone: int = 0, batch: int = PAGE) -> Cost:
+    """Posts by id in batches. Ids that are gone ride along for nothing, but somebody must ask for them."""
+    calls = ceil((found + gone) / batch)
+    return Cost(calls=calls, credits=max(POST * found, MINIMUM * calls))
+
+
+def profiles_cost(found: int, unknown: int = 0) -> Cost:
+    """Batches of a hundred at one credit per user found, where those nobody knows help to make up the hundred.
+
+    A rest is left small, with as many of the unknown in it as there are, or filled up where that is cheaper.
+    """
+    batches, rest = divmod(found + unknown, FULL_BATCH)
+    full = Cost(calls=batches, credits=max(found, MINIMUM * batches))
+    if not rest:
+        return full
+    dear = max(rest - unknown, 0)
+    small = max(MINIMUM, PROFILE * dear) + max(found - dear, MINIMUM * batches)
+    filled = max(found + FULL_BATCH - rest, MINIMUM * (batches + 1))
+    return Cost(calls=batches + 1, credits=min(small, filled))
+
+
+def least_credits(
+    truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
+) -> Cost:
+    """A backfill of these accounts, from their names to the last stranger they speak to."""
+    return sum(least_by_endpoint(truth, handles, at, retweets=retweets, threads=threads).values(), Cost())
+
+
+def least_by_endpoint(
+    truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
+) -> dict[str, Cost]:
+    """The profile behind each handle, the sweeps, the ancestors of replies, and the users who are only spoken to."""
+    accounts = list(handles)
+    passes = [truth.search_ids(handle, at) for handle in accounts]
+    passes += [truth.retweet_ids(handle, at) for handle in accounts if retweets]
+    swept = {post_id for found in passes for post_id in found}
+    least = {
+        ONE_PROFILE: Cost(calls=len(accounts), credits=PROFILE * len(accounts)),
+        SEARCH: sum((sweep_cost(len(found)) for found in passes), Cost()),
+    }
+    if not threads:
+        return least
+    ancestors, ends = _above(truth, swept, at)
+    shown = swept | truth.originals(swept, at)
+    gone = {end for end, _ in ends}
+    spoken_to = truth.addressed(swept) | {user_id for _, user_id in ends}
+    strangers = spoken_to - truth.authors(shown | ancestors | truth.originals(ancestors, at))
+    known = len(truth.hydratable(strangers, at) | truth.unavailable(strangers, at))
+    least[LOOKUP] = lookup_cost(len(ancestors - shown), len(gone))
+    least[PROFILES] = profiles_cost(known, len(strangers) - known)
+    return least
+
+
+def _above(truth: Truth, posts: Iterable[int], at: datetime) -> tuple[set[int], set[tuple[int, int]]]:
+    """All ancestors that can be had, and the posts that cannot, each with its author."""
+    ancestors: set[int] = set()
+    ends: set[tuple[int, int]] = set()
+    for post_id in posts:
+        chain = truth.chain(post_id, at)
+        ancestors |= set(chain.ancestors)
+        parent = truth.parent_of(chain.ancestors[-1] if chain.ancestors else post_id)
+        if chain.end != ROOT and parent:
+            ends.add((chain.end_id, parent.user_id))
+    return ancestors, ends

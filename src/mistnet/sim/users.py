@@ -5,9 +5,8 @@ from json import JSONEncoder
 from typing import Any
 
 from mistnet.sim.clock import iso_date, legacy_date, to_ms
-from mistnet.sim.kept import Kept
 from mistnet.sim.language import short_link, shown_link
-from mistnet.sim.numbers import DAY_MS, Draw, mix
+from mistnet.sim.numbers import DAY_MS, Draw, SimCache, mix
 from mistnet.sim.people import Person
 from mistnet.sim.world import World
 
@@ -73,8 +72,8 @@ dump = JSONEncoder(separators=(",", ":")).encode  # compact and in ASCII, as ups
 class Users:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._faces: Kept[int, Face] = Kept(KEPT_AUTHORS)
-        self._authors: Kept[tuple[int, int, str], bytes] = Kept(KEPT_AUTHORS)
+        self._faces: SimCache[int, Face] = SimCache(KEPT_AUTHORS)
+        self._authors: SimCache[tuple[int, int, str], bytes] = SimCache(KEPT_AUTHORS)
 
     def face(self, person: Person) -> Face:
         return self._faces.get(person.index) or self._faces.put(person.index, _face(self._world.seed, person))

@@ -9,12 +9,21 @@ from datetime import datetime
 from enum import StrEnum
 
 from mistnet.sim.clock import WORLD_START_AT, to_ms
-from mistnet.sim.drafts import DOOMED, HIDDEN, KIND, MOST_KEPT, PLANTED, Draft, Drafts, Kind
-from mistnet.sim.follows import Follows
-from mistnet.sim.kept import Kept
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, first_id_at, mix, time_of
-from mistnet.sim.people import FOREVER_MS, SIZES, Person, Size, Standing, populate
-from mistnet.sim.references import Parent, References
+from mistnet.sim.follows import SimFollows
+from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, SimCache, first_id_at, mix, time_of
+from mistnet.sim.people import FOREVER_MS, SIZES, Person, SimAccountState, WorldSize, populate
+from mistnet.sim.posts import (
+    DOOMED,
+    HIDDEN,
+    KIND,
+    MOST_KEPT,
+    PLANTED,
+    Draft,
+    DraftKind,
+    Drafts,
+    References,
+    RepliedPost,
+)
 from mistnet.sim.stories import Planted, Stories, tell
 
 ROOTS_KEPT = 500_000
@@ -42,12 +51,12 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class SimPost:
     id: int
     author: int
-    kind: Kind
+    kind: DraftKind
     mark: int
-    parent: Parent | None = None
+    parent: RepliedPost | None = None
     original: int | None = None
     planted: Planted | None = None
 
@@ -65,7 +74,7 @@ class World:
     def __init__(
         self,
         seed: int = 7,
-        size: Size | str = "tiny",
+        size: WorldSize | str = "tiny",
         start_at: datetime = WORLD_START_AT,
         *,
         restless: bool = False,
@@ -80,7 +89,7 @@ class World:
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)
         self.references = References(seed, self.ids, self.people, self._drafts)
         self.stories: Stories = tell(seed, self.ids, self.people, start_ms)
-        self.follows = Follows(seed, self.people, start_ms)
+        self.follows = SimFollows(seed, self.people, start_ms)
         self._planted_by: dict[int, list[Planted]] = defaultdict(list)
         self._planted_replies: dict[int, list[int]] = defaultdict(list)
         for planted in self.stories.posts.values():
@@ -93,8 +102,8 @@ class World:
             ends = [since for since, _ in person.handles[1:]] + [FOREVER_MS]
             for (since_ms, handle), until_ms in zip(person.handles, ends, strict=True):
                 self._by_handle[handle.lower()].append((since_ms, until_ms, person))
-        self._timelines: Kept[int, Timeline] = Kept(MOST_KEPT)
-        self._roots: Kept[int, int] = Kept(ROOTS_KEPT)
+        self._timelines: SimCache[int, Timeline] = SimCache(MOST_KEPT)
+        self._roots: SimCache[int, int] = SimCache(ROOTS_KEPT)
 
     @property
     def stars(self) -> list[Person]:
@@ -120,7 +129,7 @@ class World:
             self._append(timeline, author, draft)
         return timeline
 
-    def post(self, post_id: int) -> Post | None:
+    def post(self, post_id: int) -> SimPost | None:
         """A post that ever was or will be, whatever became of it."""
         author = self.ids.author_of(post_id)
         if author >= len(self.people):
@@ -131,16 +140,18 @@ class World:
             return None
         return self.post_at(author, post_id, timeline.marks[place])
 
-    def post_at(self, author: int, post_id: int, mark: int) -> Post:
-        kind = Kind(mark & KIND)
+    def post_at(self, author: int, post_id: int, mark: int) -> SimPost:
+        kind = DraftKind(mark & KIND)
         planted = self.stories.posts[post_id] if mark & PLANTED else None
         parent = planted.parent if planted else None
         original = planted.quoted if planted else None
-        if not planted and kind is Kind.REPLY:
+        if not planted and kind is DraftKind.REPLY:
             parent = self.references.parent_of(author, post_id)
-        elif not planted and kind is not Kind.ORIGINAL:
+        elif not planted and kind is not DraftKind.ORIGINAL:
             original = self.references.original_of(author, post_id, kind)
-        return Post(id=post_id, author=author, kind=kind, mark=mark, parent=parent, original=original, planted=planted)
+        return SimPost(
+            id=post_id, author=author, kind=kind, mark=mark, parent=parent, original=original, planted=planted
+        )
 
     def deleted_at_ms(self, post_id: int, mark: int) -> int:
         if not mark & DOOMED:
@@ -151,28 +162,28 @@ class World:
         post = self.post(post_id)
         return Fate.UNKNOWN if post is None else self.fate_of(post, now_ms)
 
-    def fate_of(self, post: Post, now_ms: int) -> Fate:
+    def fate_of(self, post: SimPost, now_ms: int) -> Fate:
         if post.at_ms > now_ms:
             return Fate.UNKNOWN
         if self.deleted_at_ms(post.id, post.mark) <= now_ms:
             return Fate.DELETED
         match self.people[post.author].standing_at(now_ms):
-            case Standing.ACTIVE:
+            case SimAccountState.ACTIVE:
                 return Fate.SHOWN
-            case Standing.PROTECTED:
+            case SimAccountState.PROTECTED:
                 return Fate.PROTECTED
-            case Standing.SUSPENDED | Standing.GONE:
+            case SimAccountState.SUSPENDED | SimAccountState.GONE:
                 return Fate.SUSPENDED
 
     def searchable(self, author: int, now_ms: int) -> bool:
         person = self.people[author]
-        return person.searchable and person.standing_at(now_ms) is Standing.ACTIVE
+        return person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE
 
-    def root_of(self, post: Post) -> int:
+    def root_of(self, post: SimPost) -> int:
         """Where the conversation began, even if that post is gone."""
         way: list[int] = []
         root = post.id
-        current: Post | None = post
+        current: SimPost | None = post
         while current is not None:
             known = self._roots.get(current.id)
             if known is not None or current.parent is None:
@@ -219,11 +230,11 @@ class World:
         marks = draft.marks[start:]
         for place, mark in enumerate(marks):
             kind = mark & KIND
-            if kind >= Kind.QUOTE and self.references.original_of(author, draft.ids[start + place], kind) is None:
-                marks[place] = mark & ~KIND | Kind.ORIGINAL
+            if kind >= DraftKind.QUOTE and self.references.original_of(author, draft.ids[start + place], kind) is None:
+                marks[place] = mark & ~KIND | DraftKind.ORIGINAL
         return marks
 
 
 def _planted_mark(planted: Planted) -> int:
-    kind = Kind.REPLY if planted.parent else Kind.QUOTE if planted.quoted else Kind.ORIGINAL
+    kind = DraftKind.REPLY if planted.parent else DraftKind.QUOTE if planted.quoted else DraftKind.ORIGINAL
     return kind | PLANTED | (DOOMED if planted.doomed else 0) | (HIDDEN if planted.hidden else 0)

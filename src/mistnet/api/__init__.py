@@ -1,1 +1,0 @@
-"""The admin API, webhooks, health, metrics and dashboard."""

@@ -1,1 +1,0 @@
-"""The API's routes, by what they are about."""

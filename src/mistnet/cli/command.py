@@ -1,0 +1,149 @@
+"""Options shared by all commands: database, log and JSON, and how errors are printed."""
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+import typer
+import uvloop
+
+from mistnet.cli import logs
+from mistnet.cli.errors import BUG, PIPE_CLOSED, complain
+from mistnet.cli.output import Output
+from mistnet.kit.errors import MistnetError, UsageError, leaves_of
+from mistnet.kit.redaction import redact
+from mistnet.settings import Settings, load_settings
+
+_FAREWELL_SECONDS: Final = 1.0
+_PANEL: Final = "Everywhere"
+_HINT: Final = "set MISTNET_LOG_LEVEL=DEBUG to see where"
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """What every command starts from."""
+
+    settings: Settings
+    out: Output
+
+
+AsyncCommand: TypeAlias = Callable[..., Coroutine[Any, Any, int | None]]
+
+SHARED_OPTIONS: Final = {
+    "database_url": Annotated[
+        str | None,
+        typer.Option(
+            "--database-url", metavar="URL", help="sqlite:///FILE, postgresql://… or libsql://…", rich_help_panel=_PANEL
+        ),
+    ],
+    "log_format": Annotated[
+        str | None,
+        typer.Option("--log-format", metavar="text|json", help="How log lines look.", rich_help_panel=_PANEL),
+    ],
+    "log_level": Annotated[
+        str | None,
+        typer.Option(
+            "--log-level",
+            metavar="LEVEL",
+            help="The least important log line written: TRACE, DEBUG, INFO, WARNING or ERROR.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "as_json": Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=_PANEL)
+    ],
+}
+
+
+def shared_options(command: AsyncCommand) -> Callable[..., None]:
+    """Adds the options every command takes; the command itself gets the invocation they make.
+
+    The command's answer, if any, is the exit code.
+    """
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        as_json = given.pop("as_json")
+        flags = {name: given.pop(name) for name in SHARED_OPTIONS if name != "as_json"}
+        code = guarded(
+            lambda settings: command(Invocation(settings=settings, out=Output(as_json=as_json)), **given),
+            flags,
+        )
+        raise typer.Exit(code)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name == "as_json" else None,
+            annotation=annotation,
+        )
+        for name, annotation in SHARED_OPTIONS.items()
+    ]
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *added)]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # how a wrapper tells what it takes
+    run.__annotations__ = {each.name: each.annotation for each in named}
+    return run
+
+
+def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flags: dict[str, Any]) -> int:
+    """Runs a command in its event loop and turns whatever goes wrong into one line and an exit code."""
+    secrets: Sequence[str] = ()
+    debugging = os.environ.get("MISTNET_LOG_LEVEL") in ("DEBUG", "TRACE")
+    try:
+        settings = load_settings(**flags)
+        secrets = settings.secrets
+        debugging = settings.log_level in ("DEBUG", "TRACE")
+        logs.set_up(style=settings.log_format, level=settings.log_level, secrets=secrets)
+        return uvloop.run(_run(command(settings))) or 0
+    except MistnetError as error:
+        if debugging:
+            sys.stderr.write(redact(traceback.format_exc(), secrets))
+        return _told([error], secrets)
+    except (typer.TyperException, typer.Exit):
+        raise
+    except BrokenPipeError:
+        return _quietly()
+    except Exception as error:  # noqa: BLE001 (the last resort: a bug must not bury its reader in a traceback)
+        if debugging:
+            sys.stderr.write(redact(traceback.format_exc(), secrets))
+        foreseen = [each for each in leaves_of(error) if isinstance(each, MistnetError)]
+        if len(foreseen) == len(leaves_of(error)):
+            return _told(foreseen, secrets)
+        complain(f"this is a bug in mistnet: {type(error).__name__}: {error} ({_HINT})", secrets)
+        return BUG
+
+
+def _told(errors: Sequence[MistnetError], secrets: Sequence[str]) -> int:
+    """One line for each; parts that ran at once may fail of the same cause, which is told once."""
+    for problem in dict.fromkeys(str(error) for error in errors):
+        complain(problem, secrets)
+    return 2 if any(isinstance(error, UsageError) for error in errors) else 1
+
+
+async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
+    """Keeps the loop open until driver threads are gone: one that finds it closed prints a traceback."""
+    others = threading.active_count()
+    try:
+        return await command
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                while threading.active_count() > others:  # noqa: ASYNC110 (threads ring no bell when they end)
+                    await asyncio.sleep(0.002)
+
+
+def _quietly() -> int:
+    """Whoever read our output has seen enough; what is still buffered must not raise at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return PIPE_CLOSED

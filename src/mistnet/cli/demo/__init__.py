@@ -1,0 +1,1 @@
+"""The `mistnet demo` command."""

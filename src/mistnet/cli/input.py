@@ -1,0 +1,279 @@
+"""Reads what a command is given: a file or standard input, rows, job lines."""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Generic, TypeVar
+
+import msgspec
+import typer
+
+from mistnet.cli.errors import complain
+from mistnet.kit import text as numbers
+from mistnet.kit.errors import UnreadableFile, UsageError
+from mistnet.kit.text import split_addresses, split_list
+from mistnet.queue.errors import BadArgs
+from mistnet.queue.kinds import KindRegistry
+from mistnet.queue.model import Lane, NewJob
+from mistnet.social.model import read_handle
+
+STANDARD_INPUT = "-"
+
+
+@contextmanager
+def lines_of(file: str) -> Iterator[BinaryIO]:
+    """The lines of a file, one by one as they come."""
+    if file == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115 (closed below, once it is known to be there)
+    except OSError as error:
+        raise UnreadableFile(file, error.strerror or str(error)) from None
+    with stream:
+        yield stream
+
+
+def bytes_of(file: str) -> bytes:
+    """All of a file."""
+    try:
+        with lines_of(file) as stream:
+            return stream.read()
+    except OSError as error:
+        raise UnreadableFile(file, error.strerror or str(error)) from None
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one line may say. Where it is silent, the command's options speak."""
+
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    key: str | None = None
+    lane: str | None = None
+    run_at: datetime | None = None
+
+
+def read_jobs(
+    kinds: KindRegistry, kind: str, source: Path, *, lane: str | None = None, run_at: datetime | None = None
+) -> list[NewJob]:
+    """Every line as a job, or a fault that names the line."""
+    try:
+        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {source}: {error.strerror}") from None
+    found: list[NewJob] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            try:
+                found.append(_job(kinds, kind, line, lane=lane, run_at=run_at))
+            except (BadArgs, msgspec.DecodeError, UnicodeDecodeError, typer.BadParameter) as error:
+                raise typer.BadParameter(f"{source} line {number}: {error}; nothing was stored") from None
+    if not found:
+        raise typer.BadParameter(f"{source} has no lines; nothing was stored")
+    return found
+
+
+def _job(kinds: KindRegistry, kind: str, line: bytes, *, lane: str | None, run_at: datetime | None) -> NewJob:
+    said = msgspec.json.decode(line, type=JobLine)
+    storable("key", said.key)
+    own_lane = said.lane or lane
+    given = said.run_at or run_at
+    return kinds.new_job(
+        kind,
+        bytes(said.args),
+        key=said.key,
+        lane=Lane(own_lane) if own_lane else None,
+        run_at=given if given is None or given.tzinfo else given.replace(tzinfo=UTC),
+    )
+
+
+def storable(name: str, text: str | None) -> None:
+    """Databases refuse NUL and broken characters; better said here, by name."""
+    if text is None:
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{name} is not valid Unicode text") from None
+    if "\x00" in text:
+        raise typer.BadParameter(f"{name} contains a NUL character, which databases refuse")
+
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="More of them, with line ends, commas or blanks between, or CSV with a header; - is stdin.",
+    ),
+]
+_COLUMN_NAMES: Final = frozenset(
+    {"id", "handle", "username", "user", "user_id", "name", "wallet", "label", "note", "url"}
+)
+_IDS: Final = re.compile(r"[0-9,\s]+")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was asked for. `place` is empty for an argument."""
+
+    place: str
+    value: str
+    cells: Mapping[str, str] = {}
+
+
+class BadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that cannot be taken, and why."""
+
+    place: str
+    value: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}" if self.place else self.problem
+
+
+class Sorted(msgspec.Struct, Generic[T], frozen=True):
+    """What could be read, and what not."""
+
+    good: Sequence[T]
+    bad: Sequence[BadRow]
+
+    def complain(self) -> int:
+        """Tells of each bad row; the answer is the exit code."""
+        for each in self.bad:
+            complain(str(each))
+        return 2 if self.bad else 0
+
+
+def sort_rows(given: Sequence[str] | None, source: Path | None, column: str, read: Callable[[Row], T]) -> Sorted[T]:
+    """Takes every row that `read` can make something of; one bad row spoils nothing but itself."""
+    good: list[T] = []
+    bad: list[BadRow] = []
+    for row in _rows(given or (), source, column):
+        try:
+            good.append(read(row))
+        except (UsageError, typer.BadParameter) as error:
+            bad.append(BadRow(place=_legible(row.place), value=_legible(row.value), problem=str(error)))
+    if not good and not bad:
+        named = f"{source} names nothing" if source else f"name at least one {column}"
+        raise typer.BadParameter(f"{named}; --file FILE takes one {column} per line")
+    return Sorted(good, bad)
+
+
+def listed_values(given: Sequence[str] | None, source: Path | None, column: str) -> list[str]:
+    """What was named, in arguments and a file, as it was written. Nothing at all is refused."""
+    return list(sort_rows(given, source, column, lambda row: row.value).good)
+
+
+def read_ids(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[int]:
+    """Each id once. One that is none spoils all, and the message ends in what that means."""
+    return read_all(given, source, read_id, spoilt=spoilt)
+
+
+def read_users(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[str]:
+    """The same for users, by their ids or their handles: a handle has an @ before it."""
+    return read_all(given, source, _user, spoilt=spoilt)
+
+
+def read_all(given: Sequence[str] | None, source: Path | None, read: Callable[[Row], H], *, spoilt: str) -> list[H]:
+    found = sort_rows(given, source, "id", read)
+    if found.bad:
+        more = f" (and {len(found.bad) - 1} more like it)" if len(found.bad) > 1 else ""
+        raise typer.BadParameter(f"{found.bad[0]}{more}; {spoilt}")
+    return unique(found.good)
+
+
+def unique(values: Iterable[H]) -> list[H]:
+    return list(dict.fromkeys(values))
+
+
+def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
+    """Ids with commas or blanks between; an address stays whole, commas and all. A file may have both."""
+    lines = [each.strip() for each in _content(source).splitlines()] if source else []
+    if source and not any(lines):
+        raise typer.BadParameter(f"{source} names nothing; --file FILE takes one id or URL per line")
+    return unique(part for each in (*(given or ()), *lines) for part in _named(each) if part)
+
+
+def _named(given: str) -> list[str]:
+    return split_list(given) if _IDS.fullmatch(given) else split_addresses(given)
+
+
+def _user(row: Row) -> str:
+    given = row.value.strip()
+    if given.isascii() and given.isdecimal():
+        user_id = numbers.read_id(given)
+        if user_id is None:
+            raise typer.BadParameter(f"{given[:80]!r} is not a user id")
+        return str(user_id)
+    return f"@{read_handle(given)}"
+
+
+def read_id(row: Row) -> int:
+    """An id of a user or post."""
+    found = numbers.read_id(row.value.strip())
+    if found is None:
+        raise typer.BadParameter(f"{row.value[:80]!r} is not an id; ids are whole numbers such as 1585841080431321088")
+    return found
+
+
+def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Row]:
+    for value in split_list(*given):
+        yield Row(place="", value=value)
+    if source is None:
+        return
+    lines = _content(source).splitlines(keepends=True)
+    try:
+        header = [cell.strip().lower() for cell in next(csv.reader(lines[:1]), [])]
+        if column in header:
+            yield from _csv_rows(lines, source, header, column)
+            return
+    except csv.Error as error:
+        raise typer.BadParameter(f"{source} cannot be read as CSV: {error}") from None
+    if len(header) > 1 and not _COLUMN_NAMES.isdisjoint(header):
+        # each cell would be taken for a name otherwise, and paid for
+        raise typer.BadParameter(f"{source} looks like CSV without a column {column!r}: name that column so")
+    for number, line in enumerate(lines, start=1):
+        for value in split_list(line):
+            yield Row(place=f"{source} line {number}", value=value)
+
+
+def _csv_rows(lines: Sequence[str], source: Path, header: Sequence[str], column: str) -> Iterator[Row]:
+    reader = csv.reader(io.StringIO("".join(lines[1:]), newline=""))
+    begun = 2
+    for cells in reader:
+        place, begun = f"{source} line {begun}", reader.line_num + 2
+        if any(cell.strip() for cell in cells):
+            named = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if name}
+            over = {"": ",".join(cells[len(header) :])} if len(cells) > len(header) else {}
+            yield Row(place=place, value=named.pop(column, ""), cells={**named, **over})
+
+
+def require_plain(row: Row) -> None:
+    """Cells that can be stored, as many as the header has, each on its line."""
+    if "" in row.cells:
+        raise typer.BadParameter("it has more cells than the header; put a cell with commas in double quotes")
+    for name, cell in row.cells.items():
+        storable(name, cell)
+        if "\n" in cell or "\r" in cell:
+            raise typer.BadParameter(f"{name} runs over several lines; is a closing quote missing?")
+
+
+def _legible(text: str) -> str:
+    return text[:200].encode("utf-8", "replace").decode()
+
+
+def _content(source: Path) -> str:
+    """What is not UTF-8 is told row by row."""
+    try:
+        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {source}: {error.strerror}") from None
+    return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")

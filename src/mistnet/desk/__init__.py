@@ -1,1 +1,0 @@
-"""What an operator sees and does, be it by command, by API or on a page."""

@@ -1,1 +1,0 @@
-"""The durable job queue's moving parts: worker, executor, settler, lease keeper, caretaker."""

@@ -1,0 +1,1 @@
+"""Politeness and money: rate limits, circuit breakers, budgets, the ledger of calls."""

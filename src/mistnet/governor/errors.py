@@ -1,0 +1,116 @@
+"""Errors of sources: refused, rate limited, over budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from mistnet.kit.errors import UsageError, did_you_mean
+from mistnet.queue.errors import NotNow, Permanent, Temporary
+
+
+def _resuming(source: str) -> str:
+    return f"a new key is used at once, `mistnet sources resume {source}` ends the pause"
+
+
+class NoKey(UsageError):
+    """A source is to be asked and no key for it is configured."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no key for X is configured: set MISTNET_X_API_KEY to a TwitterAPI.io key, "
+            "or try `mistnet demo`, which needs none"
+        )
+
+
+class SourceNotFound(UsageError):
+    """Nobody reads from a source of this name."""
+
+    def __init__(self, given: str, known: Sequence[str]) -> None:
+        hint = did_you_mean(given.lower(), known)
+        super().__init__(f"there is no source {given[:50]!r}.{hint} Known sources: {', '.join(known)}")
+        self.given, self.known = given, tuple(known)
+
+
+_SERVER_AT_FAULT = 500
+
+
+class SourceDown(Temporary):
+    """A source does not answer, or says that it is the one at fault. `host` is given where it is one of many."""
+
+    def __init__(self, source: str, problem: str, *, status: int | None = None, host: str | None = None) -> None:
+        if host is not None:
+            said = f"{host}: {problem}"
+        elif status is None:
+            said = f"{source} gave no whole answer: {problem}"
+        else:
+            said = f"{source} is down: {problem}" if status >= _SERVER_AT_FAULT else f"{source}: {problem}"
+        super().__init__(said)
+        self.source, self.problem, self.status = source, problem, status
+
+
+class SourceBlocked(SourceDown):
+    """A shop shows a riddle, a log-in or a decoy in the place of the page: it takes us for a robot."""
+
+    def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
+        super().__init__(source, problem, status=status)
+        self.args = (f"{source} blocks us: {problem}; `crawl_rates` makes visits rarer",)
+        self.block = problem
+
+
+class BrokenAnswer(Temporary):
+    """A source answered with something that cannot be read, or that cannot be true."""
+
+    def __init__(self, source: str, endpoint: str, problem: str) -> None:
+        super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
+        self.source, self.endpoint, self.problem = source, endpoint, problem
+        self.status = 200
+
+
+class NotPermitted(Permanent):
+    """A source does not let this token ask that: it lacks a permission, or the app lacks approval for it."""
+
+    def __init__(self, source: str, endpoint: str, problem: str, *, status: int) -> None:
+        super().__init__(f"{source} does not let this token ask {endpoint}: {problem}; grant it, then ask anew")
+        self.source, self.endpoint, self.problem, self.status = source, endpoint, problem, status
+
+
+class BadRequest(Permanent):
+    """A source says that the question itself is wrong; asking again would not help."""
+
+    def __init__(self, source: str, endpoint: str, status: int, problem: str) -> None:
+        super().__init__(f"{source} refuses the question {endpoint} ({status}): {problem}")
+        self.source, self.endpoint, self.status, self.problem = source, endpoint, status, problem
+
+
+class RateLimited(NotNow):
+    """429: the source asks us to wait. A free key says so itself; a 403 may be the same in disguise."""
+
+    def __init__(self, source: str, until: datetime, *, free_tier: bool = False, key_unseen: bool = False) -> None:
+        super().__init__(until, f"{source} asks us to wait")
+        self.source, self.free_tier, self.key_unseen = source, free_tier, key_unseen
+        self.status = 403 if key_unseen else 429
+
+
+class SourceRefused(NotNow):
+    """The source does not serve this key: it is wrong, or its credits are spent. Somebody has to act."""
+
+    def __init__(self, source: str, until: datetime, problem: str, *, status: int) -> None:
+        super().__init__(until, f"{source} is paused: {problem}; {_resuming(source)}")
+        self.source, self.problem, self.status = source, problem, status
+
+
+class SourcePaused(NotNow):
+    """Nobody may ask this source now; `mistnet sources` tells why, `mistnet sources resume` ends it."""
+
+    def __init__(self, source: str, until: datetime, problem: str, *, resumable: bool = True) -> None:
+        super().__init__(until, f"{source} is paused: {problem}{f'; {_resuming(source)}' if resumable else ''}")
+        self.source, self.problem = source, problem
+
+
+class BudgetSpent(NotNow):
+    """The credits somebody allowed for the day or the month are spent or set aside."""
+
+    def __init__(self, source: str, until: datetime, span: str, spent: int, cap: int) -> None:
+        super().__init__(until, f"{source}: the {span}'s budget of {cap:,} credits is spent ({spent:,})")
+        self.source, self.span, self.spent, self.cap = source, span, spent, cap

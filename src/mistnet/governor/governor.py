@@ -1,0 +1,428 @@
+"""Lets calls to one source through: rate, breaker, money and pause, shared with all other workers.
+
+A process takes time slots and credits from the shared rows a slice at a time, so that most calls cost no trip to
+the database. Whatever is refused is refused with a reason and a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from loguru import logger
+
+from mistnet.governor import breaker
+from mistnet.governor.breaker import PROBE
+from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown, SourcePaused, SourceRefused
+from mistnet.governor.governed_call import GovernedCall, KeySlots, Ticket
+from mistnet.governor.grants import (
+    PAUSED_LOOK,
+    CallSlots,
+    CreditReserve,
+    GovernorLimits,
+    Grant,
+    Grants,
+    on_day,
+    slower_key,
+)
+from mistnet.governor.ledger import CallBuffer
+from mistnet.governor.model import (
+    LATELY,
+    OTHERS_WORK_WAIT,
+    CallPurpose,
+    CallRecord,
+    Halt,
+    KeyLabel,
+    KeyState,
+    PausedBy,
+    SourceName,
+    SourceState,
+    SourceStore,
+    binds,
+    fingerprint,
+    left_behind,
+    put_down,
+)
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError
+from mistnet.queue.errors import NotNow, Permanent
+from mistnet.queue.metrics import SourceMetrics
+
+__all__ = ["Governor", "Ticket"]
+
+_FRESH_SECONDS: Final = 1.0
+_UNSEEN_LIMIT: Final = 30
+_ERROR_CHARACTERS: Final = 500
+
+
+class Governor:
+    """One per source and process. Opened for as long as calls are made."""
+
+    def __init__(
+        self,
+        source: SourceName,
+        keys: Mapping[KeyLabel, str],
+        *,
+        book: SourceStore,
+        clock: Clock,
+        limits: GovernorLimits,
+        metrics: SourceMetrics | None = None,
+        on_call: Callable[[CallRecord], None] | None = None,
+        fingerprint_of: Callable[[], str] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._source = source
+        self._desks = [KeySlots(label, secret) for label, secret in keys.items()]
+        self._book = book
+        self._now = clock.now
+        self._limits = limits
+        self._grants = Grants(source=source, limits=limits)
+        self._metrics = metrics
+        self._on_call = on_call
+        self._fingerprint_of = fingerprint_of
+        self._sleep = sleep
+        self._lock = asyncio.Lock()
+        self._purse = CreditReserve()
+        self._notes = CallBuffer(book)
+        self._probing: GovernedCall | None = None
+        self._turned_away_until: datetime | None = None
+        self._halt: Halt | None = None
+        self.failing = False
+        self.stands_aside = False
+        """Whether no key of this process is any good while another process's is: the work is left to that one."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Governor]:
+        """Writes the ledger while calls are made; gives unspent credits back at the end."""
+        over = asyncio.Event()
+        writing = asyncio.create_task(
+            self._notes.write_down_until(over, self.keep_probe), name=f"ledger of {self._source}"
+        )
+        try:
+            yield self
+        finally:
+            over.set()  # a write that was cut off would be lost, or made twice
+            await asyncio.gather(writing, return_exceptions=True)
+            with suppress(DatabaseError):
+                await self._give_back()
+                await self.write_down()
+
+    def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
+        """Whether and why the source will not serve us until somebody acts or the day is over."""
+        if not self._desks:
+            return Halt.REFUSED
+        if source.paused_at and source.paused_by is not PausedBy.SOURCE:
+            return Halt.PAUSED
+        if all(desk.paused for desk in self._desks):
+            return Halt.REFUSED  # a pause by the source itself binds no key but those that were refused
+        today = on_day(source, self._now())
+        if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
+            return Halt.BUDGET
+        return self._halt
+
+    def is_capped(self, source: SourceState) -> bool:
+        return any(cap is not None for cap, _spent in self._grants.caps(source))
+
+    async def look_at_keys(self, sources: Sequence[SourceState], keys: Sequence[KeyState]) -> None:
+        """Learns which keys are refused; one that is not ends the pauses that belonged to others."""
+        source = next((each for each in sources if each.name == self._source), SourceState(name=self._source))
+        rows = {each.label: each for each in keys if each.source == self._source}
+        for desk in self._desks:
+            key = rows.get(desk.label) or KeyState(source=self._source, label=desk.label)
+            desk.paused = self._is_refused(desk, key)
+            self.stands_aside = not source.paused_at and all(each.paused for each in self._desks)
+            if not desk.paused and left_behind(source, key) != (source, key):
+                await self._book.change(self._source, desk.label, lambda own, row: (*left_behind(own, row), None))
+
+    def _is_refused(self, desk: KeySlots, key: KeyState) -> bool:
+        """Resuming the source takes the fingerprint away: then a key that was told no here is tried again."""
+        desk.refused = desk.refused and key.fingerprint is not None
+        return desk.refused or binds(key, self._fingerprint(desk))
+
+    def _fingerprint(self, desk: KeySlots) -> str:
+        return self._fingerprint_of() if self._fingerprint_of else fingerprint(desk.secret)
+
+    def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> GovernedCall:
+        return GovernedCall(self, endpoint, most, errand)
+
+    async def write_down(self) -> None:
+        """Adds what was called since the last time to the ledger."""
+        await self._notes.write_down()
+
+    def let_through(self, passage: GovernedCall) -> bool:
+        """A slot and the credits for one call, if both are in hand and nobody is before it. Most calls go this way."""
+        now = self._now()
+        at = now.timestamp()
+        desk = self._desks[0] if len(self._desks) == 1 else self._first_in_turn(at)
+        purse, most = self._purse, passage.most
+        if (
+            desk is None
+            or at > desk.fresh_until
+            or purse.left < most
+            or at >= purse.until
+            or self._lock.locked()
+            or not desk.slots.take_due(at)
+        ):
+            return False
+        purse.left -= most
+        passage.desk, passage.at, passage.day = desk, now, purse.until
+        return True
+
+    async def admit(self, passage: GovernedCall) -> None:
+        """The same by a look at the shared rows. Waits a moment for its slot, never long."""
+        async with self._lock:
+            desk, probe_until = await self._ready_desk(passage.most)
+            slot = desk.slots.take()
+            self._purse.left -= passage.most
+            passage.desk, passage.day, passage.probe_until = desk, self._purse.until, probe_until
+            if probe_until is not None:
+                self._probing = passage
+        try:
+            await self._wait_for(slot, desk, alone=probe_until is not None)
+        except BaseException:
+            self._purse.put_back(passage.most, passage.day)
+            await self._end_probe(passage)
+            raise
+        passage.at = self._now()
+
+    async def _wait_for(self, slot: float, desk: KeySlots, *, alone: bool) -> None:
+        """Until it comes, unless another call is told to stop before; whoever tries alone heeds nobody."""
+        wait, emptied = slot - self._now().timestamp(), desk.emptied
+        if wait > 0:
+            await self._sleep(wait + desk.slots.rest)
+        if desk.emptied != emptied and not alone:
+            raise self._overtaken(desk)
+
+    async def _ready_desk(self, most: int) -> tuple[KeySlots, datetime | None]:
+        """A key that may be used now: the one that is free first, or the next if it is not after all."""
+        now = self._now()
+        at = now.timestamp()
+        refusals: list[NotNow] = []
+        for desk in self._by_turn(now):
+            desk.slots.drop_late(at)
+            in_hand = len(desk.slots) and self._purse.left >= most and at < self._purse.until
+            if in_hand and at <= desk.fresh_until:
+                return desk, None
+            grant = await self._withdraw(desk, most, now)
+            if grant.refusal is None:
+                return desk, grant.probe_until
+            refusals.append(self._staggered(grant.refusal, grant))
+            if not grant.key_paused and grant.free_at is None:
+                break  # the source itself is closed; no other key would help
+        raise min(refusals, key=lambda refusal: refusal.until)
+
+    def _by_turn(self, now: datetime) -> list[KeySlots]:
+        if not self._desks:
+            raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured", resumable=False)
+        at = now.timestamp()
+        open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
+        return sorted(open_ones, key=lambda desk: desk.free_from(at))
+
+    def _first_in_turn(self, at: float) -> KeySlots | None:
+        open_ones = [desk for desk in self._desks if not desk.paused]
+        return min(open_ones, key=lambda desk: desk.free_from(at), default=None)
+
+    async def _withdraw(self, desk: KeySlots, most: int, now: datetime) -> Grant:
+        self._purse.begin_day(now)
+        need = max(most - self._purse.left, 0)
+        span, emptied = 0.0 if len(desk.slots) else desk.next_span(), desk.emptied
+        grant = await self._book.change(
+            self._source,
+            desk.label,
+            lambda source, key: self._grants.grant(
+                source, key, refused=self._is_refused(desk, key), need=need, span=span, now=now
+            ),
+        )
+        self._purse.left += grant.credits
+        if desk.emptied != emptied and grant.probe_until is None:
+            return grant if grant.refusal else self._stopped(self._overtaken(desk))
+        self._halt = grant.halt
+        desk.fresh_until = now.timestamp() + _FRESH_SECONDS
+        desk.paused, desk.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
+        if grant.probe_until or grant.refusal:
+            for other in self._desks if grant.probe_until else [desk]:
+                other.slots = CallSlots()
+        if grant.refusal is None:
+            self.failing = grant.failing
+        if grant.slots:
+            desk.slots, desk.span = grant.slots, span or desk.span
+        return grant
+
+    def _overtaken(self, desk: KeySlots) -> NotNow:
+        """While this one looked or waited, another was told to stop: what it was granted is not used."""
+        now = self._now()
+        later = max(desk.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
+        return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self._source}: another call was just told to stop")
+
+    def _stopped(self, refusal: NotNow) -> Grant:
+        return Grant(refusal=refusal, free_at=refusal.until, rate=self._limits.rate_per_minute / 60)
+
+    def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
+        """Those whom the rate turns away come back one after the other."""
+        if grant.free_at is None:
+            return refusal
+        after = self._turned_away_until
+        late = after is not None and after >= grant.free_at
+        self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
+        return NotNow(self._turned_away_until, refusal.reason)
+
+    async def went_well(self, passage: GovernedCall) -> None:
+        passage.desk.unseen = 0
+        if passage.probe_until is None and not self.failing:
+            return
+        self.failing = False
+        self._probe_ends(passage)
+        await self._change_source(lambda source: breaker.succeeded(source, probe=passage.probe_until))
+
+    async def went_badly(self, passage: GovernedCall, error: BaseException) -> None:
+        match error:
+            case SourceRefused():
+                await self._refused(passage, error)
+            case RateLimited():
+                await self._slow_down(passage, error)
+            case SourceDown() | BrokenAnswer():
+                await self._failed(passage, str(error))
+            case Permanent() if passage.probe_until:
+                await self.went_well(passage)  # the source said no to what was asked: it answers
+            case _:
+                await self._end_probe(passage)
+
+    async def _failed(self, passage: GovernedCall, problem: str) -> None:
+        now, rules = self._now(), self._limits.breaker
+        self.failing = True
+        self._probe_ends(passage)
+        after = await self._change_source(
+            lambda source: breaker.failed(source, probe=passage.probe_until, problem=problem, now=now, rules=rules)
+        )
+        if breaker.is_open(after, now):
+            for desk in self._desks:
+                desk.empty()
+
+    async def _end_probe(self, passage: GovernedCall) -> None:
+        """A probe that told nothing lets the next call try."""
+        if passage.probe_until is None:
+            return
+        self._probe_ends(passage)
+        with suppress(DatabaseError):  # then it runs out by itself
+            await self._change_source(lambda source: breaker.let_go(source, probe=passage.probe_until))
+
+    def _probe_ends(self, passage: GovernedCall) -> None:
+        if self._probing is passage:
+            self._probing = None
+
+    async def keep_probe(self) -> None:
+        """A probe that takes its time is still the only one."""
+        passage, now = self._probing, self._now()
+        if passage is None or passage.probe_until is None or passage.probe_until - now > PROBE / 2:
+            return
+        before = passage.probe_until
+
+        def kept(source: SourceState) -> SourceState:
+            changed, passage.probe_until = breaker.kept(source, probe=before, now=now)  # known by it before it ends
+            return changed
+
+        try:
+            await self._change_source(kept)
+        except DatabaseError:
+            passage.probe_until = before
+            raise
+
+    async def _refused(self, passage: GovernedCall, refused: SourceRefused) -> None:
+        """The key is no good any more. With no key left, here or elsewhere, the source itself is paused."""
+        now, desk = self._now(), passage.desk
+        desk.paused = desk.refused = True
+        desk.empty()
+        self._probe_ends(passage)
+        last = all(other.paused for other in self._desks)
+        own = [each.label for each in self._desks]
+        others = last and await self._book.another_works(self._source, own, since=now - LATELY)
+
+        def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
+            source = breaker.let_go(source, probe=passage.probe_until)
+            source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
+            own_print = self._fingerprint(desk)
+            return *put_down(source, key, own_print, refused.problem, now, last=last and not others), None
+
+        await self._book.change(self._source, desk.label, paused)
+        logger.error(
+            "{source} refuses the key {label}: {problem}. Set another, which is used at once; or mend this one, then: "
+            "mistnet sources resume {source}",
+            source=self._source,
+            label=desk.label,
+            problem=refused.problem,
+        )
+        if self._metrics:
+            self._metrics.refusals.labels(self._source).inc()
+        if last:
+            self._halt = Halt.REFUSED
+        self.stands_aside = others
+        if others:  # its job need not wait for this key
+            refused.until = now + OTHERS_WORK_WAIT
+
+    async def _slow_down(self, passage: GovernedCall, limited: RateLimited) -> None:
+        """Nobody asks with this key before the time it was told, and then more slowly for a while."""
+        desk, now = passage.desk, self._now()
+        desk.empty()
+        desk.free_at = limited.until.timestamp()
+        if limited.key_unseen:
+            desk.unseen += 1
+            if desk.unseen >= _UNSEEN_LIMIT:
+                problem = f"it says {desk.unseen} times in a row that no key was sent"
+                await self._refused(passage, SourceRefused(self._source, limited.until, problem, status=403))
+                return
+        self._probe_ends(passage)
+
+        def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
+            slowed = slower_key(key, limited, rate=self._grants.rate(key), now=now)
+            return breaker.let_go(source, probe=passage.probe_until), slowed, None
+
+        await self._book.change(self._source, desk.label, slower)
+
+    async def _change_source(self, change: Callable[[SourceState], SourceState]) -> SourceState:
+        def both(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, SourceState]:
+            changed = change(source)
+            return changed, key, changed
+
+        return await self._book.change(self._source, self._desks[0].label, both)
+
+    def note(self, passage: GovernedCall, seconds: float, error: BaseException | None) -> None:
+        """The ledger's row, and the unspent part of what was set aside back into the purse."""
+        ticket, errand = passage.ticket, passage.errand
+        status = 200 if error is None else getattr(error, "status", None)
+        cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status, ticket.reserved)
+        self._purse.put_back(ticket.reserved - cost, passage.day)
+        if errand.meter:
+            errand.meter.credits += cost
+        record = CallRecord(
+            source=self._source,
+            key_label=ticket.label,
+            endpoint=passage.endpoint,
+            at=passage.at,
+            seconds=seconds,
+            status=status,
+            items=ticket.items,
+            credits=cost,
+            job_id=errand.job_id,
+            account_id=errand.account_id,
+            error=None if error is None else f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS],
+        )
+        self._notes.add(record)
+        if self._metrics:
+            self._metrics.called(self._source, passage.endpoint, status, cost, seconds)
+        if self._on_call:
+            self._on_call(record)
+
+    async def _give_back(self) -> None:
+        left, self._purse.left = self._purse.left, 0
+        if left and self._now().timestamp() < self._purse.until:
+            await self._change_source(
+                lambda source: msgspec.structs.replace(
+                    source,
+                    day_credits=max(source.day_credits - left, 0),
+                    month_credits=max(source.month_credits - left, 0),
+                )
+            )

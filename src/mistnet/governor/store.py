@@ -1,0 +1,244 @@
+"""The shared rows of the sources and the ledger of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.governor.bills import write_balance
+from mistnet.governor.call_rows import write_calls
+from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.governor.tables import source_keys, sources
+from mistnet.kit.database import Database
+from mistnet.kit.statements import command, insert_of
+from mistnet.kit.types import storable
+from mistnet.queue.events import Channel, EventKind, NewEvent
+from mistnet.queue.outbox import write_events
+from mistnet.queue.store.enqueue import CHANNEL
+
+T = TypeVar("T")
+_SOURCE_FIELDS: Final = SourceState.__struct_fields__
+_KEY_FIELDS: Final = KeyState.__struct_fields__
+
+# Both rows at once, the source's first: whoever changes them asks for them in this order.
+_LOCKING: Final = (
+    select(*(sources.c[name] for name in _SOURCE_FIELDS), *(source_keys.c[name] for name in _KEY_FIELDS))
+    .join_from(sources, source_keys, sources.c.name == source_keys.c.source)
+    .where(sources.c.name == bindparam("of"), source_keys.c.label == bindparam("by"))
+    .with_for_update()
+)
+
+
+class DatabaseSourceStore:
+    """The port's book on a database. What is asked of it is decided elsewhere."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[tuple[SourceName, KeyLabel]] = set()
+
+    async def change(
+        self,
+        source: SourceName,
+        label: KeyLabel,
+        decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
+    ) -> T:
+        async with self._database.write() as connection:
+            if (source, label) not in self._known:
+                await _ensure(connection, source, label)
+            state, key = await _locked(connection, source, label)
+            new_state, new_key, decided = decide(state, key)
+            if new_state != state:
+                await connection.execute(
+                    update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
+                )
+                if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
+                    await _retire_refused(connection, source)
+                    await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
+                if news := _pause(state, new_state):
+                    await write_events(connection, news, new_state.paused_at or self._database.clock.now())
+            if new_key != key:
+                await connection.execute(
+                    update(source_keys)
+                    .where(source_keys.c.source == source, source_keys.c.label == label)
+                    .values(**_changed(key, new_key))
+                )
+        self._known.add((source, label))
+        return decided
+
+    async def record(self, records: Sequence[CallRecord]) -> None:
+        """Adds calls to the ledger, and notes when each source answered last."""
+        answered: dict[SourceName, datetime] = {}
+        for record in records:
+            if record.error is None:
+                answered[record.source] = max(record.at, answered.get(record.source, record.at))
+        async with self._database.write() as connection:
+            await write_calls(connection, records)
+            for source, at in answered.items():
+                await connection.execute(
+                    update(sources)
+                    .where(sources.c.name == source)
+                    .values(last_success_at=func.coalesce(_later(connection, at), at))
+                )
+
+    async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
+        own = source_keys.c
+        used = select(own.label).where(
+            own.source == source, own.label.not_in(labels), own.paused_at.is_(None), own.next_at >= since
+        )
+        async with self._database.read() as connection:
+            return (await connection.execute(used.limit(1))).first() is not None
+
+    async def states(self) -> Sequence[SourceState]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(select(*(sources.c[name] for name in _SOURCE_FIELDS)).order_by("name"))
+            return [_source(dict(row)) for row in rows.mappings()]
+
+    async def keys(self) -> Sequence[KeyState]:
+        async with self._database.read() as connection:
+            columns = (source_keys.c[name] for name in _KEY_FIELDS)
+            rows = await connection.execute(select(*columns).order_by("source", "label"))
+            return [KeyState(**row) for row in rows.mappings()]
+
+    async def pause(self, source: SourceName, reason: str, *, now: datetime) -> None:
+        await self._set(source, paused_at=now, paused_by=PausedBy.OPERATOR, pause_reason=reason)
+
+    async def resume(self, source: SourceName, *, now: datetime) -> int:
+        """Ends every pause and the breaker's wait; work that waited for it is due at once. Returns how much."""
+        async with self._database.write() as connection:
+            await connection.execute(
+                update(sources)
+                .where(sources.c.name == source)
+                .values(
+                    paused_at=None,
+                    paused_by=None,
+                    pause_reason=None,
+                    failure_streak=0,
+                    opened_until=None,
+                    probe_until=None,
+                )
+            )
+            await connection.execute(
+                update(source_keys)
+                .where(source_keys.c.source == source)
+                .values(paused_at=None, pause_reason=None, fingerprint=None)
+            )
+            return await self._wake(connection, source, now=now, about=f"{source}%")
+
+    async def open_breaker(self, source: SourceName, reason: str, *, until: datetime) -> None:
+        """Nobody calls before then; then one call tries. What is paused stays paused, with its own reason."""
+        async with self._database.write() as connection:
+            await _ensure_source(connection, source)
+            why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
+            opened = update(sources).where(sources.c.name == source)
+            await connection.execute(opened.values(opened_until=until, probe_until=None, pause_reason=why))
+
+    async def close_breaker(self, source: SourceName, *, now: datetime) -> int:
+        """Ends the breaker's wait and its count of failures; work that waited is due. Returns how much."""
+        async with self._database.write() as connection:
+            why = case((sources.c.paused_at.is_(None), None), else_=sources.c.pause_reason)
+            closed = update(sources).where(sources.c.name == source)
+            await connection.execute(
+                closed.values(failure_streak=0, opened_until=None, probe_until=None, pause_reason=why)
+            )
+            return await self._wake(connection, source, now=now, about=f"{source}: %")
+
+    async def set_caps(self, source: SourceName, *, day: int | None, month: int | None) -> None:
+        """None leaves a cap as it is."""
+        caps = {name: cap for name, cap in (("day_cap", day), ("month_cap", month)) if cap is not None}
+        if caps:
+            await self._set(source, **caps)
+
+    async def lift_caps(self, source: SourceName, *, day: bool, month: bool) -> None:
+        """Takes a cap off the shared row, so that each machine's settings count again."""
+        caps = {name: None for name, lifted in (("day_cap", day), ("month_cap", month)) if lifted}
+        if caps:
+            await self._set(source, **caps)
+
+    async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
+        """Makes work due that waits for a new day or month. What a cap still forbids goes back to wait."""
+        async with self._database.write() as connection:
+            return await self._wake(connection, source, now=now, about=f"{source}: the %'s budget of %")
+
+    async def set_rate(self, source: SourceName, per_minute: float, labels: Collection[KeyLabel] = ()) -> int:
+        """For every key of the source that has been used, and for these; returns how many."""
+        async with self._database.write() as connection:
+            for label in sorted(labels):
+                await _ensure(connection, source, label)
+            changed = await connection.execute(
+                update(source_keys)
+                .where(source_keys.c.source == source)
+                .values(rate_per_minute=per_minute, slowdown=1.0, slowed_at=None, next_at=None)
+            )
+            return changed.rowcount
+
+    async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
+        async with self._database.write() as connection:
+            await _ensure(connection, source, label)
+            await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
+            await write_balance(connection, source, label, balance, now)
+
+    async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
+        binds = {"lane": source, "now": now, "about": about}
+        woken = await connection.execute(command("wake_lane", self._database.dialect), binds)
+        if self._database.dialect == "postgresql":
+            await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        return woken.rowcount
+
+    async def _set(self, source: SourceName, **values: Any) -> None:
+        async with self._database.write() as connection:
+            await _ensure_source(connection, source)
+            await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+
+
+async def _retire_refused(connection: AsyncConnection, source: SourceName) -> None:
+    """Another key took over: those that were refused need no attention. Their fingerprints stay, and bind them."""
+    own = source_keys.c
+    refused = update(source_keys).where(own.source == source, own.paused_at.is_not(None), own.fingerprint.is_not(None))
+    await connection.execute(refused.values(paused_at=None, pause_reason=None))
+
+
+def _pause(before: SourceState, after: SourceState) -> list[NewEvent]:
+    """A source that closes itself to us is news to an operator; one paused by hand is not."""
+    if before.paused_at or not after.paused_at or after.paused_by is not PausedBy.SOURCE:
+        return []
+    told = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
+    return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=told)]
+
+
+def _later(connection: AsyncConnection, at: datetime) -> Any:
+    greatest = func.greatest if connection.dialect.name == "postgresql" else func.max
+    return greatest(sources.c.last_success_at, at, type_=sources.c.last_success_at.type)
+
+
+async def _ensure(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
+    await _ensure_source(connection, source)
+    adding = insert_of(connection.dialect.name)(source_keys)
+    await connection.execute(adding.on_conflict_do_nothing(), {"source": source, "label": label})
+
+
+async def _ensure_source(connection: AsyncConnection, source: SourceName) -> None:
+    adding = insert_of(connection.dialect.name)(sources)
+    await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
+
+
+def _source(row: Mapping[str, Any]) -> SourceState:
+    by = row["paused_by"]
+    return SourceState(**{**row, "paused_by": PausedBy(by) if by else None})
+
+
+async def _locked(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
+    row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
+    width = len(_SOURCE_FIELDS)
+    state, key = dict(zip(_SOURCE_FIELDS, row[:width], strict=True)), dict(zip(_KEY_FIELDS, row[width:], strict=True))
+    return _source(state), KeyState(**key)
+
+
+def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
+    """What was said by a source may hold what no database takes."""
+    told = {name: getattr(new, name) for name in new.__struct_fields__}
+    return {name: storable(value) for name, value in told.items() if value != getattr(old, name)}

@@ -1,0 +1,1 @@
+"""Who follows whom, and segments: named sets of users or posts."""

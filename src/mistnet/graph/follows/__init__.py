@@ -1,0 +1,1 @@
+"""The follow graph: syncs of followers and followings, and how they changed."""

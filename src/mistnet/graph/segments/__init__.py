@@ -1,0 +1,1 @@
+"""Segments: rules that name sets of users or posts, and their members over time."""

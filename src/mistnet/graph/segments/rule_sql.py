@@ -1,0 +1,219 @@
+"""Segment rules as questions to the database: each answers with the platform and id of every member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias, assert_never
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    exists,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+)
+
+from mistnet.graph.segments.model import (
+    Difference,
+    Followed,
+    Followers,
+    Intersection,
+    Mutuals,
+    PostsWhere,
+    Segment,
+    SegmentId,
+    SegmentName,
+    SpecifiedUsers,
+    Union,
+    UnreciprocatedFollowed,
+    What,
+    combined,
+)
+from mistnet.graph.segments.rules import hosts_of
+from mistnet.graph.tables import follows, segment_inputs, segment_members
+from mistnet.social.model import Platform, UserId
+from mistnet.social.search_query import parse
+from mistnet.social.store.search import fts5, tsquery
+from mistnet.social.tables import WORDS, posts
+
+Members: TypeAlias = Select[Any]
+"""Rows of `platform` and `id`, each once."""
+
+_X: Final = Platform.X
+_BACK: Final = follows.alias("back")
+_SEARCH: Final = table("posts_search", column("rowid"))
+
+
+class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule is worked out with: the segments there are, the database's dialect, the time."""
+
+    segments: Mapping[SegmentName, Segment]
+    dialect: str
+    now: datetime
+
+
+def members_of(segment: Segment, known: RuleContext) -> Members:
+    """All who belong to it by its rule, from what is stored now."""
+    rule = segment.rule
+    match rule:
+        case SpecifiedUsers():
+            return select(segment_inputs.c.platform, segment_inputs.c.user_id.label("id")).where(
+                segment_inputs.c.segment_id == segment.id
+            )
+        case Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
+            return _about(rule)
+        case PostsWhere():
+            return _posts(rule, known)
+        case Union() | Intersection() | Difference():
+            return _combined(rule, segment.what, known)
+        case _:
+            assert_never(rule)
+
+
+def _about(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed) -> Members:
+    match rule:
+        case Followers():
+            return _followers(rule.subject_id)
+        case Followed():
+            return _followed(rule.subject_id)
+        case Mutuals():
+            back = _edge(rule.subject_id, follows.c.follower_id)
+            return _followers(rule.subject_id).join_from(follows, _BACK, back)
+        case UnreciprocatedFollowed():
+            back = _edge(follows.c.followed_id, rule.subject_id)
+            asked = _followed(rule.subject_id).join_from(follows, _BACK, back, isouter=True)
+            return asked.where(_BACK.c.follower_id.is_(None))
+        case _:
+            assert_never(rule)
+
+
+def _followers(subject: UserId) -> Members:
+    return select(follows.c.platform, follows.c.follower_id.label("id")).where(
+        follows.c.platform == _X, follows.c.followed_id == subject, follows.c.ended_at.is_(None)
+    )
+
+
+def _followed(subject: UserId) -> Members:
+    return select(follows.c.platform, follows.c.followed_id.label("id")).where(
+        follows.c.platform == _X, follows.c.follower_id == subject, follows.c.ended_at.is_(None)
+    )
+
+
+def _edge(follower: ColumnElement[Any] | UserId, followed: ColumnElement[Any] | UserId) -> ColumnElement[bool]:
+    """The one edge back, looked up by the table's own key. Joined: not every planner makes a join of EXISTS."""
+    back = _BACK.c
+    return and_(
+        back.platform == _X, back.follower_id == follower, back.followed_id == followed, back.ended_at.is_(None)
+    )
+
+
+class _Holding(msgspec.Struct, frozen=True):
+    """A condition on a candidate, which joins with others as sets do."""
+
+    condition: ColumnElement[bool]
+
+    def __or__(self, other: _Holding) -> _Holding:
+        return _Holding(or_(self.condition, other.condition))
+
+    def __and__(self, other: _Holding) -> _Holding:
+        return _Holding(and_(self.condition, other.condition))
+
+    def __sub__(self, other: _Holding) -> _Holding:
+        return _Holding(and_(self.condition, ~other.condition))
+
+
+def _combined(rule: Union | Intersection | Difference, what: What, known: RuleContext) -> Members:
+    """Candidates are read from the segments that can give any, and looked up in the others by their keys."""
+    own = segment_members.alias("candidate")
+    member = own.c.user_id if what is What.USERS else own.c.post_id
+    first, *others = [known.segments[SegmentName(name)].id for name in rule.of]
+    parts = [_Holding(own.c.segment_id == first)]
+    if isinstance(rule, Union):
+        parts += [_Holding(own.c.segment_id == each) for each in others]
+    else:
+        parts += [_Holding(_is_in(each, what, own.c.platform, member)) for each in others]
+    asked = select(own.c.platform, member.label("id")).where(combined(rule, parts).condition, member.is_not(None))
+    return asked.distinct() if isinstance(rule, Union) else asked
+
+
+def _is_in(
+    segment_id: SegmentId, what: What, platform: ColumnElement[Any], member: ColumnElement[Any]
+) -> ColumnElement[bool]:
+    own = segment_members.alias()
+    its = own.c.user_id if what is What.USERS else own.c.post_id
+    return exists().where(own.c.segment_id == segment_id, own.c.platform == platform, its == member)
+
+
+def _posts(rule: PostsWhere, known: RuleContext) -> Members:
+    asked = select(posts.c.platform, posts.c.id.label("id"))
+    if rule.authors_in is not None:
+        authors = segment_members.alias("author")
+        own = (authors.c.platform == posts.c.platform) & (authors.c.user_id == posts.c.author_id)
+        asked = asked.join_from(posts, authors, own).where(
+            authors.c.segment_id == known.segments[SegmentName(rule.authors_in)].id
+        )
+    if rule.query is not None:
+        asked = _matching(asked, rule.query, known.dialect)
+    if rule.link is not None:
+        asked = asked.where(_has_link(hosts_of(rule.link), known.dialect))
+    if rule.since is not None:
+        asked = asked.where(posts.c.created_at >= rule.since)
+    if rule.until is not None:
+        asked = asked.where(posts.c.created_at < rule.until)
+    if rule.within_seconds is not None:
+        asked = asked.where(posts.c.created_at >= known.now - timedelta(seconds=rule.within_seconds))
+    return asked
+
+
+def _matching(asked: Members, query: str, dialect: str) -> Members:
+    """The same language as in a search."""
+    words = parse(query)
+    if dialect == "postgresql":
+        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+        return asked.where(literal_column(WORDS).op("@@")(wanted))
+    row = case((posts.c.platform == _X, posts.c.id), else_=-posts.c.id)
+    found = select(_SEARCH.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
+    return asked.where(row.in_(found))
+
+
+def _has_link(hosts: Sequence[str], dialect: str) -> ColumnElement[bool]:
+    """A link whose host is one of these or lies below one. Most posts are passed over by a look at their text."""
+    shown = cast(posts.c.links, Text)
+    host = _host_on_postgresql() if dialect == "postgresql" else _host_on_sqlite()
+    fits = or_(*(or_(host == each, host.like(f"%.{each}")) for each in hosts))
+    links = func.json_array_elements(posts.c.links) if dialect == "postgresql" else func.json_each(posts.c.links)
+    each = links.table_valued("value", name="link")
+    return and_(
+        posts.c.links.is_not(None),
+        or_(*(func.lower(shown).like(f"%{each}%") for each in hosts)),
+        exists(select(1).select_from(each).where(fits)) if hosts else false(),
+    )
+
+
+def _host_on_postgresql() -> ColumnElement[str]:
+    told = literal_column("coalesce(link.value ->> 'expanded_url', link.value ->> 'url')", Text)
+    return func.substring(func.lower(told), r"^[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?([^/?#:]+)", type_=Text)
+
+
+def _host_on_sqlite() -> ColumnElement[str]:
+    """What stands behind `://` and `@`, before `/`, `?`, `#` and `:`."""
+    told = literal_column(
+        "lower(coalesce(json_extract(link.value, '$.expanded_url'), json_extract(link.value, '$.url')))", Text
+    )
+    rest = func.substr(told, func.instr(told, "://") + 3)
+    slashed = func.replace(func.replace(rest, "?", "/"), "#", "/").op("||")("/")
+    authority = func.substr(slashed, 1, func.instr(slashed, "/") - 1)
+    named = func.substr(authority, func.instr(authority, "@") + 1).op("||")(":")
+    return func.substr(named, 1, func.instr(named, ":") - 1, type_=Text)

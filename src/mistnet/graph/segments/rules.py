@@ -1,0 +1,270 @@
+"""Reads rules as people write them, checks what types cannot, and says them in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, assert_never, get_args
+
+import msgspec
+
+from mistnet.graph.errors import BadSegment, SegmentCycle
+from mistnet.graph.follows.model import Side
+from mistnet.graph.segments.model import (
+    LONGEST_SECONDS,
+    NAME,
+    SHORTEST_SECONDS,
+    AboutSubject,
+    AnyRule,
+    Difference,
+    Followed,
+    Followers,
+    Intersection,
+    Mutuals,
+    Need,
+    OfSegments,
+    PostsWhere,
+    SegmentName,
+    SpecifiedUsers,
+    Union,
+    UnreciprocatedFollowed,
+    What,
+)
+from mistnet.kit.text import read_id
+from mistnet.social.errors import BadSearch
+from mistnet.social.model import Platform, UserId
+from mistnet.social.search_query import parse
+
+PLATFORM_HOSTS: Final = {
+    "x": ("x.com", "twitter.com"),
+    "threads": ("threads.com", "threads.net"),
+    "ebay": (
+        *("ebay.com", "ebay.co.uk", "ebay.de", "ebay.fr", "ebay.it", "ebay.es", "ebay.nl", "ebay.pl", "ebay.ie"),
+        *("ebay.at", "ebay.be", "ebay.ch", "ebay.ca", "ebay.com.au", "ebay.com.hk", "ebay.com.my", "ebay.com.sg"),
+        *("ebay.ph", "ebay.us", "ebay.to"),
+    ),
+    "shopee": (
+        *("shopee.com", "shopee.tw", "shopee.sg", "shopee.com.my", "shopee.co.id", "shopee.co.th", "shopee.ph"),
+        *("shopee.vn", "shopee.com.br", "shopee.com.mx", "shopee.com.co", "shopee.cl", "shp.ee"),
+    ),
+    "taobao": ("taobao.com", "tmall.com", "tmall.hk", "tb.cn"),
+}
+"""A link leads to a platform if its host is one of these or lies below one of them."""
+
+
+def hosts_of(link: str) -> Sequence[str]:
+    """The hosts a rule's `link` stands for; none if it is neither a platform nor a host."""
+    if link in PLATFORM_HOSTS:
+        return PLATFORM_HOSTS[link]
+    return (link,) if "." in link else ()
+
+
+_NAME: Final = re.compile(NAME)
+_ABOUT: Final = "a name begins with a letter and has up to 64 small letters, digits, dots, dashes or underscores"
+KINDS: Final = tuple(sorted(each.__struct_config__.tag for each in get_args(AnyRule)))
+
+
+def read_name(given: str) -> SegmentName:
+    if not _NAME.fullmatch(given):
+        raise BadSegment(given, _ABOUT)
+    return SegmentName(given)
+
+
+def read_rule(name: str, given: bytes | str | Mapping[str, Any]) -> AnyRule:
+    """A rule from JSON, or from what JSON became. Raises BadSegment, which says what is wrong where."""
+    try:
+        rule: AnyRule
+        if isinstance(given, Mapping):
+            rule = msgspec.convert(given, AnyRule)
+        else:
+            rule = msgspec.json.decode(given, type=AnyRule)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
+        known = f"; kinds are {', '.join(KINDS)}" if "`$.kind`" in str(error) or "`kind`" in str(error) else ""
+        raise BadSegment(name, f"its rule cannot be read: {error}{known}") from None
+    check(name, rule)
+    return rule
+
+
+def check(name: str, rule: AnyRule) -> None:
+    """What a rule must be beyond its types."""
+    match rule:
+        case AboutSubject() if not rule.subject.startswith("@") and read_id(rule.subject) is None:
+            raise BadSegment(name, f"no user has the id {rule.subject[:80]}")
+        case OfSegments() if len(set(rule.of)) < len(rule.of):
+            twice = next(each for each in rule.of if rule.of.count(each) > 1)
+            raise BadSegment(name, f"its rule names {twice!r} twice")
+        case PostsWhere():
+            _check_posts(name, rule)
+        case _:
+            pass
+
+
+def _check_posts(name: str, rule: PostsWhere) -> None:
+    if not any(getattr(rule, field) is not None for field in rule.__struct_fields__):
+        raise BadSegment(name, "its rule would take every post: say authors_in, query, link, since or within_seconds")
+    if rule.since is not None and rule.until is not None and rule.since >= rule.until:
+        raise BadSegment(name, "its span ends before it begins: since must be earlier than until")
+    if rule.query is not None:
+        if "\x00" in rule.query:
+            raise BadSegment(name, "query: it contains a NUL character, which databases refuse")
+        try:
+            parse(rule.query)
+        except BadSearch as error:
+            raise BadSegment(name, f"query: {error.problem}") from None
+    if rule.link is not None and not hosts_of(rule.link):
+        raise BadSegment(name, f"link: {rule.link!r} is no host such as example.com, and no platform we know")
+
+
+def check_rhythm(name: str, **seconds: float | None) -> None:
+    """How often, and how fresh, within what makes sense."""
+    for field, given in seconds.items():
+        if given is not None and not SHORTEST_SECONDS <= given <= LONGEST_SECONDS:
+            raise BadSegment(
+                name, f"{field} must be between {SHORTEST_SECONDS:,.0f} and {LONGEST_SECONDS:,.0f}, not {given:,.0f}"
+            )
+
+
+def handles_in(rule: AnyRule) -> Sequence[str]:
+    """Handles a rule names where an id must stand before it is stored."""
+    if isinstance(rule, AboutSubject) and rule.subject.startswith("@"):
+        return [rule.subject.removeprefix("@")]
+    return []
+
+
+def with_ids(rule: AnyRule, ids: Mapping[str, UserId]) -> AnyRule:
+    """The rule with ids in the place of handles."""
+    if not isinstance(rule, AboutSubject) or not rule.subject.startswith("@"):
+        return rule
+    return msgspec.structs.replace(rule, subject=str(ids[rule.subject.removeprefix("@")]))
+
+
+def in_words(rule: AnyRule, subject: str | None = None) -> str:
+    """What a rule means. `subject` is what to call the user it is about."""
+    match rule:
+        case SpecifiedUsers():
+            return "users named one by one"
+        case AboutSubject():
+            return _about_whom(rule, subject or (rule.subject if rule.subject[0] == "@" else f"user {rule.subject}"))
+        case PostsWhere():
+            return _posts_in_words(rule)
+        case Union():
+            return f"all of {_listed(rule.of)} together"
+        case Intersection():
+            return f"whatever is in each of {_listed(rule.of)}"
+        case Difference():
+            return f"{rule.of[0]} without {_listed(rule.of[1:])}"
+        case _:
+            assert_never(rule)
+
+
+def _about_whom(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed, whom: str) -> str:
+    match rule:
+        case Followers():
+            return f"followers of {whom}"
+        case Followed():
+            return f"users whom {whom} follows"
+        case Mutuals():
+            return f"users who follow {whom} and are followed back"
+        case UnreciprocatedFollowed():
+            return f"users whom {whom} follows without being followed back"
+        case _:
+            assert_never(rule)
+
+
+def _posts_in_words(rule: PostsWhere) -> str:
+    said = [
+        f"by authors in {rule.authors_in}" if rule.authors_in else "",
+        f"that match {rule.query!r}" if rule.query else "",
+        f"with a link to {rule.link}" if rule.link else "",
+        f"since {rule.since:%Y-%m-%d %H:%M}" if rule.since else "",
+        f"until {rule.until:%Y-%m-%d %H:%M}" if rule.until else "",
+        f"of the last {rule.within_seconds / 86_400:g} days" if rule.within_seconds else "",
+    ]
+    return " ".join(["posts", *filter(None, said)])
+
+
+def _listed(names: Sequence[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def parts_of(rule: AnyRule) -> Sequence[SegmentName]:
+    """The segments a rule names."""
+    match rule:
+        case OfSegments():
+            return [SegmentName(each) for each in rule.of]
+        case PostsWhere(authors_in=str(authors)):
+            return [SegmentName(authors)]
+        case _:
+            return []
+
+
+def needs_of(rule: AnyRule) -> Sequence[Need]:
+    """The ingests a rule needs by itself, without those of the segments it names."""
+    match rule:
+        case Followers():
+            sides = [Side.FOLLOWERS]
+        case Followed():
+            sides = [Side.FOLLOWINGS]
+        case Mutuals() | UnreciprocatedFollowed():
+            sides = [Side.FOLLOWERS, Side.FOLLOWINGS]
+        case _:
+            return []
+    return [Need(platform=Platform.X, side=side, subject_id=rule.subject_id) for side in sides]
+
+
+def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequence[SegmentName]:
+    """The segment with all it builds on, each after what it builds on itself. Raises SegmentCycle or BadSegment."""
+    ordered: dict[SegmentName, None] = {}
+    path: list[SegmentName] = []
+    waiting: list[tuple[SegmentName, bool]] = [(name, False)]
+    while waiting:
+        each, parts_are_done = waiting.pop()
+        if parts_are_done:
+            ordered[path.pop()] = None
+        elif each in path:
+            raise SegmentCycle([*path[path.index(each) :], each])
+        elif each not in ordered:
+            path.append(each)
+            waiting.append((each, True))
+            parts = parts_of(_rule(each, rules, path))
+            waiting += [(part, False) for part in reversed(parts)]
+    return list(ordered)
+
+
+def what_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> What:
+    """What its members are. Raises BadSegment where users and posts would be mixed."""
+    found: dict[SegmentName, What] = {}
+    for each in order_of(name, rules):
+        found[each] = _what(each, rules[each], found)
+    return found[name]
+
+
+def _what(name: SegmentName, rule: AnyRule, known: Mapping[SegmentName, What]) -> What:
+    match rule:
+        case SpecifiedUsers() | Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
+            return What.USERS
+        case PostsWhere():
+            if rule.authors_in is not None and known[SegmentName(rule.authors_in)] is not What.USERS:
+                raise BadSegment(name, f"{rule.authors_in!r} has posts for members, and authors are users")
+            return What.POSTS
+        case OfSegments():
+            return _same(name, {SegmentName(each): known[SegmentName(each)] for each in rule.of})
+        case _:
+            assert_never(rule)
+
+
+def _same(name: SegmentName, parts: Mapping[SegmentName, What]) -> What:
+    (first, what), *others = parts.items()
+    for other, its in others:
+        if its is not what:
+            raise BadSegment(name, f"{first!r} has {what} for members and {other!r} has {its}: they cannot be mixed")
+    return what
+
+
+def _rule(name: SegmentName, rules: Mapping[SegmentName, AnyRule], path: Sequence[SegmentName]) -> AnyRule:
+    try:
+        return rules[name]
+    except KeyError:
+        by = path[-2] if len(path) > 1 else name
+        raise BadSegment(by, f"there is no segment {name!r}; define it first") from None

@@ -1,1 +1,0 @@
-"""One file per job kind: look, fetch, return an outcome."""

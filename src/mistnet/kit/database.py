@@ -1,0 +1,381 @@
+"""Connections, transactions, the server's clock, and driver errors translated into ours."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from loguru import logger
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.selectable import SelectBase
+
+from mistnet.kit import libsql
+from mistnet.kit.clock import Clock, ServerClock, SystemClock
+from mistnet.kit.errors import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseFails,
+    DatabaseForeign,
+    DatabaseNotMigrated,
+    DatabaseUnreachable,
+    SettingsError,
+    WriteRefused,
+)
+from mistnet.kit.libsql.address import SCHEMES, address_of, shown
+from mistnet.kit.libsql.errors import ServerBusy, ServerGone
+from mistnet.kit.prepared_reads import PreparedRead, QuickReader, ask_server
+
+_DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
+_BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
+_GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
+_BLAMED_STATES: Final = ("22", "23", "54")
+"""Bad data, broken constraints, values too large for an index: no later try would end otherwise."""
+_CONNECT_SECONDS: Final = 10
+_CLOCK_SAMPLES: Final = 3
+"""The quickest of these tells the server's time: an answer that took long may be off by half of that."""
+_BUSY_SECONDS: Final = 5
+_CACHE_KILOBYTES: Final = 8_192  # of each connection; what does not fit is in the machine's own cache
+_CONNECTIONS: Final = 10
+"""As many as one process may have: one more costs more than the wait for one of these."""
+
+
+# The queue's tables go from empty to millions of rows and back faster than statistics follow.
+# Its statements are all made for their indexes, so the planner is told to stay with those.
+STEADY_PLANS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_sort": "off",
+}
+_FREE_PLANS: Final[Mapping[str, str]] = {}
+_TIME_THERE: Final = {
+    "postgresql": "SELECT clock_timestamp()",
+    "libsql": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '+00:00'",
+}
+
+# SQLite commits by itself unless we say BEGIN, so there it is enough not to say it: no level to set and set back.
+_AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "postgresql": {"isolation_level": "AUTOCOMMIT"},
+    "sqlite": {"without_begin": True},
+}
+
+
+class Pools:
+    """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
+
+    def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
+        self.url = parse_url(url)  # first: it says what is wrong with a URL
+        given = make_url(url)
+        self.libsql = libsql.LibsqlServer(address_of(given)) if given.drivername in SCHEMES else None
+        self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
+        self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql)
+        self.questions: dict[SelectBase, PreparedRead] = {}
+
+    async def close(self) -> None:
+        await self.queue.dispose()
+        await self.reading.dispose()
+        if self.libsql is not None:
+            await self.libsql.close()
+
+
+class Database:
+    """One database, reached through a pool. `read` is autocommit, `write` is one transaction.
+
+    Given `pools` are shared: their owner closes them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        connect_args: Mapping[str, Any] | None = None,
+        pools: Pools | None = None,
+    ) -> None:
+        used = pools or Pools(url, connect_args=connect_args)
+        self.shown_url = shown(make_url(url))
+        self._own_pools = used if pools is None else None
+        self.url = used.url
+        self.dialect: Final[str] = used.url.get_backend_name()
+        self._libsql = used.libsql
+        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, *_driver_errors(self.dialect))
+        self.product: Final[str] = "libsql" if self._libsql else self.dialect
+        self.engine = used.queue
+        self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
+        self._reading = used.reading.execution_options(**_AUTOCOMMIT[self.dialect])
+        self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._quick = QuickReader(str(used.url.database)) if self.product == "sqlite" else None
+        self._questions = used.questions
+        self._server_clock = ServerClock() if self.product in _TIME_THERE and clock is None else None
+        self.clock: Clock = clock or self._server_clock or SystemClock()
+
+    @property
+    def file(self) -> Path | None:
+        """Where a SQLite database is kept; none for a server and for one in memory."""
+        name = self.url.database if self.product == "sqlite" else None
+        return None if not name or name == ":memory:" or name.startswith("file:") else Path(name).absolute()
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection without a transaction, for any question: each statement stands for itself."""
+        with self._translated():
+            async with self._reading.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def glance(self) -> AsyncIterator[AsyncConnection]:
+        """Like `read`, for the queue's own questions, whose plans must not change with its size."""
+        with self._translated():
+            async with self._autocommit.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def peek(self) -> AsyncIterator[AsyncConnection]:
+        """Like `read`, for handlers' small questions: planned anew, because what they ask about grows as they ask."""
+        async with self.glance() if self.dialect == "sqlite" else self.read() as connection:
+            yield connection
+
+    async def ask(self, statement: SelectBase, binds: Mapping[str, Any]) -> list[Any]:
+        """For questions handlers ask at every step: nothing between them and the driver. Rows are named tuples."""
+        question = self._questions.get(statement)
+        if question is None:
+            question = self._questions[statement] = PreparedRead(statement, self.engine.dialect)
+        with self._translated():
+            if self._quick is not None:
+                return self._quick.ask(question, binds)
+            if self._libsql is not None:
+                return await libsql.ask_libsql(self._libsql, question, binds)
+            async with self._reading.connect() as connection:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                try:
+                    return await ask_server(driver, question, binds)
+                except Exception:
+                    await connection.invalidate()  # it may be closed, or in the middle of an answer
+                    raise
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed at the end of the block, rolled back on any error."""
+        with self._translated():
+            if self._one_writer is None:
+                async with self.engine.begin() as connection:
+                    yield connection
+            else:
+                async with self._one_writer, self.engine.begin() as connection:
+                    yield connection
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncConnection]:
+        """For one single writing statement: where the server can, without the cost of BEGIN and COMMIT."""
+        async with self.write() if self.dialect == "sqlite" else self.glance() as connection:
+            yield connection
+
+    async def correct_clock(self) -> timedelta:
+        """Learns the server's time anew; returns how far ours had drifted."""
+        if self._server_clock is None:
+            return timedelta()
+        async with self.read() as connection:
+            samples = [await self._time_sample(connection) for _ in range(_CLOCK_SAMPLES)]
+        asked, server_time, answered = min(samples, key=lambda each: each[2] - each[0])
+        return self._server_clock.learn(server_time, asked=asked, answered=answered)
+
+    async def _time_sample(self, connection: AsyncConnection) -> tuple[float, datetime, float]:
+        asked = time.monotonic()
+        return asked, await self.time_there(connection), time.monotonic()
+
+    async def time_there(self, connection: AsyncConnection) -> datetime:
+        """The server's own time; for a file, this machine's."""
+        if self.product not in _TIME_THERE:
+            return datetime.now(UTC)
+        told = (await connection.exec_driver_sql(_TIME_THERE[self.product])).scalar_one()
+        return datetime.fromisoformat(told) if isinstance(told, str) else told
+
+    async def close(self) -> None:
+        if self._quick is not None:
+            self._quick.close()
+        if self._own_pools is not None:
+            await self._own_pools.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._faults as error:
+            raise translate(error, self.shown_url) from error
+
+
+def _driver_errors(dialect: str) -> tuple[type[Exception], ...]:
+    """What a driver raises when it is asked directly, without SQLAlchemy in between."""
+    if dialect == "postgresql":
+        import asyncpg  # noqa: PLC0415 (only those who use PostgreSQL wait for its driver)
+
+        return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+    return (sqlite3.Error,)
+
+
+def parse_url(url: str) -> URL:
+    """Accepts the plain schemes people know and names the driver that serves them."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise SettingsError("database_url", "settings", f"not a URL; {_FORMS}") from None
+    if parsed.drivername in SCHEMES:
+        return URL.create(libsql.known_to_sqlalchemy(), host=address_of(parsed).base_url)
+    driver = _DRIVERS.get(parsed.drivername.split("+")[0])
+    if driver is None:
+        raise SettingsError("database_url", "settings", f"there is no driver for {parsed.drivername!r}; {_FORMS}")
+    if driver.startswith("sqlite") and parsed.database in (None, "", ":memory:"):
+        raise SettingsError(
+            "database_url", "settings", "it names no file, and nothing would be kept; use sqlite:///FILE"
+        )
+    query = dict(parsed.query)
+    if driver.startswith("postgresql") and "sslmode" in query:
+        query["ssl"] = query.pop("sslmode")
+    return parsed.set(drivername=driver, query=query)
+
+
+def _engine(
+    url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], server: libsql.LibsqlServer | None = None
+) -> AsyncEngine:
+    if server is not None:
+        engine = create_async_engine(
+            url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args={"server": server}
+        )
+        event.listen(engine.sync_engine, "begin", _begin_libsql)
+        return engine
+    if url.get_backend_name() == "postgresql":
+        server_settings = {"application_name": "mistnet", "jit": "off", **plans}
+        engine = create_async_engine(
+            url,
+            pool_size=_CONNECTIONS,
+            max_overflow=0,
+            pool_use_lifo=True,
+            connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
+        )
+        event.listen(engine.sync_engine, "checkout", _replace_unusable)
+        return engine
+    from mistnet.kit.sqlite import quick  # noqa: PLC0415 (only those who use SQLite wait for its driver)
+
+    creator = {"async_creator_fn": quick} if plans else {}
+    engine = create_async_engine(
+        url,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        pool_use_lifo=True,
+        connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args},
+    )
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _replace_unusable(connection: Any, _record: object, _taken_by: object) -> None:
+    """A server that is ill may refuse even a BEGIN or a ROLLBACK, and then the pool does not know that a transaction
+    is open. Whatever is asked of such a connection fails, for as long as the process lives.
+    """
+    driver = connection.driver_connection
+    if driver.is_closed() or driver.is_in_transaction():
+        raise DisconnectionError("a connection was lost, or left in a transaction")  # the pool opens another one
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves; the driver's guesses would not be IMMEDIATE
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        f"cache_size = -{_CACHE_KILOBYTES}",
+        "wal_autocheckpoint = 8000",
+        "temp_store = MEMORY",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    if not connection.get_execution_options().get("without_begin"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_libsql(connection: Any) -> None:
+    if not connection.get_execution_options().get("without_begin"):
+        connection.connection.dbapi_connection.begin()
+
+
+def translate(error: Exception, url: str) -> DatabaseError:
+    """Names a driver's error for what it means to us."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    problem = _first_line(origin or error)
+    if isinstance(origin, OSError | ServerGone):  # includes time-outs
+        return DatabaseUnreachable(url, problem or type(origin).__name__)
+    code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
+    locked = "database is locked" in problem or "database table is locked" in problem
+    if code in _BUSY_STATES or locked or isinstance(origin, ServerBusy | PoolTimeout):
+        return DatabaseBusy(problem)
+    if code == "42P01" or "no such table" in problem:
+        return DatabaseNotMigrated(url, None, "its tables")
+    if "not a database" in problem or "malformed" in problem:
+        return DatabaseForeign(url, problem)
+    gone = isinstance(error, DBAPIError) and error.connection_invalidated
+    if (
+        gone
+        or code.startswith(_GONE_STATES)
+        or "unable to open database" in problem
+        or "connection is closed" in problem
+    ):
+        return DatabaseUnreachable(url, problem)
+    return WriteRefused(problem) if _blames_the_write(error, origin, code) else DatabaseFails(problem)
+
+
+def _blames_the_write(error: Exception, origin: BaseException | None, code: str) -> bool:
+    """Whether what was to be written is at fault. Everything else is the database's, and passes."""
+    if code:
+        return code.startswith(_BLAMED_STATES)
+    if "disk is full" in str(origin):
+        return False
+    if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
+        return True  # the statement could not even be sent
+    blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
+    causes = (origin, getattr(origin, "__cause__", None))
+    return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)
+
+
+def _first_line(error: BaseException) -> str:
+    text_ = str(error).strip()
+    line = text_.splitlines()[0] if text_ else type(error).__name__
+    return line.split(">: ", 1)[1] if line.startswith("<class") and ">: " in line else line
+
+
+T = TypeVar("T")
+
+_PAUSE_SECONDS: Final = 0.5
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], *, seconds: float) -> T:
+    """Asks until the database answers, for so many seconds at most. Says once that it waits."""
+    deadline, told = time.monotonic() + seconds, False
+    while True:
+        try:
+            return await ask()
+        except (DatabaseBusy, DatabaseUnreachable) as error:
+            if time.monotonic() + _PAUSE_SECONDS > deadline:
+                raise
+            if not told:
+                waiting = "waiting up to {seconds:g} s for the database: {problem}"
+                logger.warning(waiting, seconds=seconds, problem=str(error))
+                told = True
+        await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,234 @@
+"""Every error mistnet raises on purpose.
+
+MistnetError
+├── UsageError                 somebody asked for something that cannot be; exit code 2
+│   ├── SettingsError
+│   ├── UnknownKind
+│   ├── NoKey
+│   ├── NoToken
+│   ├── NoThreadsToken
+│   ├── BadFeed
+│   ├── FeedNotFound
+│   ├── SourceNotFound
+│   ├── TokenNotFound
+│   ├── BadHandle
+│   ├── BadHandles
+│   ├── BadRun
+│   │   └── CapTooLow
+│   ├── RunInProgress
+│   ├── NeedsConfirmation
+│   ├── RunNotFound
+│   ├── NotTracked
+│   ├── UserNotFound
+│   ├── BadArgs
+│   ├── JobNotFound
+│   ├── AlertNotFound
+│   ├── IngestNotFound
+│   ├── JobNotAllowed
+│   ├── BadPlugin
+│   ├── BadSearch
+│   ├── AmbiguousPost
+│   ├── BadSegment
+│   │   └── SegmentCycle
+│   ├── SegmentNotFound
+│   ├── SegmentDisabled
+│   ├── NoBroker
+│   ├── BrokerMismatch
+│   ├── LinkNotFound
+│   ├── ProductNotFound
+│   ├── BadWatch
+│   ├── WatchNotFound
+│   ├── BadItem
+│   ├── ItemNotFound
+│   ├── PointNotFound
+│   ├── BadShop
+│   ├── BadRates
+│   ├── UnreadableFile
+│   └── BadExport
+├── NotReturned                a strict request could not be met in full; exit code 3
+├── DatabaseError              exit code 1
+│   ├── DatabaseUnreachable
+│   ├── DatabaseBusy
+│   │   └── DatabaseFails
+│   ├── DatabaseMissing
+│   ├── DatabaseNotMigrated
+│   ├── DatabaseTooNew
+│   ├── DatabaseForeign
+│   ├── PlaceholdersLeft
+│   └── WriteRefused
+├── BrokerError                exit code 1
+│   ├── BrokerUnreachable
+│   └── BrokerRefused          a UsageError as well; exit code 2
+└── WorkError                  raised by handlers; the executor turns each into an outcome
+    ├── Temporary              -> Retry
+    │   ├── TookTooLong
+    │   ├── SourceDown
+    │   │   └── SourceBlocked
+    │   ├── BrokenAnswer
+    │   └── Undelivered
+    ├── Permanent              -> Fail
+    │   ├── NotPermitted
+    │   ├── NotShown
+    │   ├── PageUnreadable
+    │   ├── CrawlRefused
+    │   │   └── UnsafeAddress
+    │   └── BadRequest
+    └── NotNow                 -> Snooze
+        ├── RateLimited
+        ├── SourceRefused
+        ├── SourcePaused
+        └── BudgetSpent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+_LISTED = 100
+_TOLD = 10
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _and_more(count: int) -> str:
+    return f"; and {count - _TOLD} more" if count > _TOLD else ""
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raises the one error inside a task group as itself, so that it can be caught by its name."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        first, *others = leaves_of(group)
+        if others:
+            raise
+        raise first from None
+
+
+def leaves_of(error: Exception) -> list[Exception]:
+    """The errors inside a group and its groups; an error that is no group is itself the only one."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in leaves_of(each)]
+
+
+class MistnetError(Exception):
+    """The root: whatever mistnet says about a fault it foresaw. If it ended an ingest, it knows which."""
+
+    ingest_id: int | None = None
+
+
+class UsageError(MistnetError):
+    """Somebody asked for something that cannot be."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown or has a value that cannot be used."""
+
+    def __init__(self, setting: str, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {setting}: {problem}")
+        self.setting, self.where, self.problem = setting, where, problem
+
+
+class AlertNotFound(UsageError):
+    """No open alert has this id."""
+
+    def __init__(self, alert_id: int) -> None:
+        super().__init__(f"there is no open alert {alert_id}; `mistnet alerts` shows those that are open")
+        self.alert_id = alert_id
+
+
+class UnreadableFile(UsageError):
+    """A file somebody named cannot be read."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(f"cannot read {file}: {problem}; name a file, or - for standard input")
+        self.file, self.problem = file, problem
+
+
+class DatabaseError(MistnetError):
+    """The database, or what we asked of it, is at fault."""
+
+
+class DatabaseUnreachable(DatabaseError):
+    """The database does not answer."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            f"the database {url} does not answer: {problem}. "
+            f"Check MISTNET_DATABASE_URL and that the server is up; nothing was lost."
+        )
+        self.url, self.problem = url, problem
+
+
+class DatabaseBusy(DatabaseError):
+    """Somebody else holds what we need; trying again is safe and likely to work."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the database is busy: {problem}")
+        self.problem = problem
+
+
+class DatabaseFails(DatabaseBusy):
+    """The database cannot do now what it could before: read-only, out of room, a statement cancelled.
+
+    The job that asked is not to blame.
+    """
+
+    def __init__(self, problem: str) -> None:
+        DatabaseError.__init__(self, f"the database cannot do this now: {problem}")
+        self.problem = problem
+
+
+class DatabaseMissing(DatabaseError):
+    """There is no file where the SQLite database should be."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"there is no database at {file}. Run `mistnet init` to make one there, "
+            f"or name yours with --database-url or MISTNET_DATABASE_URL."
+        )
+        self.file = file
+
+
+class DatabaseNotMigrated(DatabaseError):
+    """The database lacks tables this version needs."""
+
+    def __init__(self, url: str, found: str | None, wanted: str) -> None:
+        at = f"is at revision {found}" if found else "has no mistnet tables yet"
+        super().__init__(f"the database {url} {at}, this version needs {wanted}: run `mistnet db migrate`")
+        self.url, self.found, self.wanted = url, found, wanted
+
+
+class DatabaseTooNew(DatabaseError):
+    """A newer mistnet has migrated this database."""
+
+    def __init__(self, url: str, found: str) -> None:
+        super().__init__(
+            f"the database {url} is at revision {found}, which this version does not know: "
+            f"upgrade mistnet on this machine"
+        )
+        self.url, self.found = url, found
+
+
+class DatabaseForeign(DatabaseError):
+    """The file or URL names something that is not a mistnet database."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(f"{url} is not a database mistnet can use: {problem}")
+        self.url, self.problem = url, problem
+
+
+class WriteRefused(DatabaseError):
+    """The database refused what a job wanted to write."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the database refused the write: {problem}")
+        self.problem = problem

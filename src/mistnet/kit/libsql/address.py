@@ -1,0 +1,68 @@
+"""Where a libSQL server is and what lets us in, as people write it in one URL."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from sqlalchemy.engine import URL
+
+from mistnet.kit.errors import SettingsError
+
+SCHEMES: Final = {"libsql": "https", "libsql+http": "http", "libsql+https": "https", "http": "http", "https": "https"}
+"""What each scheme means on the wire."""
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_SWITCHES: Final = {"tls", "authToken"}
+
+
+class LibsqlAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """A server. The token is never shown, not even by accident."""
+
+    base_url: str
+    token: str | None
+
+    def __repr__(self) -> str:
+        return f"Address({self.base_url})"
+
+
+def is_libsql(scheme: str) -> bool:
+    return scheme in SCHEMES
+
+
+def address_of(url: URL) -> LibsqlAddress:
+    """Reads `libsql://HOST?authToken=…`; a token may also stand where passwords do. `tls=0` asks for plain HTTP."""
+    if not url.host or url.database:
+        raise _wrong("a libSQL URL is libsql://HOST?authToken=TOKEN, or libsql+http://HOST:PORT for a local server")
+    if unknown := sorted(set(url.query) - _SWITCHES):
+        raise _wrong(f"a libSQL URL knows no {unknown[0]!r}; it takes authToken and tls")
+    scheme = "http" if url.query.get("tls") == "0" else SCHEMES[url.drivername]
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    port = f":{url.port}" if url.port else ""
+    return LibsqlAddress(base_url=f"{scheme}://{host}{port}", token=_token(url))
+
+
+def shown(url: URL) -> str:
+    """The URL as it may be read by anybody."""
+    query = {name: "***" if name == "authToken" else value for name, value in url.query.items()}
+    return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def token_of(url: URL) -> str:
+    """The token alone, for those who must keep it out of texts; empty if there is none."""
+    given = url.query.get("authToken") or url.password or ""
+    return given if isinstance(given, str) else given[-1]
+
+
+def _token(url: URL) -> str | None:
+    token = token_of(url)
+    if not token:
+        return None
+    if not _TOKEN.fullmatch(token):
+        raise _wrong("its authToken has characters no token has; copy it again, whole and without line breaks")
+    return token
+
+
+def _wrong(problem: str) -> SettingsError:
+    return SettingsError("database_url", "settings", problem)

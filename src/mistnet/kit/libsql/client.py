@@ -1,0 +1,340 @@
+"""One libSQL server over HTTP: sends pipelines, reads answers, says in SQLite's words what went wrong."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+from mistnet.kit.libsql.address import LibsqlAddress
+from mistnet.kit.libsql.errors import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost, refusal
+
+Plain: TypeAlias = int | float | str | bytes | None
+Sent: TypeAlias = Mapping[str, Any]
+
+_NULL: Final[Sent] = {"type": "null"}
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+class Value(msgspec.Struct):
+    """One value as the server writes it."""
+
+    type: str
+    value: str | float | None = None
+    base64: str | None = None
+
+
+def to_server(value: object) -> Sent:
+    """Takes what the sqlite3 module takes, and refuses what cannot arrive as it is."""
+    match value:
+        case None:
+            return _NULL
+        case str():
+            return {"type": "text", "value": value}
+        case int():
+            return {"type": "integer", "value": str(_whole(value))}
+        case float():
+            return _float(value)
+        case bytes() | bytearray() | memoryview():
+            return {"type": "blob", "base64": b64encode(value).decode()}
+        case _:
+            raise sqlite3.ProgrammingError(f"values of type {type(value).__name__!r} cannot be sent")
+
+
+def from_server(value: Value) -> Plain:
+    match value.type:
+        case "integer":
+            return int(value.value or 0)
+        case "float":
+            return None if value.value is None else float(value.value)
+        case "text":
+            return str(value.value)
+        case "blob":
+            return _bytes(value.base64 or "")
+        case "null":
+            return None
+        case _:
+            raise sqlite3.DataError(f"the server sent a value of unknown type {value.type!r}")
+
+
+def rows_of(found: Sequence[Sequence[Value]]) -> list[tuple[Plain, ...]]:
+    return [tuple([from_server(value) for value in row]) for row in found]
+
+
+def _whole(value: int) -> int:
+    if not _LEAST <= value <= _MOST:
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+    return int(value)
+
+
+def _float(value: float) -> Sent:
+    """SQLite keeps not-a-number as NULL; JSON has no word for infinity."""
+    if math.isnan(value):
+        return _NULL
+    if math.isinf(value):
+        raise sqlite3.DataError("infinity cannot be sent to a libSQL server")
+    return {"type": "float", "value": value}
+
+
+def _bytes(text: str) -> bytes:
+    """The server leaves the padding out."""
+    return b64decode(text + "=" * (-len(text) % 4))
+
+
+Request: TypeAlias = Mapping[str, Any]
+Step: TypeAlias = Mapping[str, Any]
+Condition: TypeAlias = Mapping[str, Any]
+
+CLOSE: Final[Request] = {"type": "close"}
+IN_TRANSACTION: Final[Condition] = {"type": "not", "cond": {"type": "is_autocommit"}}
+"""Guards each statement of a transaction: if the server has undone it, what follows must not be kept alone."""
+
+
+class LibsqlRefusal(msgspec.Struct):
+    """What the server has against a statement, or a request."""
+
+    message: str = "no reason given"
+    code: str | None = None
+
+
+class Column(msgspec.Struct):
+    """Of an answer."""
+
+    name: str | None = None
+
+
+class Result(msgspec.Struct):
+    """What one statement brought."""
+
+    cols: list[Column] = []
+    rows: list[list[Value]] = []
+    affected_row_count: int = 0
+    last_insert_rowid: str | None = None
+    replication_index: str | int | None = None
+
+
+class Steps(msgspec.Struct):
+    """What the steps of a batch brought: for each a result, an error, or neither if it was left out."""
+
+    step_results: list[Result | None]
+    step_errors: list[LibsqlRefusal | None]
+    replication_index: str | int | None = None
+
+
+class Response(msgspec.Struct):
+    """The answer to one request; which type its result has follows from what was asked."""
+
+    type: str
+    result: msgspec.Raw = msgspec.Raw(b"")
+
+
+class RequestOutcome(msgspec.Struct):
+    """Of one request of a pipeline."""
+
+    type: str
+    response: Response | None = None
+    error: LibsqlRefusal | None = None
+
+
+class PipelineAnswer(msgspec.Struct):
+    """To a whole pipeline. The baton is the right to go on with the stream; without one it is over."""
+
+    results: list[RequestOutcome]
+    baton: str | None = None
+    base_url: str | None = None
+
+
+def statement(sql: str, values: Sequence[object] = ()) -> Mapping[str, Any]:
+    return {"sql": sql, "args": [to_server(value) for value in values]}
+
+
+def stored(sql_id: int, values: Sequence[object]) -> Mapping[str, Any]:
+    """A statement whose text the stream already has; no rows are wanted back."""
+    return {"sql_id": sql_id, "args": [to_server(value) for value in values], "want_rows": False}
+
+
+def step(stmt: Mapping[str, Any], condition: Condition | None = None) -> Step:
+    return {"stmt": stmt} if condition is None else {"stmt": stmt, "condition": condition}
+
+
+def after(index: int) -> Condition:
+    """Only if that step went well."""
+    return {"type": "ok", "step": index}
+
+
+def batch(steps: Sequence[Step]) -> Request:
+    return {"type": "batch", "batch": {"steps": steps}}
+
+
+def store_sql(sql_id: int, sql: str) -> Request:
+    return {"type": "store_sql", "sql_id": sql_id, "sql": sql}
+
+
+def close_sql(sql_id: int) -> Request:
+    return {"type": "close_sql", "sql_id": sql_id}
+
+
+_PATH: Final = "/v3/pipeline"
+_CURSOR_PATH: Final = "/v3/cursor"
+_CONNECT_SECONDS: Final = 10
+_ANSWER_SECONDS: Final = 60
+_NO_HURRY: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_ANSWER_SECONDS)
+_KEEP_SECONDS: Final = 15  # shorter than any proxy's patience: a connection must not be closed as we write to it
+_SHOWN: Final = 200
+_LARGE: Final = 2**19
+_ENCODER: Final = msgspec.json.Encoder()
+_ANSWERS: Final = msgspec.json.Decoder(PipelineAnswer)
+
+
+class LibsqlErrorBody(msgspec.Struct):
+    """The body of an answer that is no success, in either of the forms servers use."""
+
+    message: str = ""
+    error: str = ""
+    code: str | None = None
+
+
+_COMPLAINTS: Final = msgspec.json.Decoder(LibsqlErrorBody)
+
+
+class LibsqlServer:
+    """Shared by all connections to one database. Opened by the first request, closed by hand."""
+
+    def __init__(self, address: LibsqlAddress) -> None:
+        self.address = address
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self, requests: Sequence[Request], *, baton: str | None = None, base_url: str | None = None
+    ) -> PipelineAnswer:
+        """One round trip. The requests are done in their order; each has an outcome of its own."""
+        body = _ENCODER.encode({"baton": baton, "requests": requests})
+        status, said = await self._post((base_url or self.address.base_url) + _PATH, body)
+        if status != 200:
+            raise _failure(status, said, in_stream=baton is not None)
+        answer = _read(said)
+        if len(answer.results) != len(requests):
+            raise ServerGone(f"the server answered {len(answer.results)} of {len(requests)} requests")
+        return answer
+
+    async def lines(self, batch: Request) -> AsyncGenerator[bytes, None]:
+        """The answer to one batch, line by line, however large it is."""
+        body = _ENCODER.encode({"baton": None, **batch})
+        with self._named():
+            opened = self._opened().post(
+                self.address.base_url + _CURSOR_PATH, data=body, allow_redirects=False, timeout=_NO_HURRY
+            )
+            async with opened as answer:
+                if answer.status != 200:
+                    raise _failure(answer.status, await answer.read(), in_stream=False)
+                async for line in _split(answer.content):
+                    yield line
+
+    def following(self, told: str | None, current: str | None) -> str | None:
+        """Where the stream goes on. A server may name another address, but never take encryption away."""
+        if told is None:
+            return current
+        if urlsplit(self.address.base_url).scheme == "https" and urlsplit(told).scheme != "https":
+            raise ServerGone("the server sends us to an address without encryption")
+        return told.rstrip("/")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
+        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that others have their turn
+        with self._named():
+            async with self._opened().post(url, data=data, allow_redirects=False) as answer:
+                return answer.status, await answer.read()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise ServerGone(f"no answer from {self.address.base_url} in time") from None
+        except aiohttp.ClientConnectorError as error:
+            raise ServerGone(f"no connection to {self.address.base_url}: {error.os_error}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise ServerGone(f"{self.address.base_url}: {error or type(error).__name__}") from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            headers = {"Content-Type": "application/json"}
+            if self.address.token:
+                headers["Authorization"] = f"Bearer {self.address.token}"
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS, resolver=LocalNames()),
+                timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS),
+                headers=headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+class LocalNames(AbstractResolver):
+    """Names under .localhost are this machine, as RFC 6761 has it; local servers name their databases so."""
+
+    def __init__(self) -> None:
+        self._others = ThreadedResolver()
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        local = host.endswith(".localhost")
+        found = await self._others.resolve("127.0.0.1" if local else host, port, family)  # type: ignore[arg-type]  # aiohttp's own signature differs from its base
+        return [{**each, "hostname": host} for each in found]
+
+    async def close(self) -> None:
+        await self._others.close()
+
+
+async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """A line may be longer than what a reader takes at once."""
+    left = b""
+    async for chunk in content.iter_any():
+        *whole, left = (left + chunk).split(b"\n")
+        for line in whole:
+            yield line
+    if left:
+        yield left
+
+
+def _read(said: bytes) -> PipelineAnswer:
+    try:
+        return _ANSWERS.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ServerGone(f"the server's answer cannot be read: {error}") from None
+
+
+def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:
+    """An answer that is about no statement: the door, the stream, or the server itself."""
+    told = _refused(said)
+    if status in (401, 403):
+        return TokenRefused(status)
+    if in_stream and isinstance(known := refusal(told.message, told.code), TransactionLost):
+        return known
+    if in_stream and 400 <= status < 500:
+        return StreamLost(f"the server knows our stream no more: {told.message}")
+    if status == 429:
+        return ServerBusy(f"HTTP 429: {told.message}")
+    return ServerGone(f"HTTP {status}: {told.message}")
+
+
+def _refused(said: bytes) -> LibsqlRefusal:
+    try:
+        told = _COMPLAINTS.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = LibsqlErrorBody(message=said.decode(errors="replace"))
+    lines = (told.message or told.error).strip().splitlines()
+    return LibsqlRefusal(message=lines[0][:_SHOWN] if lines else "nothing said", code=told.code)

@@ -1,0 +1,359 @@
+"""Connections and cursors as drivers have them. Outside a transaction a statement is one request, on no stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Self
+
+import msgspec
+
+from mistnet.kit.libsql.client import (
+    CLOSE,
+    IN_TRANSACTION,
+    Column,
+    LibsqlRefusal,
+    LibsqlServer,
+    PipelineAnswer,
+    Plain,
+    Request,
+    RequestOutcome,
+    Result,
+    Step,
+    Steps,
+    Value,
+    after,
+    batch,
+    close_sql,
+    rows_of,
+    statement,
+    step,
+    store_sql,
+    stored,
+)
+from mistnet.kit.libsql.errors import AnswerTooLarge, ServerGone, StreamLost, TransactionLost, refusal
+from mistnet.kit.prepared_reads import PreparedRead
+
+# References are enforced by default; a server built otherwise is told. Inside a transaction it would be too late.
+_OPENING: Final = ("PRAGMA foreign_keys = ON", "BEGIN IMMEDIATE")
+_STEPS: Final = msgspec.json.Decoder(Steps)
+
+
+class Stream:
+    """A transaction from BEGIN to COMMIT or ROLLBACK. Every answer brings the baton for the next request."""
+
+    def __init__(self, server: LibsqlServer) -> None:
+        self._server = server
+        self._baton: str | None = None
+        self._base_url: str | None = None
+        self._begun = False
+        self._sending: asyncio.Task[PipelineAnswer] | None = None
+        self._broken: sqlite3.Error | None = None
+
+    async def run(
+        self, steps: Sequence[Step], *, before: Sequence[Request] = (), also: Sequence[Request] = ()
+    ) -> Steps:
+        """One round trip: the steps one after the other, the first only if the transaction stands."""
+        opening = [] if self._begun else [step(statement(sql)) for sql in _OPENING]
+        skipped = len(opening)
+        guarded = [*opening, *(_moved(each, skipped) for each in steps)]
+        answer = await self._send([*before, batch(guarded), *also], opening=bool(opening))
+        done = _steps(answer.results[len(before)], len(guarded))
+        for error in done.step_errors[:skipped]:
+            if error is not None:
+                self._broken = refusal(error.message, error.code)
+                raise self._broken
+        self._begun = True
+        return Steps(step_results=done.step_results[skipped:], step_errors=done.step_errors[skipped:])
+
+    async def commit(self) -> str | int | None:
+        """Returns the server's count of changes, where it keeps one."""
+        if not self._begun and self._broken is None:
+            return None
+        answer = await self._send([batch([step(statement("COMMIT"), IN_TRANSACTION)]), CLOSE])
+        done = _steps(answer.results[0], 1)
+        results(done)
+        return done.replication_index
+
+    async def abandon(self) -> None:
+        """Rolls back. If the server cannot be told, it does so by itself before long."""
+        await self._settle()
+        if self._baton is None:
+            return
+        with contextlib.suppress(sqlite3.Error):
+            await self._send([batch([step(statement("ROLLBACK"), IN_TRANSACTION)]), CLOSE], mending=True)
+        self._baton = None
+
+    async def _send(
+        self, requests: Sequence[Request], *, opening: bool = False, mending: bool = False
+    ) -> PipelineAnswer:
+        """A request goes on when its sender is cancelled: its baton is what the rollback needs."""
+        if self._broken is not None and not mending:
+            raise self._broken
+        if self._baton is None and not opening:
+            raise StreamLost("the server gave our stream up")
+        self._sending = asyncio.create_task(self._exchange(requests))
+        answer = await asyncio.shield(self._sending)
+        self._sending = None
+        return answer
+
+    async def _exchange(self, requests: Sequence[Request]) -> PipelineAnswer:
+        baton, self._baton = self._baton, None
+        try:
+            answer = await self._server.send(requests, baton=baton, base_url=self._base_url)
+            self._base_url = self._server.following(answer.base_url, self._base_url)
+        except sqlite3.Error as error:
+            self._broken = error
+            raise
+        except UnicodeError:  # found as the request was put together: nothing was sent, and the baton is still good
+            self._baton = baton
+            raise
+        self._baton = answer.baton
+        return answer
+
+    async def _settle(self) -> None:
+        """Waits for what a cancelled sender left under way."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            with contextlib.suppress(sqlite3.Error):
+                await sending
+
+
+def results(done: Steps) -> list[Result]:
+    """All of them, or the first error. A step that was left out had no transaction to stand in."""
+    found = []
+    for result, error in zip(done.step_results, done.step_errors, strict=True):
+        if error is not None:
+            raise refusal(error.message, error.code)
+        if result is None:
+            raise TransactionLost
+        found.append(result)
+    return found
+
+
+def outcome_of(outcome: RequestOutcome) -> msgspec.Raw:
+    if outcome.error is not None:
+        raise refusal(outcome.error.message, outcome.error.code)
+    if outcome.response is None or not outcome.response.result:
+        raise ServerGone("the server's answer lacks its result")
+    return outcome.response.result
+
+
+def _steps(outcome: RequestOutcome, asked: int) -> Steps:
+    try:
+        done = _STEPS.decode(outcome_of(outcome))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ServerGone(f"the server's answer cannot be read: {error}") from None
+    if not len(done.step_results) == len(done.step_errors) == asked:
+        raise ServerGone(f"the server's answer is not about the {asked} steps it was asked for")
+    return done
+
+
+def _moved(each: Step, by: int) -> Step:
+    """A step that waits for another one names it by its place, which the opening shifts."""
+    condition = each.get("condition")
+    if not by or condition is None or condition["type"] != "ok":
+        return each
+    return {**each, "condition": after(condition["step"] + by)}
+
+
+_ONLY_READS: Final = re.compile(r"\s*(SELECT|VALUES)\b", re.IGNORECASE)
+
+
+class CursorEntry(msgspec.Struct):
+    """One line of a cursor: where the stream goes on, the columns, a row, an error, or the end."""
+
+    type: str = ""
+    baton: str | None = None
+    cols: list[Column] = []
+    row: list[Value] = []
+    error: LibsqlRefusal | None = None
+
+
+_ENTRIES: Final = msgspec.json.Decoder(CursorEntry)
+
+
+def only_reads(sql: str) -> bool:
+    """Whether asking a second time changes nothing."""
+    return _ONLY_READS.match(sql) is not None
+
+
+async def read_large(server: LibsqlServer, sql: str, values: Sequence[object]) -> Result:
+    found = Result(cols=[], rows=[])
+    baton, ended = None, False
+    asked = {"batch": batch([step(statement(sql, values))])["batch"]}
+    async with aclosing(server.lines(asked)) as lines:
+        async for line in lines:
+            entry = _entry(line)
+            baton = entry.baton or baton
+            match entry.type:
+                case "step_begin":
+                    found.cols = entry.cols
+                case "row":
+                    found.rows.append(entry.row)
+                case "step_error" | "error":
+                    told = entry.error or LibsqlRefusal()
+                    raise refusal(told.message, told.code)
+                case "step_end":
+                    ended = True
+    await _close(server, baton)
+    if not ended:
+        raise ServerGone("the server's answer broke off")
+    return found
+
+
+def _entry(line: bytes) -> CursorEntry:
+    try:
+        return _ENTRIES.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ServerGone(f"the server's answer cannot be read: {error}") from None
+
+
+async def _close(server: LibsqlServer, baton: str | None) -> None:
+    """A stream that cannot be closed ends by itself."""
+    if baton is not None:
+        with contextlib.suppress(sqlite3.Error):
+            await server.send([CLOSE], baton=baton)
+
+
+_TEXT_ID: Final = 1
+_RESULT: Final = msgspec.json.Decoder(Result)
+_MOST_ROWS: Final = 1_000
+"""Of one request of many: a larger body gains nothing and holds the server's one writer for longer."""
+
+
+class Connection:
+    """Commits by itself until `begin` is said. Costs nothing to open: the server hears of it with the first request."""
+
+    def __init__(self, server: LibsqlServer) -> None:
+        self._server = server
+        self._stream: Stream | None = None
+        self.changes: str | int | None = None
+        """The server's own count of changes as of the last answer, where it keeps one."""
+
+    def begin(self) -> None:
+        """From here on all is one transaction. It is sent with the first statement, and costs no round trip."""
+        if self._stream is not None:
+            raise sqlite3.OperationalError("cannot start a transaction within a transaction")
+        self._stream = Stream(self._server)
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    async def run(self, sql: str, values: Sequence[object] = ()) -> Result:
+        if self._stream is None:
+            try:
+                return await self._run_alone(sql, values)
+            except AnswerTooLarge:
+                if not only_reads(sql):
+                    raise
+                return await read_large(self._server, sql, values)
+        done = await self._stream.run([step(statement(sql, values), IN_TRANSACTION)])
+        return results(done)[0]
+
+    async def run_many(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        """One request for a batch; the text of the statement travels once. Returns how many rows were touched.
+
+        Outside a transaction it is one of its own: all of the rows or none.
+        """
+        if self._stream is not None:
+            return await _run_many(self._stream, sql, rows)
+        self.begin()
+        try:
+            touched = await self.run_many(sql, rows)
+            await self.commit()
+        finally:
+            await self.rollback()
+        return touched
+
+    async def commit(self) -> None:
+        """The stream ends either way: a commit that fails has undone everything."""
+        if self._stream is None:
+            return
+        self.changes = await self._stream.commit()
+        self._stream = None
+
+    async def rollback(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.abandon()
+
+    async def close(self) -> None:
+        await self.rollback()
+
+    def stop(self) -> None:
+        """For when nothing can be awaited any more: the server undoes what it does not hear of again."""
+        self._stream = None
+
+    async def _run_alone(self, sql: str, values: Sequence[object]) -> Result:
+        answer = await self._server.send([{"type": "execute", "stmt": statement(sql, values)}, CLOSE])
+        try:
+            result = _RESULT.decode(outcome_of(answer.results[0]))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ServerGone(f"the server's answer cannot be read: {error}") from None
+        self.changes = result.replication_index
+        return result
+
+
+class Cursor:
+    """What PEP 249 asks for, awaited."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._rows: list[tuple[Plain, ...]] = []
+        self.description: Sequence[tuple[Any, ...]] | None = None
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+        self.arraysize = 1
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def execute(self, operation: str, parameters: Sequence[object] = ()) -> Self:
+        result = await self._connection.run(operation, parameters)
+        self._rows = rows_of(result.rows)
+        self.description = [(column.name, None, None, None, None, None, None) for column in result.cols] or None
+        self.rowcount = result.affected_row_count
+        if result.last_insert_rowid is not None:
+            self.lastrowid = int(result.last_insert_rowid)
+        return self
+
+    async def executemany(self, operation: str, parameters: Sequence[Sequence[object]]) -> Self:
+        self._rows, self.description = [], None
+        self.rowcount = await self._connection.run_many(operation, parameters)
+        return self
+
+    async def fetchall(self) -> Sequence[tuple[Plain, ...]]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    async def fetchmany(self, size: int | None = None) -> Sequence[tuple[Plain, ...]]:
+        wanted = size or self.arraysize
+        rows, self._rows = self._rows[:wanted], self._rows[wanted:]
+        return rows
+
+    async def fetchone(self) -> tuple[Plain, ...] | None:
+        return self._rows.pop(0) if self._rows else None
+
+    async def close(self) -> None:
+        self._rows = []
+
+
+async def _run_many(stream: Stream, sql: str, rows: Sequence[Sequence[object]]) -> int:
+    touched = 0
+    for start in range(0, len(rows), _MOST_ROWS):
+        part = [stored(_TEXT_ID, row) for row in rows[start : start + _MOST_ROWS]]
+        steps = [step(each, after(place - 1) if place else IN_TRANSACTION) for place, each in enumerate(part)]
+        done = await stream.run(steps, before=[store_sql(_TEXT_ID, sql)], also=[close_sql(_TEXT_ID)])
+        touched += sum(result.affected_row_count for result in results(done))
+    return touched
+
+
+async def ask_libsql(server: LibsqlServer, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+    """In one request, on no stream."""
+    found = await Connection(server).run(question.sql, question.values(binds))
+    return question.rows([column.name or "" for column in found.cols], rows_of(found.rows))

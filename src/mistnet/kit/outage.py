@@ -1,0 +1,116 @@
+"""What a process knows of a database that fails: it waits and tries again, and says so once."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Final
+
+from loguru import logger
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseBusy, DatabaseError
+
+_FIRST_WAIT: Final = 0.05
+_LONGEST_WAIT: Final = 5.0
+_BUSY_WAIT: Final = 0.5
+"""Others who write are done soon; a database that fails may take its time."""
+_SOON_OVER: Final = timedelta(seconds=1)
+"""A database that is busy for longer than this fails, whatever it says."""
+_CALM: Final = timedelta(seconds=_LONGEST_WAIT + 1)
+"""For so long nothing must fail before an outage is over: all that failed has been tried again by then."""
+
+
+class Outage:
+    """Shared by all parts of a worker. They report every failure and every success.
+
+    While no one can write, no one can renew a lease, so leases run out that are not lost. Once the database
+    answers, their workers get `mercy` to renew them before anybody else takes the jobs and counts an attempt.
+    """
+
+    def __init__(self, clock: Clock, *, mercy: timedelta, chance: random.Random) -> None:
+        self._clock = clock
+        self._mercy = mercy
+        self._chance = chance
+        self._wait = _FIRST_WAIT
+        self._failing_since: datetime | None = None
+        self._last_failed_at: datetime | None = None
+        self._began_at: datetime | None = None
+        self._told = False
+        self._lost_before: datetime | None = None
+        self._renewable_since: datetime | None = None
+
+    def failed(self, error: DatabaseError, *, renewing: bool = False) -> float:
+        """Take note of a failure. Returns after how many seconds to try again: longer each time, with a spread.
+
+        `renewing`: a worker could not renew its leases or its presence, so others cannot either.
+        """
+        now, is_busy = self._clock.now(), type(error) is DatabaseBusy
+        if renewing:
+            self._renewable_since = None
+        self._failing_since = self._failing_since or now
+        self._last_failed_at = now
+        if not is_busy or now - self._failing_since >= _SOON_OVER:
+            self._begin(error)
+        self._wait = min(self._wait * 2, _BUSY_WAIT if is_busy else _LONGEST_WAIT)
+        return self._wait * (0.5 + self._chance.random() / 2)
+
+    def _begin(self, error: DatabaseError) -> None:
+        self._began_at = self._began_at or self._failing_since
+        self._lost_before = self._lost_before or self._failing_since
+        if not self._told:
+            self._told = True
+            logger.warning("the database fails: {problem} Trying again until it answers.", problem=_sentence(error))
+
+    def over(self, *, wrote: bool = True) -> None:
+        """Take note that the database did what it was asked to.
+
+        Reading succeeds on a full or read-only disk, too: only what was written shows that leases can be renewed.
+        """
+        self._wait = _FIRST_WAIT
+        self._failing_since = None
+        if self._lost_before is None or not wrote:
+            return
+        now = self._clock.now()
+        self._renewable_since = self._renewable_since or now
+        if self._began_at and self._last_failed_at and now - self._last_failed_at >= _CALM:
+            lasted = (self._last_failed_at - self._began_at).total_seconds()
+            logger.warning("the database answers again; it failed for {seconds:.0f} s", seconds=lasted)
+            self._began_at, self._told = None, False
+
+    def lost_before(self, now: datetime) -> datetime:
+        """Leases that ran out before this moment are lost; later ones could perhaps not be renewed."""
+        if self._renewable_since and now >= self._renewable_since + self._mercy:
+            # Whoever still works has renewed its leases by now. If more failed since, that begins a new wait.
+            self._lost_before = self._renewable_since if self._began_at else None
+            self._renewable_since = None
+        return self._lost_before or now
+
+
+class OutageLog:
+    """What the scheduler's parts say of a database that fails: one line when it begins, one when it is over.
+
+    It is over when a part succeeds that had failed. Success of another part may mean only that it asks for less.
+    """
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+
+    def failed(self, part: str, error: Exception) -> None:
+        problem = str(error) or "the database gives no answer in time"
+        if self._failing:
+            logger.debug("{part}: {problem}", part=part, problem=problem)
+        else:
+            again = "the scheduler tries again until it answers"
+            logger.warning("{part}: {problem}; {again}", part=part, problem=problem, again=again)
+        self._failing.add(part)
+
+    def answered(self, part: str) -> None:
+        if part in self._failing:
+            self._failing.clear()
+            logger.warning("the database answers the scheduler again")
+
+
+def _sentence(error: DatabaseError) -> str:
+    told = str(error)
+    return told if told.endswith(".") else f"{told}."

@@ -1,0 +1,78 @@
+"""Small questions asked many times a second: compiled once, asked of the driver itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import Float
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.selectable import SelectBase
+from sqlalchemy.types import TypeEngine
+
+Processor: TypeAlias = Callable[[Any], Any] | None
+
+
+class PreparedRead:
+    """A statement as its driver takes it, with what turns values there and back."""
+
+    def __init__(self, statement: SelectBase, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        columns = statement.selected_columns
+        self.sql = str(compiled)
+        self._order: Sequence[str] = compiled.positiontup or ()
+        self._binds = {name: bind.type.bind_processor(dialect) for name, bind in compiled.binds.items()}
+        self._results: dict[str, Processor] = {column.name: _processor(column.type, dialect) for column in columns}
+        self._row: Any = None
+
+    def values(self, binds: Mapping[str, Any]) -> list[Any]:
+        return [_through(self._binds[name], binds[name]) for name in self._order]
+
+    def rows(self, names: Sequence[str], found: Iterable[Sequence[Any]]) -> list[Any]:
+        if self._row is None:
+            self._row = namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 (named by the answer)
+        processors = [self._results.get(name) for name in names]
+        make = self._row._make
+        if not any(processors):
+            return [make(row) for row in found]
+        return [make(_through(each, value) for each, value in zip(processors, row, strict=True)) for row in found]
+
+
+class QuickReader:
+    """One connection to a SQLite file, only for reading: no pool, no compiler, no other thread."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+
+    def ask(self, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+        cursor = self._opened().execute(question.sql, question.values(binds))
+        return question.rows([about[0] for about in cursor.description], cursor.fetchall())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA query_only = ON")
+        return self._connection
+
+
+async def ask_server(driver: Any, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+    """Of PostgreSQL, by a connection of asyncpg."""
+    found = await driver.fetch(question.sql, *question.values(binds))
+    return question.rows(list(found[0].keys()), found) if found else []
+
+
+def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Processor:
+    """A floating-point number is one in every driver; SQLAlchemy would want to know the server's type of it."""
+    return None if isinstance(kind, Float) else kind.dialect_impl(dialect).result_processor(dialect, None)
+
+
+def _through(processor: Processor, value: Any) -> Any:
+    return processor(value) if processor is not None else value

@@ -1,0 +1,78 @@
+"""SQLite connections that leave the event loop's thread only for what may wait; files only the owner can read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import aiosqlite
+
+T = TypeVar("T")
+
+_WAITING_CALLS: Final = {"commit", "executemany", "close"}
+_WAITING_WORDS: Final = ("BEGIN", "PRAGM", "ANALY", "VACUU")
+_CHUNK: Final = 64
+
+
+class QuickConnection(aiosqlite.Connection):
+    """For the queue's own statements, each a matter of microseconds once its lock is held.
+
+    Handing every call to another thread and back costs more than most of them take. What may wait for a lock or for
+    the disk, or is long, still goes there, and so does all that comes after it until it is done: a call whose caller
+    was cancelled goes on in the thread, and two threads in one connection end the process.
+    """
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection], chunk: int) -> None:
+        super().__init__(connector, chunk)
+        self._handed: set[object] = set()
+
+    async def _execute(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        if not self._running or not self._connection:
+            raise ValueError("Connection closed")
+        statement = args[0] if args and isinstance(args[0], str) else ""
+        may_wait = _may_wait(fn) or statement.lstrip()[:5].upper() in _WAITING_WORDS
+        if not may_wait and not self._handed:
+            return fn(*args, **kwargs)
+        call = object()
+        self._handed.add(call)
+        handed: T = await super()._execute(self._in_thread, call, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
+        return handed
+
+    def _in_thread(self, call: object, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._handed.discard(call)
+
+
+def _may_wait(fn: Callable[..., object]) -> bool:
+    """A cursor has nothing to wait for when it closes: by then its statement is over, and every statement has one."""
+    closes_cursor = fn.__name__ == "close" and isinstance(getattr(fn, "__self__", None), sqlite3.Cursor)
+    return fn.__name__ in _WAITING_CALLS and not closes_cursor
+
+
+def quick(database: str, **about: Any) -> QuickConnection:
+    """A connection as SQLAlchemy wants it; two threads use it, one after the other."""
+    connector = partial(sqlite3.connect, database, **{**about, "check_same_thread": False})
+    connection = QuickConnection(connector, _CHUNK)
+    connection._thread.daemon = True  # noqa: SLF001 (as SQLAlchemy itself does: a thread must not outlive its program)
+    return connection
+
+
+_OWNER_ONLY: Final = 0o600
+
+
+def make_private(file: Path) -> None:
+    """Create an empty file with mode 0600, whatever the umask is. SQLite gives the files beside it the same mode.
+
+    Raises FileExistsError if there is one: its mode is its owner's choice.
+    """
+    handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
+    try:
+        os.fchmod(handle, _OWNER_ONLY)  # a strict umask takes the owner's own rights too
+    finally:
+        os.close(handle)

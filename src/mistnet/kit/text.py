@@ -1,0 +1,73 @@
+"""Formats numbers, lists and nouns in the singular or plural."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 post`, `2 posts`, `1,200 posts`; `many` where the plural is not the singular with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def money(amount: Decimal | None, currency: str | None, most: Decimal | None = None) -> str:
+    """`1,370.00 TWD`, or `1,370.00 to 1,400.00 TWD` where it depends; empty without an amount."""
+    if amount is None:
+        return ""
+    upto = f" to {most:,f}" if most is not None and most != amount else ""
+    return f"{amount:,f}{upto} {currency or ''}".strip()
+
+
+_BETWEEN: Final = re.compile(r"[,\s]+")
+_BEFORE_ADDRESS: Final = re.compile(r"(?<![,\s])[,\s]++(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+
+
+def split_list(*written: str) -> list[str]:
+    """All parts of all texts, in order. None of them is empty."""
+    return [part for text in written for part in _BETWEEN.split(text) if part]
+
+
+def split_addresses(*written: str) -> list[str]:
+    """The same for addresses, which may have commas of their own."""
+    return [part.strip(" ,") for text in written for part in _BEFORE_ADDRESS.split(text.strip()) if part.strip(" ,")]
+
+
+LARGEST_ID: Final = 2**63 - 1
+_DIGITS_OF_AN_ID: Final = len(str(LARGEST_ID))
+
+
+def read_number(written: str, *, most: int = LARGEST_ID) -> int | None:
+    """Read what ASCII digits spell. Return None for any other text and for more than `most`.
+
+    `int` alone raises ValueError for more than 4,300 digits, and reads the digits of every script.
+    """
+    if not (written.isascii() and written.isdecimal()):
+        return None
+    digits = written.lstrip("0") or "0"
+    if len(digits) > _DIGITS_OF_AN_ID:
+        return None
+    number = int(digits)
+    return number if number <= most else None
+
+
+def read_id(written: str) -> int | None:
+    """Read an id of a row. Return None for text that no row can have as its id."""
+    return read_number(written) or None
+
+
+_WEB: Final = re.compile(r"https?://[^\s/?#\\][^\x00-\x1f\x7f]*", re.IGNORECASE)
+
+
+def web_url(written: str | None) -> str | None:
+    """Return an http or https URL as it is written, without blanks around it, and None for anything else.
+
+    What others write may say `javascript:` or `data:`, and those who read our data may put it into a page.
+    """
+    bare = (written or "").strip()
+    return bare if _WEB.fullmatch(bare) else None

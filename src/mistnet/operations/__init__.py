@@ -1,0 +1,1 @@
+"""Runs, scheduler, alerts, events and webhooks, health, retention: what runs mistnet as a service."""

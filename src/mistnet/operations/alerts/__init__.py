@@ -1,0 +1,1 @@
+"""Alerts: rules that find what needs an operator."""

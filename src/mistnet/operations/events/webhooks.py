@@ -1,0 +1,187 @@
+"""Brings events to subscribers: signed webhooks over HTTP, and alerts to whatever Apprise can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import msgspec
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import SettingsError
+from mistnet.queue.errors import Undelivered
+from mistnet.queue.events import Event, EventKind, SubscriberName
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+SIGNED_WITH: Final = "v1"
+_TOTAL_SECONDS: Final = 10
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    """Where one subscriber listens, and what it knows us by."""
+
+    url: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Webhook(***)"
+
+
+class AppriseUrl(msgspec.Struct, frozen=True):
+    """One of the many services Apprise knows."""
+
+    url: str
+
+    def __repr__(self) -> str:
+        return "AppriseUrl(***)"
+
+
+Addresses = Mapping[SubscriberName, Webhook | AppriseUrl]
+
+
+class Notifier(Protocol):
+    """What we use of Apprise. Its answer is true if the message was taken."""
+
+    async def async_notify(self, *, title: str, body: str, notify_type: str) -> object: ...
+
+
+class Messenger:
+    """The port's postman. Open it with `async with`. Addresses and secrets are never told."""
+
+    def __init__(
+        self, addresses: Addresses, *, clock: Clock, user_agent: str, total_seconds: float = _TOTAL_SECONDS
+    ) -> None:
+        self._addresses = addresses
+        self._seconds = total_seconds
+        self._clock = clock
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+        self._notifiers: dict[SubscriberName, Notifier] = {}
+
+    async def __aenter__(self) -> Self:
+        import aiohttp  # noqa: PLC0415 (slow to load, and few tell anybody)
+
+        for name, address in self._addresses.items():
+            if isinstance(address, AppriseUrl):
+                self._notifiers[name] = _notifier(address.url, name)
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._seconds),
+            headers={"User-Agent": self._user_agent},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._session:
+            await self._session.close()
+
+    async def bring(self, subscriber: SubscriberName, event: Event) -> None:
+        address = self._addresses.get(subscriber)
+        if address is None:
+            raise Undelivered(subscriber, event.id, "the settings of this worker do not name it")
+        if isinstance(address, Webhook):
+            await self._post(subscriber, address, event)
+        else:
+            await self._notify(subscriber, event)
+
+    async def _post(self, subscriber: SubscriberName, webhook: Webhook, event: Event) -> None:
+        if self._session is None:
+            raise RuntimeError("the messenger is not open")
+        import aiohttp  # noqa: PLC0415
+
+        body = body_of(event)
+        headers = headers_of(event, body, webhook.secret, int(self._clock.now().timestamp()))
+        try:
+            async with self._session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as answer:
+                status = answer.status
+        except TimeoutError:
+            raise Undelivered(subscriber, event.id, f"no answer within {self._seconds:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Undelivered(subscriber, event.id, _named(error)) from None
+        if not 200 <= status < 300:
+            raise Undelivered(subscriber, event.id, f"it answered {status}")
+
+    async def _notify(self, subscriber: SubscriberName, event: Event) -> None:
+        title, body, level = told(event)
+        notifier = self._notifiers.get(subscriber)
+        if notifier is None:
+            raise RuntimeError("the messenger is not open")
+        try:
+            async with asyncio.timeout(3 * self._seconds):
+                taken = await notifier.async_notify(title=title, body=body, notify_type=level)
+        except TimeoutError:
+            raise Undelivered(subscriber, event.id, "no answer in time") from None
+        if not taken:
+            raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
+
+
+def body_of(event: Event) -> bytes:
+    """The same bytes at every try."""
+    return msgspec.json.encode(
+        {
+            "id": str(event.id),
+            "kind": event.kind,
+            "subject": event.subject,
+            "channel": event.channel,
+            "created_at": event.created_at,
+            "payload": event.payload,
+        }
+    )
+
+
+def headers_of(event: Event, body: bytes, secret: str, timestamp: int) -> dict[str, str]:
+    return {
+        "Content-Type": "application/json",
+        "Mistnet-Event-Id": str(event.id),
+        "Mistnet-Timestamp": str(timestamp),
+        "Mistnet-Signature": f"{SIGNED_WITH}={signature(secret, timestamp, body)}",
+    }
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """Over the time as well, so that an old message cannot be passed off as a new one."""
+    return hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+def told(event: Event) -> tuple[str, str, str]:
+    """An alert as people read it: title, text, and what sort of news it is."""
+    about: dict[str, Any] = msgspec.json.decode(event.payload)
+    rule, message = about.get("rule", event.kind), str(about.get("message", ""))
+    if event.kind == EventKind.ALERT_CLOSED:
+        return f"mistnet: {rule} is over ({event.subject})", message, "success"
+    level = "failure" if about.get("severity") == "critical" else "warning"
+    return f"mistnet: {rule} ({event.subject})", message, level
+
+
+def _notifier(url: str, name: SubscriberName) -> Notifier:
+    """Loads Apprise only where it is used. What it logs may hold a URL, so it logs to nobody."""
+    log = logging.getLogger("apprise")
+    log.handlers, log.propagate = [logging.NullHandler()], False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of modules it brings along
+        import apprise  # noqa: PLC0415 (it takes half a second, and few need it)
+
+        notifier = apprise.Apprise()
+        known = notifier.add(url)
+    if not known:
+        raise SettingsError("alert_urls", "settings", f"{name} is not a URL Apprise knows; see its list of services")
+    return notifier
+
+
+def _named(error: BaseException) -> str:
+    """What went wrong without where: a URL is as good as a password to some services."""
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    reason = os.strerror(number) if isinstance(number, int) and number > 0 else None
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -1,0 +1,98 @@
+"""Keeps the meters of the queue fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Gauge
+
+from mistnet.kit.errors import DatabaseError
+from mistnet.operations.health import HealthCheck, QueueHealth
+from mistnet.operations.health_checks import DatabaseHealth
+from mistnet.operations.lanes import LanePages
+from mistnet.queue.model import GAP_STATES, LIVE_STATES
+
+if TYPE_CHECKING:
+    from mistnet.app import App
+
+
+_REFRESH_SECONDS: Final = 15.0
+
+
+class QueueGauges:
+    """Depth, age and parked jobs as the database has them, and how the database itself is."""
+
+    def __init__(self, app: App, health: HealthCheck) -> None:
+        self._app = app
+        self._health = health
+        self._shown: dict[Gauge, set[tuple[str, ...]]] = {}
+
+    async def run(self) -> None:
+        while True:
+            await self.refresh()
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+    async def refresh(self) -> None:
+        """Renews the meters. Those of the queue stand still while the database does not answer."""
+        found = await self._health.database()
+        queue = await self._health.queue()
+        self._set_health(found, queue)
+        if queue is not None:
+            with suppress(DatabaseError):
+                await self._refresh_queue()
+
+    def _set_health(self, found: DatabaseHealth, queue: QueueHealth | None) -> None:
+        meters = self._app.metrics.database
+        values = {
+            meters.up: found.state not in ("unreachable", "wrong tables"),
+            meters.checked_at: time.time(),
+            meters.writable: found.state == "ok",
+            meters.read_only: found.read_only,
+            meters.write_seconds: found.write_seconds,
+            meters.size: found.size_bytes,
+            meters.free: found.free_bytes,
+            meters.connections: found.connections,
+            meters.most_connections: found.most_connections,
+            meters.stalled: queue.stalled_seconds if queue else None,
+        }
+        for gauge, value in values.items():
+            gauge.set(math.nan if value is None else value)
+
+    async def _refresh_queue(self) -> None:
+        now = self._app.database.clock.now()
+        counts = await self._app.inspector.counts(now=now)
+        metrics = self._app.metrics
+        parked: dict[tuple[str, ...], float] = {}
+        for count in counts:
+            parked[(count.kind,)] = parked.get((count.kind,), 0) + count.parked
+        depth: dict[tuple[str, ...], float] = {(each.kind, each.state): each.jobs for each in counts}
+        oldest: dict[tuple[str, ...], float] = {
+            (each.kind, each.state): (now - each.oldest_at).total_seconds() for each in counts
+        }
+        self._set(metrics.depth, depth)
+        self._set(metrics.oldest, oldest)
+        self._set(metrics.parked, parked)
+        await self._refresh_lanes(now)
+
+    async def _refresh_lanes(self, now: datetime) -> None:
+        lanes = await LanePages(self._app.database).counts(now=now)
+        meters = self._app.metrics.lanes
+        self._set(meters.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES})
+        gaps: dict[tuple[str, ...], float] = {
+            (lane, state): 0 for lane in self._app.kinds.lanes for state in GAP_STATES
+        }
+        gaps |= {(each.lane, each.state): each.jobs for each in lanes if each.state in GAP_STATES}
+        self._set(meters.dead_letters, gaps)
+
+    def _set(self, gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
+        for labels, value in values.items():
+            gauge.labels(*labels).set(value)
+        for labels in self._shown.get(gauge, set()) - set(values):
+            gauge.remove(*labels)
+        self._shown[gauge] = set(values)

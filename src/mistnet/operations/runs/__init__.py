@@ -1,0 +1,1 @@
+"""Runs: the newest posts of some accounts, requested together."""

@@ -1,0 +1,1 @@
+"""The scheduler: which accounts are due, and which process leads."""

@@ -1,0 +1,1 @@
+"""Lineage: what a product cost before and after the posts that promoted it."""

@@ -1,0 +1,170 @@
+"""What a product cost around a post that promoted it: before, at the post, after. Nothing is made up in between."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from mistnet.shops.model import OfferId
+
+WINDOWS: Final = (timedelta(days=7), timedelta(days=30))
+"""So long after a post the lowest price is looked for."""
+
+_CENT: Final = Decimal("0.01")
+_EXACT: Final = Context(prec=60)
+
+
+class Promotion(StrEnum):
+    """How a post promotes: with a link of its own, with one in what it quotes, or by repeating another post."""
+
+    OWN = "own"
+    QUOTE = "quote"
+    REPOST = "repost"
+
+
+class NoChange(StrEnum):
+    """Why a change cannot be told."""
+
+    NO_PRICE = "no price is known"
+    NONE_BEFORE = "no price was known before"
+    NONE_AFTER = "no price was seen after"
+    OTHER_CURRENCY = "the currencies differ"
+    WAS_FREE = "it cost nothing before"
+
+
+class SeenPrice(msgspec.Struct, frozen=True, kw_only=True):
+    """An offer that is believed and has an amount: asked first at `observed_at`, still the same at `last_seen_at`."""
+
+    id: OfferId
+    amount: Decimal
+    amount_max: Decimal | None
+    currency: str
+    availability: str | None
+    observed_at: datetime
+    last_seen_at: datetime
+
+
+class PriceChange(msgspec.Struct, frozen=True, kw_only=True):
+    """By how many percent a price changed, or why that cannot be told."""
+
+    percent: Decimal | None = None
+    why_not: NoChange | None = None
+
+
+class Lowest(msgspec.Struct, frozen=True, kw_only=True):
+    """The least that was asked within some days after a post, in one currency. Not `over`: it may still fall."""
+
+    days: int
+    price: SeenPrice | None
+    change: PriceChange
+    over: bool
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices around one moment.
+
+    `before` was asked last up to then; `age` is how long nobody had looked (nothing, if it was seen again later).
+    `at` is `before` where it is known to hold at that moment. `after` is the first that came later, or `before` itself
+    where it was only seen again (`unchanged`); `delay` is how much later that was.
+    """
+
+    before: SeenPrice | None
+    age: timedelta | None
+    at: SeenPrice | None
+    after: SeenPrice | None
+    delay: timedelta | None
+    unchanged: bool
+    change: PriceChange
+    lowest: Sequence[Lowest]
+
+
+def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> Around:
+    """`course` is in the order of its times. Amounts of two currencies are never compared."""
+    place = bisect_right(course, moment, key=lambda each: each.observed_at)
+    before = course[place - 1] if place else None
+    seen_later = before is not None and before.last_seen_at > moment
+    later = course[place] if place < len(course) else None
+    after = later or (before if seen_later else None)
+    currency = before.currency if before else after.currency if after else None
+    following = [*([before] if before and seen_later else []), *course[place:]]
+    held = before is not None and before.last_seen_at >= moment
+    return Around(
+        before=before,
+        age=max(moment - before.last_seen_at, timedelta()) if before else None,
+        at=before if held else None,
+        after=after,
+        delay=_delay(after, before, moment),
+        unchanged=after is not None and after is before,
+        change=change(before, after),
+        lowest=[_lowest(following, before, currency, moment, span, now) for span in WINDOWS],
+    )
+
+
+def change(before: SeenPrice | None, after: SeenPrice | None) -> PriceChange:
+    """From the least that was asked then to the least that is asked now."""
+    if before is None or after is None:
+        lacking = {(True, True): NoChange.NO_PRICE, (True, False): NoChange.NONE_BEFORE}
+        return PriceChange(why_not=lacking.get((before is None, after is None), NoChange.NONE_AFTER))
+    if before.currency != after.currency:
+        return PriceChange(why_not=NoChange.OTHER_CURRENCY)
+    if not before.amount:
+        return PriceChange(why_not=NoChange.WAS_FREE)
+    share = _EXACT.divide(_EXACT.subtract(after.amount, before.amount), before.amount)
+    return PriceChange(percent=_EXACT.quantize(_EXACT.multiply(share, Decimal(100)), _CENT))
+
+
+def cheapest(course: Iterable[SeenPrice], currency: str | None) -> SeenPrice | None:
+    """In one currency; of equals, the first."""
+    own = (each for each in course if each.currency == currency)
+    return min(own, key=lambda each: (each.amount, each.observed_at, each.id), default=None)
+
+
+def dearest(course: Iterable[SeenPrice], currency: str | None) -> SeenPrice | None:
+    own = [each for each in course if each.currency == currency]
+    most = max((each.amount for each in own), default=None)
+    return next((each for each in own if each.amount == most), None)
+
+
+def since(course: Sequence[SeenPrice], moment: datetime) -> Sequence[SeenPrice]:
+    """What was asked last up to then, and all that came later."""
+    place = bisect_right(course, moment, key=lambda each: each.observed_at)
+    return course[max(place - 1, 0) :]
+
+
+def snippet(text: str, most: int = 280) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def later_by(moment: datetime, span: timedelta) -> datetime:
+    """A clock upstream may say anything, also the last second there is."""
+    try:
+        return moment + span
+    except OverflowError:
+        return moment
+
+
+def _delay(after: SeenPrice | None, before: SeenPrice | None, moment: datetime) -> timedelta | None:
+    if after is None:
+        return None
+    return (after.last_seen_at if after is before else after.observed_at) - moment
+
+
+def _lowest(
+    following: Sequence[SeenPrice],
+    before: SeenPrice | None,
+    currency: str | None,
+    moment: datetime,
+    span: timedelta,
+    now: datetime,
+) -> Lowest:
+    until = later_by(moment, span)
+    price = cheapest((each for each in following if each.observed_at <= until), currency)
+    return Lowest(days=span.days, price=price, change=change(before, price), over=until <= now)

@@ -1,0 +1,1 @@
+"""Reads and writes of items, price points and valuations."""

@@ -1,0 +1,271 @@
+"""What an item is worth, from what was asked, bid and paid for it: a weighted median with its evidence."""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from hashlib import sha256
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mistnet.prices.exchange import Rates, in_units
+from mistnet.prices.model import Carrier, LeftOut, PricePoint, Valuation, WeighedPoint
+from mistnet.shops.extraction.titles import plain_text
+from mistnet.shops.model import PriceKind
+
+SHOWN: Final = 100
+"""So many carriers are named, and so many that were left out; all are counted."""
+
+_SALE, _WISH, _FLOOR = 1.0, 0.5, 0.3
+"""A sale is proof; a price asked is a wish; a bid is a floor that others may still raise."""
+
+_HALF_LIFE: Final = timedelta(days=90).total_seconds()
+_FINE: Final = 1_000_000
+"""Weights are whole numbers of this part, so that their sums are exact in any order."""
+
+_ENOUGH: Final = 4
+_FAR: Final = 3.5
+_NEVER_FAR: Final = math.log(1.5)
+_LIKE_A_DEVIATION: Final = 1.4826
+_MIDDLE, _LOW, _HIGH = 5, 1, 9
+"""In tenths of the weight."""
+
+_MANY: Final = 4.0
+_ROUNDED: Final = 1e-9
+
+
+class _Weighed(msgspec.Struct, frozen=True, gc=False):
+    """A point that counts, in the currency of the valuation."""
+
+    amount: Decimal
+    weight: int
+    source: str
+    dedupe_key: str
+    point: WeighedPoint
+    by: str | None
+
+
+_PLACE: Final = attrgetter("amount", "weight", "source", "dedupe_key")
+"""An order that no arrival can change."""
+
+
+class _Unfit(msgspec.Struct, frozen=True):
+    """A point that does not count, and what it would have weighed."""
+
+    urgency: int
+    weight: int
+    point: WeighedPoint
+    why: str
+    amount: Decimal | None = None
+
+
+_OUTLIER, _NO_RATE, _DOUBTED = range(3)
+
+
+def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
+    """In this currency, or in the one most points have. None where no point can carry it."""
+    trusted = [point for point in points if not _unfit(point)]
+    if not trusted:
+        return None
+    newest = max(point.observed_at for point in trusted)
+    to = currency or _commonest(trusted)
+    weighed, unconverted = _weigh(trusted, to, rates, newest)
+    kept, outliers = _without_outliers(weighed)
+    if not kept:
+        return None
+    unfit = [*outliers, *unconverted]
+    if len(trusted) < len(points):
+        doubted = ((point, _unfit(point)) for point in points)
+        unfit += [_Unfit(_DOUBTED, _weight(point, newest), point, why) for point, why in doubted if why]
+    return _estimated(kept, to, newest, unfit)
+
+
+def _unfit(point: WeighedPoint) -> str | None:
+    return point.doubt or (None if point.amount > 0 else "an amount of nothing is no price")
+
+
+def _commonest(points: Iterable[WeighedPoint]) -> str:
+    counted = Counter(point.currency for point in points)
+    return min(counted, key=lambda currency: (-counted[currency], currency))
+
+
+def _weigh(
+    points: Sequence[WeighedPoint], to: str, rates: Rates, newest: datetime
+) -> tuple[list[_Weighed], list[_Unfit]]:
+    weighed, unconverted = [], []
+    for point in points:
+        weight = _weight(point, newest)
+        if point.currency == to:
+            weighed.append(_Weighed(point.amount, weight, point.source, point.dedupe_key, point, None))
+            continue
+        day = point.observed_at.astimezone(UTC).date()
+        converted = rates.convert(point.amount, point.currency, to, day)
+        if converted is None:
+            why = f"no rate from {point.currency} to {to} is known for {day}"
+            unconverted.append(_Unfit(_NO_RATE, weight, point, why))
+        elif not converted.amount:
+            why = f"{point.amount:f} {point.currency} is less than the smallest unit of {to}"
+            unconverted.append(_Unfit(_NO_RATE, weight, point, why))
+        else:
+            weighed.append(_Weighed(converted.amount, weight, point.source, point.dedupe_key, point, converted.by))
+    return sorted(weighed, key=_PLACE), unconverted
+
+
+def _weight(point: WeighedPoint, newest: datetime) -> int:
+    """A sale more than a wish, what fits well more than what fits a little, half of it for each 90 days of age."""
+    kind = point.kind
+    share = _SALE if kind is PriceKind.SOLD else _WISH if kind is PriceKind.ASK else _FLOOR
+    age = (newest - point.observed_at).total_seconds() / _HALF_LIFE
+    return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
+
+
+def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
+    """Amounts far from the middle, measured in how far the others are. With few points nobody can tell."""
+    if len(weighed) < _ENOUGH:
+        return weighed, []
+    middle = math.log(_quantiles(weighed)(_MIDDLE))
+    ratios = [math.log(float(each.amount)) - middle for each in weighed]
+    spread = sorted(map(abs, ratios))[len(weighed) // 2] * _LIKE_A_DEVIATION
+    limit = max(_FAR * spread, _NEVER_FAR) + _ROUNDED
+    if max(-ratios[0], ratios[-1]) <= limit:
+        return weighed, []
+    found = list(zip(weighed, ratios, strict=True))
+    kept = [each for each, ratio in found if abs(ratio) <= limit]
+    far = [(each, ratio) for each, ratio in found if abs(ratio) > limit]
+    return kept, [_Unfit(_OUTLIER, each.weight, each.point, _outlying(ratio), each.amount) for each, ratio in far]
+
+
+def _outlying(ratio: float) -> str:
+    times = math.exp(ratio)
+    return f"outlier: {times:.2g} times what most ask" if times > 1 else f"outlier: {times:.2g} of what most ask"
+
+
+def _estimated(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
+    total = sum(each.weight for each in kept)
+    quantile = _quantiles(kept)
+    estimate, low, high = (_payable(quantile(share), kept, to) for share in (_MIDDLE, _LOW, _HIGH))
+    heaviest = sorted(kept, key=lambda each: (-each.weight, each.source, each.dedupe_key))[:SHOWN]
+    telling = sorted(unfit, key=lambda e: (e.urgency, -e.weight, e.point.source, e.point.dedupe_key))[:SHOWN]
+    return Valuation(
+        estimate=estimate,
+        low=low,
+        high=high,
+        currency=to,
+        points=len(kept),
+        confidence=_confidence(kept, low, high, estimate),
+        newest_at=newest,
+        points_left_out=len(unfit),
+        carriers=[
+            Carrier(point_id=each.point.id, amount=each.amount, weight=round(each.weight / total, 6), rate=each.by)
+            for each in heaviest
+        ],
+        left_out=[LeftOut(point_id=each.point.id, why=each.why, amount=each.amount) for each in telling],
+    )
+
+
+def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
+    """The amount at which so many tenths of the weight lie below; exactly between two it is their mean."""
+    passed = list(accumulate([each.weight * 10 for each in weighed]))
+
+    def quantile(tenths: int) -> Decimal:
+        goal = passed[-1] // 10 * tenths
+        place = bisect_left(passed, goal)
+        amount = weighed[place].amount
+        if passed[place] == goal and place + 1 < len(weighed):
+            return (amount + weighed[place + 1].amount) / 2
+        return amount
+
+    return quantile
+
+
+def _payable(amount: Decimal, kept: Sequence[_Weighed], to: str) -> Decimal:
+    """A mean is rounded to what can be paid, unless that led out of what was asked."""
+    rounded = in_units(amount, to)
+    return rounded if kept[0].amount <= rounded <= kept[-1].amount else amount
+
+
+def _confidence(kept: Sequence[_Weighed], low: Decimal, high: Decimal, estimate: Decimal) -> float:
+    """From 0 to 1: many points that weigh alike, that fit well and that agree make it sure."""
+    weights = [each.weight for each in kept]
+    total = sum(weights)
+    alike = total**2 / sum([weight * weight for weight in weights])
+    sales = sum([each.weight for each in kept if each.point.kind is PriceKind.SOLD]) / total
+    fit = sum([each.weight * each.point.match_strength for each in kept]) / total
+    agreed = 1 / (1 + float((high - low) / estimate))
+    return round((1 - math.exp(-alike / _MANY)) * fit * agreed * (0.7 + 0.3 * sales), 2)
+
+
+Rank: TypeAlias = tuple[Any, ...]
+
+
+def head(point: Any) -> Rank:
+    """What decides nearly always: the stronger match, then one that is believed, then the later look."""
+    return point.match_strength, point.doubt is None, point.observed_at
+
+
+def rank(point: PricePoint) -> Rank:
+    """Of two that are alike in all of that, the values themselves decide. Equal ranks are equal points."""
+    return (
+        *head(point),
+        (point.amount, f"{point.amount:f}"),
+        point.currency,
+        point.kind.value,
+        *map(_told, (point.bid_count, point.condition, point.title, point.url, point.external_id)),
+        *map(_told, (point.product_id, point.offer_id, point.doubt)),
+    )
+
+
+def strongest(points: Iterable[PricePoint]) -> PricePoint:
+    return max(points, key=rank)
+
+
+def _told(value: str | int | None) -> tuple[bool, str | int]:
+    """What is told goes before what is not."""
+    return value is not None, "" if value is None else value
+
+
+_DIGITS: Final = 16
+_LONGEST: Final = 200
+_BETWEEN: Final = "\x1f"
+_PRECISION: Final = 200
+
+
+def dedupe_key(
+    *, external_id: str | None, url: str, title: str, amount: Decimal, observed_at: datetime, kind: PriceKind
+) -> str:
+    """The source's own id if it has one, else a hash of what was seen on that day (UTC)."""
+    if external_id and external_id.strip():
+        return f"ext_{_short(external_id.strip())}"
+    day = observed_at.astimezone(UTC).date().isoformat()
+    parts = (_plain_url(url), plain_text(title), _cents(amount), day, kind.value)
+    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
+
+
+def _short(external_id: str) -> str:
+    """An id too long to be one, and to be indexed, goes by its hash."""
+    return external_id if len(external_id) <= _LONGEST else _hashed(external_id)
+
+
+def _cents(amount: Decimal) -> str:
+    with localcontext(prec=_PRECISION):
+        return f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
+
+
+def _plain_url(url: str) -> str:
+    """Without query, fragment and the slash at the end."""
+    spelt = plain_text(url).replace(" ", "")
+    try:
+        parts = urlsplit(spelt)
+    except ValueError:  # a broken address is still one
+        return spelt.partition("#")[0].partition("?")[0].rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def _hashed(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,1 @@
+"""Price watches: when to report that a price changed."""

@@ -1,0 +1,1 @@
+"""The durable job queue. It knows nothing of what the jobs do."""

@@ -1,0 +1,180 @@
+"""Leases by message: a broker names jobs, the database decides who may have them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import msgspec
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError
+from mistnet.kit.outage import Outage
+from mistnet.queue.kinds import KindRegistry, Policy
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import Claim, Lane, Lease, WorkerName
+from mistnet.queue.ports import BrokerDelivery, ClaimedById, Dispatch, MessageConsumer
+
+_AGAIN_SECONDS: Final = 1.0
+_LAST_LOOK_SECONDS: Final = 0.5
+_LONGEST_GATHERING: Final = 0.01
+
+
+class HeldMessage(msgspec.Struct, frozen=True):
+    """A message to look at again: its job waits under a cap, or belongs to a worker that knows its kind."""
+
+    delivery: BrokerDelivery
+    until: float
+    foreign: bool = False
+
+
+class BrokerFeed:
+    """The feed of a worker that is sent jobs. A message is done with when what became of its job is written."""
+
+    def __init__(
+        self,
+        *,
+        mailbox: MessageConsumer,
+        dispatch: Dispatch,
+        clock: Clock,
+        policy: Policy,
+        kinds: KindRegistry,
+        worker: WorkerName,
+        lanes: Sequence[Lane],
+        metrics: EngineMetrics,
+        outage: Outage,
+    ) -> None:
+        self._mailbox = mailbox
+        self._dispatch = dispatch
+        self._clock = clock
+        self._policy = policy
+        self._targets = kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
+        self._worker = worker
+        self._metrics = metrics
+        self._outage = outage
+        self._in_hand: dict[Claim, BrokerDelivery] = {}
+        self._held: list[HeldMessage] = []
+        self._done: list[BrokerDelivery] = []
+        self._done_with = asyncio.Event()
+        self._claim_seconds = 0.0
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        async with self._mailbox.opened():
+            accepting = asyncio.create_task(self._accept_forever(), name="acknowledging")
+            try:
+                yield
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+                await self._accept_all()
+
+    async def take(self, slots: int) -> Sequence[Lease]:
+        await self._gather(slots)
+        deliveries = self._due(slots)
+        if not deliveries:
+            return []
+        begun, now = time.perf_counter(), self._clock.now()
+        named = {each.job_id: each for each in deliveries}
+        try:
+            claimed = await self._dispatch.claim_by_ids(
+                list(named),
+                worker=self._worker,
+                targets=self._targets,
+                lease=self._policy.lease,
+                now=now,
+                lost_before=self._outage.lost_before(now),
+            )
+        except DatabaseError as error:
+            await self._endure(error, deliveries)
+            return []
+        self._outage.over(wrote=bool(claimed.leases))
+        self._claim_seconds = time.perf_counter() - begun
+        self._metrics.claim_seconds.observe(self._claim_seconds)
+        self._sort(deliveries, claimed)
+        places = {job_id: place for place, job_id in enumerate(named)}
+        return sorted(claimed.leases, key=lambda lease: places[lease.id])
+
+    async def _gather(self, slots: int) -> None:
+        """A claim costs as much for one job as for many: while others run, messages on their way are waited for."""
+        if self._in_hand and 0 < self._mailbox.waiting < slots:
+            await asyncio.sleep(min(self._claim_seconds / 2, _LONGEST_GATHERING))
+
+    def _due(self, slots: int) -> list[BrokerDelivery]:
+        """What was put aside and may be looked at again, then what has arrived."""
+        now = time.monotonic()
+        for held in [each for each in self._held if each.until <= now and each.foreign]:
+            self._held.remove(held)
+            asyncio.ensure_future(held.delivery.give_back())  # noqa: RUF006 (it sends one frame, or its connection is gone)
+        ready = [each for each in self._held if each.until <= now][:slots]
+        self._held = [each for each in self._held if each not in ready]
+        new = self._mailbox.arrived(slots - len(ready))
+        for each in new:
+            self._metrics.broker.consumed.labels(each.lane).inc()
+        return [*(each.delivery for each in ready), *new]
+
+    async def _endure(self, error: DatabaseError, deliveries: Sequence[BrokerDelivery]) -> None:
+        now = time.monotonic()
+        self._held += [HeldMessage(each, now) for each in deliveries]
+        await asyncio.sleep(self._outage.failed(error))
+
+    def _sort(self, deliveries: Sequence[BrokerDelivery], claimed: ClaimedById) -> None:
+        """Each message waits for its lease to end, is looked at again, or has nothing more to tell."""
+        leased = {lease.id: lease for lease in claimed.leases}
+        again = time.monotonic() + _AGAIN_SECONDS
+        for delivery in deliveries:
+            lease = leased.pop(delivery.job_id, None)
+            if lease is not None:
+                self._in_hand[lease.claim] = delivery
+            elif delivery.job_id in claimed.capped:
+                self._held.append(HeldMessage(delivery, again))
+            elif delivery.job_id in claimed.foreign:
+                self._held.append(HeldMessage(delivery, again, foreign=True))
+            else:
+                self._accept(delivery)
+
+    def ring(self) -> None:
+        self._mailbox.ring()
+
+    async def wait(self, *, leaving: bool) -> None:
+        wait = self._policy.idle_poll.total_seconds()
+        if leaving:
+            wait = min(wait, _LAST_LOOK_SECONDS)
+        if self._held:
+            wait = min(wait, max(min(each.until for each in self._held) - time.monotonic(), 0.0))
+        await self._mailbox.wait(wait)
+
+    def ended(self, lease: Lease) -> None:
+        delivery = self._in_hand.pop(lease.claim, None)
+        if delivery is not None:
+            self._accept(delivery)
+        if self._held:
+            self._held = [each if each.foreign else HeldMessage(each.delivery, 0.0) for each in self._held]
+            self._mailbox.ring()  # there is room under a cap again
+
+    async def stop(self) -> None:
+        """Messages nobody began to work on go back; those of running jobs are kept until they end."""
+        await self._mailbox.stop()
+        held, self._held = self._held, []
+        for each in held:
+            await each.delivery.give_back()
+
+    def _accept(self, delivery: BrokerDelivery) -> None:
+        self._done.append(delivery)
+        self._done_with.set()
+
+    async def _accept_forever(self) -> None:
+        while True:
+            self._done_with.clear()
+            await self._accept_all()
+            if not self._done:
+                await self._done_with.wait()
+
+    async def _accept_all(self) -> None:
+        done, self._done = self._done, []
+        for delivery in done:
+            await delivery.accept()
+            self._metrics.broker.acked.labels(delivery.lane).inc()

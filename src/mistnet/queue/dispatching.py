@@ -1,0 +1,284 @@
+"""Assembles dispatch over RabbitMQ: the dispatcher and its leader election, the worker's feed, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from loguru import logger
+
+from mistnet.kit.database import Database
+from mistnet.kit.errors import did_you_mean, unwrapped
+from mistnet.kit.outage import Outage
+from mistnet.queue import rabbitmq as amqp
+from mistnet.queue.broker_feed import BrokerFeed
+from mistnet.queue.dispatcher import Dispatcher, DispatchRules
+from mistnet.queue.errors import BrokerError, BrokerUnreachable, NoBroker
+from mistnet.queue.kinds import KindRegistry, Policy
+from mistnet.queue.leader import Leadership, LeaderTerm, StoreLeaders
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import GAP_STATES, JobId, JobState, Lane, Lease, WorkerName
+from mistnet.queue.polling import HandedOver
+from mistnet.queue.ports import Depth
+from mistnet.queue.store.dispatch import StoreDispatch
+from mistnet.queue.store.operations import GapFilter, Operations
+from mistnet.queue.store.upkeep import StoreUpkeep
+from mistnet.queue.store.wakeups import DatabaseWakeups
+
+if TYPE_CHECKING:
+    from mistnet.queue.rabbitmq.publisher import DeadMessage
+    from mistnet.settings import Settings
+
+
+LEADERSHIP: Final = "dispatch"
+_BURIED_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
+
+
+class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane in the database and in the broker: what the one has handed over, the other holds or has handed out."""
+
+    lane: Lane
+    queued: int
+    overdue: int
+    ready: int
+    consumers: int
+    dead: int
+
+
+class DeadRequeued(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a lane's dead letters. Stale ones named jobs that are dead no more; unreadable ones are left."""
+
+    requeued: Sequence[JobId]
+    held: Sequence[JobId]
+    stale: int = 0
+    unreadable: int = 0
+    problem: str | None = None
+
+
+class Dispatching:
+    """One per process. Nothing is connected until something is to be dispatched or consumed."""
+
+    def __init__(self, settings: Settings, database: Database, kinds: KindRegistry, metrics: EngineMetrics) -> None:
+        self._settings = settings
+        self._database = database
+        self._kinds = kinds
+        self._metrics = metrics
+        self._dispatch = StoreDispatch(database)
+        self._upkeep = StoreUpkeep(database)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that are dispatched over the broker. A name that no kind has is a slip of the pen."""
+        known = self._kinds.lanes
+        for lane in self._settings.amqp_lanes:
+            if lane not in known:
+                raise NoBroker(f"amqp_lanes names {lane!r}, and no kind has that lane.{did_you_mean(lane, known)}")
+        return sorted({Lane(lane) for lane in self._settings.amqp_lanes})
+
+    def chosen(self, lanes: Sequence[str] | None) -> list[Lane]:
+        """The lanes a worker is to consume: those it names, or all that are dispatched."""
+        dispatched = self.lanes
+        if not dispatched:
+            raise NoBroker(
+                "no lane is dispatched over RabbitMQ: name some in amqp_lanes, here and where jobs are added"
+            )
+        for lane in lanes or ():
+            if lane not in dispatched:
+                listed = ", ".join(dispatched)
+                raise NoBroker(f"lane {lane!r} is not dispatched over RabbitMQ, only {listed}: add it to amqp_lanes")
+        return [Lane(lane) for lane in lanes] if lanes else dispatched
+
+    def line(self, name: str = "mistnet") -> amqp.BrokerConnector:
+        url = self._settings.broker_url
+        if url is None:
+            raise NoBroker("MISTNET_BROKER_URL does not say where RabbitMQ is")
+        address = amqp.BrokerAddress(
+            url=url.get_secret_value(),
+            ca_file=self._settings.broker_ca_file,
+            cert_file=self._settings.broker_cert_file,
+            key_file=self._settings.broker_key_file,
+        )
+        return amqp.BrokerConnector(address, name=name)
+
+    @asynccontextmanager
+    async def broker(self, name: str = "mistnet") -> AsyncIterator[amqp.RabbitBroker]:
+        broker = amqp.RabbitBroker(self.line(name), queue_type=self._settings.amqp_queue_type)
+        try:
+            yield broker
+        finally:
+            await broker.close()
+
+    @asynccontextmanager
+    async def opened(self, holder: str) -> AsyncIterator[None]:
+        """Takes part in the election of the process that dispatches. Where no lane is dispatched, nothing happens."""
+        if not self.lanes:
+            yield
+            return
+        async with self.broker(f"mistnet dispatcher of {holder}") as broker:
+            await self._require_usable(broker)
+            with unwrapped():
+                async with asyncio.TaskGroup() as parts:
+                    part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
+                    try:
+                        yield
+                    finally:
+                        part.cancel()
+                        await asyncio.wait([part])
+
+    async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
+        """A broker that refuses us now would do so for ever: an operator has to act. One that is away may come back."""
+        try:
+            await broker.declare(self.lanes)
+        except BrokerUnreachable as error:
+            logger.warning("{problem}", problem=str(error))
+
+    def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
+        async def lead(_term: LeaderTerm) -> None:
+            async with DatabaseWakeups(self._database) as bell:
+                await self.dispatcher(broker).run(bell)
+
+        return Leadership(
+            StoreLeaders(self._database),
+            name=f"{LEADERSHIP} {', '.join(self.lanes)}",
+            holder=holder,
+            lease=timedelta(seconds=self._settings.leader_lease_seconds),
+            clock=self._database.clock,
+            lead=lead,
+        )
+
+    def dispatcher(self, broker: amqp.RabbitBroker) -> Dispatcher:
+        priorities = self._settings.lane_priorities
+        targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps=self._settings.lane_caps)
+        return Dispatcher(
+            dispatch=self._dispatch,
+            broker=broker,
+            clock=self._database.clock,
+            rules=DispatchRules(
+                window=self._settings.amqp_window, republish=timedelta(seconds=self._settings.republish_seconds)
+            ),
+            targets=sorted(targets, key=lambda each: (-priorities.get(each.lane, 0), each.job_class)),
+            metrics=self._metrics.broker,
+            unpark=self._unpark,
+        )
+
+    def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy, outage: Outage) -> BrokerFeed:
+        """The feed of a worker that consumes these lanes."""
+        mailbox = amqp.RabbitConsumer(
+            self.line(f"mistnet worker {worker}"),
+            lanes,
+            queue_type=self._settings.amqp_queue_type,
+            prefetch=self._settings.amqp_prefetch,
+            priorities=self._settings.lane_priorities,
+            on_unreadable=lambda lane: self._metrics.broker.rejected.labels(lane).inc(),
+        )
+        return BrokerFeed(
+            mailbox=mailbox,
+            dispatch=self._dispatch,
+            clock=self._database.clock,
+            policy=policy,
+            kinds=self._kinds,
+            worker=worker,
+            lanes=lanes,
+            metrics=self._metrics,
+            outage=outage,
+        )
+
+    def handed_over(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> HandedOver:
+        """Leases jobs of these lanes that RabbitMQ was told of. Their message then comes late and changes nothing."""
+        targets = self._kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
+
+        async def lease(limit: int) -> Sequence[Lease]:
+            ids = await self._dispatch.queued_ids(lanes, limit=limit)
+            if not ids:
+                return []
+            claimed = await self._dispatch.claim_by_ids(
+                ids, worker=worker, targets=targets, lease=policy.lease, now=self._database.clock.now()
+            )
+            return claimed.leases
+
+        return lease
+
+    async def look_after_queued(self) -> int:
+        """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
+        before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
+        return await self._dispatch.unqueue_others(self.lanes, before=before)
+
+    async def all_buried(self) -> bool:
+        """Waits a while for the dead letters of what just ended: whoever dispatches publishes them."""
+        targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps={})
+        deadline = asyncio.get_running_loop().time() + _BURIED_SECONDS
+        while await self._dispatch.unburied(targets, limit=1):
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    async def declare(self) -> list[Lane]:
+        lanes = self.chosen(None)
+        async with self.broker() as broker:
+            await broker.declare(lanes)
+        return lanes
+
+    async def depths(self) -> Sequence[LaneDepth]:
+        """How the lanes stand, here and there."""
+        lanes = self.chosen(None)
+        before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
+        queued = await self._dispatch.queued(lanes, before=before)
+        async with self.broker() as broker:
+            depths = await broker.depths(lanes)
+        return [_depth(lane, queued[lane], depths) for lane in lanes]
+
+    async def requeue_dead(self, lane: Lane, operations: Operations, *, failed: bool = False) -> DeadRequeued:
+        """Requeues the dead letters of a lane, also those that RabbitMQ lost; failed jobs only if that is asked for.
+
+        On a lane that is not dispatched there are no letters: its gaps are in the database alone.
+        """
+        states = GAP_STATES if failed else [JobState.DEAD]
+        now = self._database.clock.now()
+        if lane not in self.lanes:
+            done = await operations.requeue(now=now, lane=lane, states=states)
+            return DeadRequeued(requeued=done.requeued, held=done.held)
+        named, stale, unreadable, problem = set[JobId](), 0, 0, None
+        try:
+            async with self.broker() as broker, broker.dead_letters(lane) as letters:
+                unreadable = sum(letter.job_id is None for letter in letters)
+                named = {letter.job_id for letter in letters if letter.job_id is not None}
+                done = await operations.requeue(now=now, lane=lane, states=states)
+                gaps = await self._take_letters(lane, letters, operations)
+                stale = len(named - set(done.requeued) - gaps)
+        except BrokerError as error:
+            problem = str(error)
+            done = await operations.requeue(now=now, lane=lane, states=states)
+        return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
+
+    async def clear_letters(self, lane: Lane, operations: Operations) -> None:
+        """Takes the letters of jobs that are gaps no more out of a lane's dead letters, if RabbitMQ can be reached."""
+        if lane not in self.lanes:
+            return
+        with suppress(BrokerError):  # they do no harm: the next requeue of the lane takes them out
+            async with self.broker() as broker, broker.dead_letters(lane) as letters:
+                await self._take_letters(lane, letters, operations)
+
+    async def _take_letters(self, lane: Lane, letters: Sequence[DeadMessage], operations: Operations) -> set[JobId]:
+        """All but those of jobs that are still gaps, which are returned."""
+        gaps = set(await operations.gap_ids(GapFilter(lanes=[lane])))
+        for letter in letters:
+            if letter.job_id is not None and letter.job_id not in gaps:
+                await letter.accept()
+        return gaps
+
+    async def _unpark(self) -> int:
+        caps = self._kinds.live_caps
+        return await self._upkeep.unpark(caps) if caps else 0
+
+
+def _depth(lane: Lane, queued: tuple[int, int], depths: Mapping[Lane, Depth]) -> LaneDepth:
+    depth = depths[lane]
+    return LaneDepth(
+        lane=lane, queued=queued[0], overdue=queued[1], ready=depth.ready, consumers=depth.consumers, dead=depth.dead
+    )

@@ -1,0 +1,102 @@
+"""Runs handlers and turns whatever they do into outcomes. Home of the system's one broad except."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError, MistnetError, WriteRefused
+from mistnet.kit.redaction import redact, shorten
+from mistnet.queue.errors import BadArgs, NotNow, Permanent, Temporary, TookTooLong, WorkError
+from mistnet.queue.kinds import Kind
+from mistnet.queue.model import Fail, Job, Lease, Outcome, Retry, Snooze
+
+DATABASE_WAIT: Final = timedelta(seconds=2)
+"""A handler that could not look is not at fault: it spends no attempt and comes back soon."""
+
+
+class Executor(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs one batch of one kind. Knows what must not be told."""
+
+    clock: Clock
+    timeout: timedelta
+    error_limit: int
+    secrets: Sequence[str] = ()
+
+    async def run(self, kind: Kind, leases: Sequence[Lease]) -> list[Outcome]:
+        """One outcome per lease, in order. Never raises but for cancellation."""
+        outcomes: dict[int, Outcome] = {}
+        jobs: list[Job[Any]] = []
+        for lease in leases:
+            try:
+                jobs.append(kind.job(lease))
+            except BadArgs as error:
+                outcomes[lease.id] = Fail(self._clean(str(error)))
+        if jobs:
+            handled = await self._handle(kind, jobs)
+            outcomes |= {job.id: outcome for job, outcome in zip(jobs, handled, strict=True)}
+        return [outcomes[lease.id] for lease in leases]
+
+    async def _handle(self, kind: Kind, jobs: Sequence[Job[Any]]) -> Sequence[Outcome]:
+        try:
+            async with asyncio.timeout((kind.timeout or self.timeout).total_seconds()) as limit:
+                outcomes = await kind.handle(jobs)
+        except TimeoutError as error:
+            if limit.expired():
+                return self._same(jobs, TookTooLong(kind.timeout or self.timeout))
+            return await self._unknown(kind, jobs, error)
+        except Exception as error:  # noqa: BLE001 (a handler may raise anything; its job is retried, others go on)
+            if isinstance(error, WorkError | DatabaseError) and not isinstance(error, WriteRefused):
+                return self._same(jobs, error)
+            return await self._unknown(kind, jobs, error)
+        if len(outcomes) != len(jobs):
+            wrong = f"the handler of {kind.name} returned {len(outcomes)} outcomes for {len(jobs)} jobs"
+            return [Retry(wrong, alone=True) for _ in jobs]
+        return [self._cleaned(outcome) for outcome in outcomes]
+
+    def _same(self, jobs: Sequence[Job[Any]], error: MistnetError) -> list[Outcome]:
+        """A fault the handler could name concerns every job it was working on."""
+        outcome: Outcome
+        match error:
+            case NotNow():
+                outcome = Snooze(error.until, self._clean(error.reason))
+            case DatabaseError():
+                outcome = Snooze(self.clock.now() + DATABASE_WAIT, self._clean(str(error)))
+            case Permanent():
+                outcome = Fail(self._clean(str(error)))
+            case Temporary():
+                outcome = Retry(self._clean(str(error)))
+            case _:
+                outcome = Retry(self._clean(repr(error)))
+        return [outcome for _ in jobs]
+
+    async def _unknown(self, kind: Kind, jobs: Sequence[Job[Any]], error: Exception) -> Sequence[Outcome]:
+        """Nobody knows which member of a batch is bad: halve it until the bad ones stand alone."""
+        if len(jobs) == 1:
+            trace = "".join(traceback.format_exception(error))
+            return [Retry(self._clean(trace), alone=kind.rules.batch > 1)]
+        middle = len(jobs) // 2
+        first = await self._handle(kind, jobs[:middle])
+        return [*first, *await self._handle(kind, jobs[middle:])]
+
+    def _cleaned(self, outcome: Outcome) -> Outcome:
+        match outcome:
+            case Retry(error, alone, within, writes):
+                return Retry(self._clean(error), alone=alone, within=within, writes=writes)
+            case Fail(error, writes):
+                return Fail(self._clean(error), writes)
+            case Snooze(until, reason):
+                return Snooze(until, self._clean(reason))
+            case _:
+                return outcome
+
+    def _clean(self, text: str) -> str:
+        """Without secrets, of a sane size, and storable: databases refuse NUL and broken surrogates."""
+        plain = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+        return shorten(redact(plain, self.secrets), self.error_limit)

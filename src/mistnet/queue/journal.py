@@ -1,0 +1,172 @@
+"""The one place the engine logs and counts: from what was settled, lost or reclaimed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from loguru import logger
+
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import JobState, Lease, LostLease, Settlement, WorkerName
+
+_LEVELS: Final = {JobState.RETRYABLE: "WARNING", JobState.FAILED: "ERROR", JobState.DEAD: "ERROR"}
+_OUTCOMES: Final = {
+    JobState.SUCCEEDED: "success",
+    JobState.RETRYABLE: "retry",
+    JobState.DEAD: "dead",
+    JobState.FAILED: "failed",
+}
+_ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED)
+_OVER: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.DEAD)
+_DEAD_ENDS: Final = (JobState.FAILED, JobState.DEAD)
+
+
+class Observer(Protocol):
+    """Knows what jobs are about, which the engine does not."""
+
+    def account_of(self, lease: Lease) -> str | None:
+        """Whose job it is, in words for people."""
+        ...
+
+    def settled(self, settlement: Settlement) -> None:
+        """Told of every job whose outcome is stored."""
+        ...
+
+
+class Journal:
+    """Writes one line per settled job, for DEBUG unless it failed, and moves the meters."""
+
+    def __init__(
+        self,
+        *,
+        worker: WorkerName,
+        metrics: EngineMetrics,
+        on_end: Callable[[Lease], None],
+        observer: Observer | None = None,
+    ) -> None:
+        self._worker = worker
+        self._metrics = metrics
+        self._on_end = on_end
+        self._observer = observer
+        self.settled_count = 0
+        self.ended_count = 0
+
+    def claimed(self, leases: Sequence[Lease], now: datetime) -> None:
+        for kind in {lease.kind for lease in leases}:
+            waited = self._metrics.wait_seconds.labels(kind)
+            for lease in leases:
+                if lease.kind == kind:
+                    waited.observe(max((now - lease.run_at).total_seconds(), 0))
+        for lease in leases:
+            if lease.lost_by:
+                self._taken_over(lease)
+
+    def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None:
+        self.settled_count += len(settled)
+        self.ended_count += sum(settlement.state in _OVER for settlement, _ in settled)
+        self._count([settlement for settlement, _ in settled])
+        self._count_lanes([settlement for settlement, _ in settled], now)
+        for settlement, seconds in settled:
+            self._on_end(settlement.lease)
+            self._write(settlement, seconds)
+            if self._observer:
+                self._observer.settled(settlement)
+
+    def _count(self, settlements: Sequence[Settlement]) -> None:
+        tally = Counter((settlement.lease.kind, settlement.state) for settlement in settlements)
+        for (kind, state), number in tally.items():
+            self._metrics.settled.labels(kind, state).inc(number)
+            if state is JobState.RETRYABLE:
+                self._metrics.retries.labels(kind).inc(number)
+            elif state is JobState.DEAD:
+                self._metrics.dead.labels(kind).inc(number)
+
+    def _count_lanes(self, settlements: Sequence[Settlement], now: datetime) -> None:
+        """Steps and snoozes are no end and no failure: they are not counted here."""
+        meters = self._metrics.lanes
+        for settlement in settlements:
+            lease, outcome = settlement.lease, _OUTCOMES.get(settlement.state)
+            if outcome:
+                meters.jobs.labels(lease.lane, outcome).inc()
+            if settlement.state in _ENDS:
+                took = max((now - lease.created_at).total_seconds(), 0)
+                meters.finish_seconds.labels(lease.lane).observe(took)
+
+    def _write(self, settlement: Settlement, seconds: float) -> None:
+        lease, state = settlement.lease, settlement.state
+        why = last_line(settlement.error or settlement.reason or "")
+        account = self._observer.account_of(lease) if self._observer else None
+        about = f"job {lease.id} {lease.kind}" + (f" of {account}" if account else "")
+        attempt = lease.attempts + 1
+        if state in _DEAD_ENDS:
+            line = f"{about} {'is dead' if state is JobState.DEAD else 'failed'} after attempt {attempt}"
+        else:
+            line = f"{about} {state} in {seconds * 1000:.1f} ms (attempt {attempt}, lane {lease.lane})"
+        facts = {
+            "job_id": lease.id,
+            "kind": lease.kind,
+            "key": lease.key,
+            "account": account,
+            "worker": self._worker,
+            "attempt": attempt,
+            "lane": lease.lane,
+            "state": str(state),
+            "latency_ms": seconds * 1000,
+            "note": why,
+            "stack": settlement.error if state in _DEAD_ENDS and "\n" in (settlement.error or "") else None,
+        }
+        known = {name: value for name, value in facts.items() if value is not None}
+        # Bound, not formatted: an error may have braces of its own.
+        logger.bind(**known).log(_LEVELS.get(state, "DEBUG"), f"{line}: {why}" if why else line)
+
+    def lost(self, lease: Lease) -> None:
+        self._on_end(lease)
+        self._metrics.lease_losses.labels(lease.kind).inc()
+        logger.warning(
+            "job {job_id} {kind} lost its lease (fence {fence}): its writes are void, whoever holds it now goes on",
+            job_id=lease.id,
+            kind=lease.kind,
+            worker=self._worker,
+            fence=lease.fence,
+            lane=lease.lane,
+        )
+
+    def _taken_over(self, lease: Lease) -> None:
+        self._metrics.reclaimed.labels(lease.kind).inc()
+        logger.warning(
+            "job {job_id} {kind} taken over from {lost_by}, whose lease ran out (attempt {attempt})",
+            job_id=lease.id,
+            kind=lease.kind,
+            worker=self._worker,
+            lost_by=lease.lost_by,
+            attempt=lease.attempts + 1,
+            lane=lease.lane,
+        )
+
+    def reclaimed(self, jobs: Sequence[LostLease]) -> None:
+        for job in jobs:
+            self._metrics.reclaimed.labels(job.kind).inc()
+            self._metrics.lanes.jobs.labels(job.lane, "dead" if job.state is JobState.DEAD else "retry").inc()
+            if job.state is JobState.DEAD:
+                self._metrics.dead.labels(job.kind).inc()
+            logger.warning(
+                "job {job_id} {kind} reclaimed from {lost_by}, whose lease ran out: now {state} (attempt {attempt})",
+                job_id=job.id,
+                kind=job.kind,
+                worker=self._worker,
+                lost_by=job.lost_by,
+                attempt=job.attempts,
+                lane=job.lane,
+                state=str(job.state),
+            )
+
+    def clock_corrected(self, drift_seconds: float) -> None:
+        self._metrics.clock_drift.set(drift_seconds)
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:300] if lines else ""

@@ -1,0 +1,134 @@
+"""Leases straight from the table: asks for the most urgent ones, and knows how long to wait when there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeAlias
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError
+from mistnet.kit.outage import Outage
+from mistnet.queue.kinds import KindRegistry, Policy
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import Lane, Lease, Target, WorkerName
+from mistnet.queue.ports import Outlook, Queue, Wakeups
+
+_CONTENDED_SECONDS: Final = 0.05
+_CAPPED_SECONDS: Final = 1.0
+_LAST_LOOK_SECONDS: Final = 0.5
+_OUTLOOK_SECONDS: Final = 0.1
+_HANDED_OVER_SECONDS: Final = 1.0
+"""Another process may hand a job to the broker before we see it, and no bell rings for that."""
+
+HandedOver: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
+"""Leases up to so many jobs that were handed to a broker."""
+
+
+class Polling:
+    """The feed of a worker that looks into the table itself. A bell tells it when to look."""
+
+    def __init__(  # noqa: PLR0913 (each is a part of its own)
+        self,
+        *,
+        queue: Queue,
+        bell: Wakeups,
+        clock: Clock,
+        policy: Policy,
+        kinds: KindRegistry,
+        worker: WorkerName,
+        lanes: Sequence[Lane] | None,
+        metrics: EngineMetrics,
+        outage: Outage,
+        unpark: Callable[[], Awaitable[int]],
+        handed_over: HandedOver | None = None,
+        left_to_others: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._queue = queue
+        self._bell = bell
+        self._clock = clock
+        self._policy = policy
+        self._kinds = kinds
+        self._worker = worker
+        self._lanes = lanes
+        self._metrics = metrics
+        self._outage = outage
+        self._unpark = unpark
+        self._handed_over = handed_over
+        self._left_to_others = left_to_others
+        self._looked_ahead_at = float("-inf")
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        yield
+
+    def ring(self) -> None:
+        self._bell.ring()
+
+    def ended(self, lease: Lease) -> None:
+        """The table knows already."""
+
+    async def stop(self) -> None:
+        """Nothing is in hand that was not leased."""
+
+    async def take(self, slots: int) -> Sequence[Lease]:
+        now = self._clock.now()
+        begun = time.perf_counter()
+        try:
+            leases = await self._queue.claim(
+                worker=self._worker,
+                targets=self._targets(slots),
+                room=slots,
+                lease=self._policy.lease,
+                now=now,
+                aged_before=now - self._policy.aging if self._policy.aging else None,
+                lost_before=self._outage.lost_before(now),
+            )
+            if self._handed_over and len(leases) < slots:
+                leases = [*leases, *await self._handed_over(slots - len(leases))]
+        except DatabaseError as error:
+            await asyncio.sleep(self._outage.failed(error))
+            return []
+        self._outage.over(wrote=bool(leases))
+        self._metrics.claim_seconds.observe(time.perf_counter() - begun)
+        return leases
+
+    async def wait(self, *, leaving: bool) -> None:
+        """Until the bell rings, the next job falls due, or it is time for a look anyway."""
+        if self._outlook_age() < _OUTLOOK_SECONDS:
+            await self._bell.wait(_OUTLOOK_SECONDS)
+            return
+        try:
+            if await self._unpark():
+                return
+            ahead = await self._queue.outlook(self._targets(1), now=self._clock.now())
+        except DatabaseError as error:
+            await asyncio.sleep(self._outage.failed(error))
+            return
+        self._looked_ahead_at = asyncio.get_running_loop().time()
+        await self._bell.wait(self._patience_for(ahead, leaving=leaving))
+
+    def _patience_for(self, ahead: Outlook, *, leaving: bool) -> float:
+        wait = self._policy.idle_poll.total_seconds()
+        if leaving:
+            wait = min(wait, _LAST_LOOK_SECONDS)
+        if ahead.capped:
+            wait = min(wait, _CAPPED_SECONDS)
+        if self._handed_over:
+            wait = min(wait, _HANDED_OVER_SECONDS)
+        if ahead.next_due_at is not None:
+            due_in = (ahead.next_due_at - self._clock.now()).total_seconds()
+            wait = min(wait, max(due_in, _CONTENDED_SECONDS))
+        return wait
+
+    def _targets(self, slots: int) -> list[Target]:
+        lanes, others = self._lanes, self._left_to_others()
+        if others:
+            lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
+        return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
+
+    def _outlook_age(self) -> float:
+        """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
+        return asyncio.get_running_loop().time() - self._looked_ahead_at

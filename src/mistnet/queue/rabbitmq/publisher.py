@@ -1,0 +1,162 @@
+"""Publishes with confirms, over a connection that is made anew when it breaks. The broker's side of the port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aio_pika import Message
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+from aiormq.exceptions import ChannelNotFoundEntity, DeliveryError
+from pamqp.commands import Queue
+
+from mistnet.queue.model import JobId, Lane
+from mistnet.queue.ports import DeadLetter, Depth, DueMessage
+from mistnet.queue.rabbitmq import topology
+from mistnet.queue.rabbitmq.connection import FAULTS, BrokerConnector, forgiven, hang_up
+from mistnet.queue.rabbitmq.messages import dead_message, job_message, named_job
+from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, QueueType, dead_queue_of, queue_of
+
+_IN_FLIGHT: Final = 100
+_CONFIRM_SECONDS: Final = 10.0
+
+
+class DeadMessage:
+    """One message of a dead-letter queue. Unless it is accepted it goes back when its block ends."""
+
+    def __init__(self, message: AbstractIncomingMessage) -> None:
+        self._message = message
+        self.job_id = named_job(message.body)
+
+    async def accept(self) -> None:
+        await self._message.ack()
+
+
+class RabbitBroker:
+    """One connection for all that is published, opened when it is first needed."""
+
+    def __init__(self, line: BrokerConnector, *, queue_type: QueueType) -> None:
+        self._line = line
+        self._queue_type: QueueType = queue_type
+        self._connection: AbstractConnection | None = None
+        self._channel: AbstractChannel | None = None
+
+    async def declare(self, lanes: Collection[Lane]) -> None:
+        async with self._asking() as channel:
+            await topology.declare(channel, lanes, queue_type=self._queue_type)
+
+    async def look(self, lanes: Collection[Lane]) -> Sequence[str]:
+        """Names the queues that are missing. Raises if one of them is of another make; makes nothing itself."""
+        missing = []
+        for lane in lanes:
+            names = (queue_of(lane), dead_queue_of(lane))
+            absent = [name for name in names if not await self._is_there(name)]
+            missing += absent
+            if not absent:
+                await self.declare([lane])
+        return missing
+
+    async def publish(self, letters: Sequence[DueMessage]) -> Collection[JobId]:
+        return await self._send(EXCHANGE, [(each.job_id, each.lane, job_message(each)) for each in letters])
+
+    async def bury(self, letters: Sequence[DeadLetter]) -> Collection[JobId]:
+        return await self._send(DEAD_EXCHANGE, [(each.job_id, each.lane, dead_message(each)) for each in letters])
+
+    async def depths(self, lanes: Collection[Lane]) -> Mapping[Lane, Depth]:
+        found: dict[Lane, Depth] = {}
+        for lane in lanes:
+            ready, consumers = await self._depth(queue_of(lane))
+            dead, _ = await self._depth(dead_queue_of(lane))
+            found[lane] = Depth(ready=ready, consumers=consumers, dead=dead)
+        return found
+
+    @asynccontextmanager
+    async def dead_letters(self, lane: Lane) -> AsyncIterator[Sequence[DeadMessage]]:
+        """All messages of a lane's dead-letter queue, in hand for as long as the block lasts."""
+        async with self._asking() as channel:
+            await topology.declare(channel, [lane], queue_type=self._queue_type)
+            queue = await channel.get_queue(dead_queue_of(lane))
+            count = queue.declaration_result.message_count or 0
+            got = [await queue.get(fail=False) for _ in range(count)]
+            yield [DeadMessage(each) for each in got if each is not None]
+
+    async def close(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            await hang_up(connection)
+
+    async def _send(self, exchange: str, messages: Sequence[tuple[JobId, Lane, Message]]) -> set[JobId]:
+        """The ids the broker confirmed. Raises if it could not be reached at all."""
+        channel = await self._confirming()
+        confirmed: set[JobId] = set()
+        for start in range(0, len(messages), _IN_FLIGHT):
+            part = messages[start : start + _IN_FLIGHT]
+            answers = await asyncio.gather(
+                *(self._one(channel, exchange, lane, message) for _, lane, message in part), return_exceptions=True
+            )
+            confirmed |= {job_id for (job_id, _, _), fault in zip(part, answers, strict=True) if fault is None}
+            faults = [each for each in answers if each is not None and not isinstance(each, DeliveryError)]
+            if faults:
+                await self.close()
+                if confirmed:
+                    return confirmed  # what the broker has taken must be noted before anything else
+                if isinstance(faults[0], FAULTS):
+                    raise self._line.named(faults[0])
+                raise faults[0]
+        return confirmed
+
+    async def _one(self, channel: AbstractChannel, exchange: str, lane: Lane, message: Message) -> None:
+        """Mandatory: a message no queue takes comes back, and raises as one that was refused does."""
+        target = await channel.get_exchange(exchange, ensure=False)
+        await target.publish(message, routing_key=lane, mandatory=True, timeout=_CONFIRM_SECONDS)
+
+    async def _depth(self, queue: str) -> tuple[int, int]:
+        found = await self._found(queue)
+        return (found.message_count or 0, found.consumer_count or 0) if found else (0, 0)
+
+    async def _is_there(self, queue: str) -> bool:
+        return await self._found(queue) is not None
+
+    async def _found(self, queue: str) -> Queue.DeclareOk | None:
+        try:
+            async with self._asking() as channel:
+                return (await channel.declare_queue(queue, passive=True)).declaration_result
+        except _NoQueue:
+            return None
+
+    async def _confirming(self) -> AbstractChannel:
+        if self._channel is None or self._channel.is_closed or not self._is_connected:
+            connection = await self._connected()
+            with self._line.translated():
+                self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        return self._channel
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[AbstractChannel]:
+        """A channel for one question: a refusal closes its channel, and shall close no other."""
+        connection = await self._connected()
+        with self._line.translated():
+            channel = await connection.channel(publisher_confirms=False)
+            try:
+                yield channel
+            except ChannelNotFoundEntity:
+                raise _NoQueue from None
+            finally:
+                with forgiven():
+                    await channel.close()
+
+    async def _connected(self) -> AbstractConnection:
+        if self._connection is None or not self._is_connected:
+            await self.close()
+            self._connection = await self._line.connect()
+        return self._connection
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._connection is not None and self._connection.connected.is_set()
+
+
+class _NoQueue(Exception):
+    """There is no such queue."""

@@ -1,0 +1,218 @@
+"""Settles finished jobs, many in one transaction, each all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol, assert_never
+
+import msgspec
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError, DatabaseFails, MistnetError, WriteRefused
+from mistnet.kit.outage import Outage
+from mistnet.kit.redaction import shorten
+from mistnet.queue.kinds import Policy
+from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.model import Continue, Done, Fail, JobState, Lease, Outcome, Retry, Settlement, Snooze
+from mistnet.queue.ports import Queue
+
+JITTER = 0.2
+
+
+def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy, chance: float) -> Settlement:
+    """What becomes of a leased job. `chance` is a number from 0 to 1 that spreads retries out."""
+    match outcome:
+        case Done(writes):
+            return Settlement(
+                lease=lease,
+                state=JobState.SUCCEEDED,
+                run_at=lease.run_at,
+                attempts=lease.attempts,
+                writes=writes,
+            )
+        case Continue(writes, args, run_at, reason):
+            return Settlement(
+                lease=lease,
+                state=JobState.PENDING,
+                run_at=run_at or now,
+                attempts=0,
+                args=msgspec.json.encode(args).decode() if args is not None else None,
+                reason=reason or "takes turns with the other jobs of its class",
+                writes=writes,
+            )
+        case Snooze(until, reason, awaits):
+            return Settlement(
+                lease=lease,
+                state=JobState.PENDING,
+                run_at=until,
+                attempts=lease.attempts,
+                reason=reason,
+                awaits=awaits,
+            )
+        case Retry(error, alone, within, writes):
+            wait = backoff(lease.attempts, policy, chance)
+            retried = _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))
+            return msgspec.structs.replace(retried, writes=writes) if writes else retried
+        case Fail(error, writes):
+            return Settlement(
+                lease=lease,
+                state=JobState.FAILED,
+                run_at=now,
+                attempts=lease.attempts + 1,
+                error=error,
+                writes=writes,
+            )
+        case _:
+            assert_never(outcome)
+
+
+def _retried(lease: Lease, error: str, *, alone: bool, now: datetime, wait: timedelta) -> Settlement:
+    attempts = lease.attempts + 1
+    last = attempts >= lease.max_attempts
+    return Settlement(
+        lease=lease,
+        state=JobState.DEAD if last else JobState.RETRYABLE,
+        run_at=now if last else now + wait,
+        attempts=attempts,
+        error=error,
+        reason=None if last else f"waits after attempt {attempts} of {lease.max_attempts} failed",
+        alone=alone,
+    )
+
+
+def backoff(attempts: int, policy: Policy, chance: float) -> timedelta:
+    """base * 2^attempts, spread by a fifth either way, never above the cap."""
+    spread = 1 + JITTER * (2 * chance - 1)
+    doublings = min(attempts, 40)
+    seconds = policy.backoff_base.total_seconds() * 2.0**doublings * spread
+    return min(timedelta(seconds=min(seconds, policy.backoff_cap.total_seconds())), policy.backoff_cap)
+
+
+_TRIES_TOGETHER: Final = 8
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A job whose handler has answered, and how long that took."""
+
+    lease: Lease
+    outcome: Outcome
+    seconds: float
+
+
+class SettlementObserver(Protocol):
+    """Told of every job that was settled, or that could not be because its lease was gone."""
+
+    def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None: ...
+
+    def lost(self, lease: Lease) -> None: ...
+
+
+class Settler:
+    """Takes whatever has finished since the last settling and settles it together."""
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        clock: Clock,
+        policy: Policy,
+        witness: SettlementObserver,
+        metrics: EngineMetrics,
+        outage: Outage,
+        chance: random.Random,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._policy = policy
+        self._witness = witness
+        self._metrics = metrics
+        self._outage = outage
+        self._chance = chance
+        self._waiting: list[Finished] = []
+        self._unsettled = 0
+        self._arrived = asyncio.Event()
+        self._settled = asyncio.Event()
+
+    def put(self, finished: Sequence[Finished]) -> None:
+        self._unsettled += len(finished)
+        self._waiting += finished
+        self._arrived.set()
+
+    async def until_below(self, count: int) -> None:
+        """Waits until fewer than `count` finished jobs are unsettled."""
+        while self._unsettled >= count:
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def run(self) -> None:
+        """As many at once as the database gains from."""
+        async with asyncio.TaskGroup() as hands:
+            for _ in range(self._policy.settlers):
+                hands.create_task(self._settle_forever())
+
+    async def _settle_forever(self) -> None:
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            size = self._policy.settle_group
+            group, self._waiting = self._waiting[:size], self._waiting[size:]
+            later = await self._settle(group)
+            self._waiting += later
+            self._unsettled -= len(group) - len(later)
+            self._settled.set()
+
+    async def _settle(self, group: Sequence[Finished]) -> Sequence[Finished]:
+        """Returns those that the database could not take now; they go behind the others."""
+        try:
+            await self._persist(group)
+        except MistnetError as error:
+            if len(group) > 1:
+                return [late for each in group for late in await self._settle([each])]
+            if isinstance(error, DatabaseFails):
+                return group
+            return await self._refused(group[0], error)
+        return []
+
+    async def _refused(self, finished: Finished, error: MistnetError) -> Sequence[Finished]:
+        """The writes of this one job cannot be stored: that is a failed attempt, kept with its reason."""
+        refused = msgspec.structs.replace(finished, outcome=Retry(shorten(str(error), self._policy.error_limit)))
+        try:
+            await self._persist([refused])
+        except DatabaseFails:
+            return [refused]
+        except MistnetError:
+            self._witness.lost(finished.lease)  # its lease runs out, which counts as an attempt
+        return []
+
+    async def _persist(self, group: Sequence[Finished]) -> None:
+        """Tries until the database answers: the work is done and paid for, and the fence decides if it counts."""
+        for tried in itertools.count(1):
+            now = self._clock.now()
+            settlements = [self._settlement(each, now) for each in group]
+            try:
+                begun = time.perf_counter()
+                won = await self._queue.settle(settlements, now=now)
+                self._metrics.settle_seconds.observe(time.perf_counter() - begun)
+                break
+            except WriteRefused:
+                raise
+            except DatabaseError as error:
+                await asyncio.sleep(self._outage.failed(error))
+                if isinstance(error, DatabaseFails) and tried >= _TRIES_TOGETHER:
+                    raise  # if one of them is the cause, the others need not wait for it
+        self._outage.over()
+        pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
+        self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won], now)
+        for settled, _seconds in pairs:
+            if settled.lease.claim not in won:
+                self._witness.lost(settled.lease)
+
+    def _settlement(self, finished: Finished, now: datetime) -> Settlement:
+        chance = self._chance.random()
+        return settlement(finished.lease, finished.outcome, now=now, policy=self._policy, chance=chance)

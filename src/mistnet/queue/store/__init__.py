@@ -1,0 +1,1 @@
+"""The queue in SQL: claims, settlements, upkeep, inspection."""

@@ -1,0 +1,215 @@
+"""The queue as a dispatcher and the consumers of a broker see it: what to tell, what was told, claims by id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import command, insert_of, statement
+from mistnet.queue import tables
+from mistnet.queue.model import JobId, JobState, Lane, Lease, Target, WorkerName
+from mistnet.queue.ports import ClaimedById, DeadLetter, DueMessage
+from mistnet.queue.store.claims import CAP_LOCK, LONG_AGO
+
+TOLD_AGAIN: Final = "its message seems lost: the broker is told again"
+_WAITING: Final = (JobState.QUEUED, JobState.PENDING, JobState.RETRYABLE)
+_SLICE: Final = 1_000
+_CLOCKS_APART: Final = timedelta(seconds=5)
+"""Who told of a job may be ahead of who hears of it: a message thrown away for that is missed for long."""
+
+
+class StoreDispatch:
+    """Each call is one transaction. A fence in every guard: what has moved since it was read is left alone."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def to_publish(
+        self, targets: Sequence[Target], *, window: int, limit: int, now: datetime
+    ) -> Sequence[DueMessage]:
+        """Due jobs the broker is to be told of, as many as its queues and the caps have room for."""
+        letters: list[DueMessage] = []
+        async with self._database.glance() as connection:
+            for target in targets:
+                binds = {"kind": target.kind, "lane": target.lane, "now": now}
+                room = await self._room(connection, target, window)
+                own = {**binds, "limit": max(min(room, limit - len(letters)), 0)}
+                if own["limit"]:
+                    rows = await connection.execute(statement("to_publish", self._dialect), own)
+                    letters += [_letter(row) for row in rows]
+        return letters
+
+    async def _room(self, connection: AsyncConnection, target: Target, window: int) -> int:
+        """Jobs under a cap are told one by one as there is room: others would only wait in somebody's hand."""
+        if target.kind_cap is None and target.lane_cap is None:
+            asked = {"lane": target.lane, "before": LONG_AGO}
+            return window - int((await connection.execute(statement("queued", self._dialect), asked)).one().jobs)
+        binds = {"kind": target.kind, "lane": target.lane}
+        out = (await connection.execute(statement("outstanding", self._dialect), binds)).one()
+        rooms = [window - out.lane_queued]
+        if target.kind_cap is not None:
+            rooms.append(target.kind_cap - out.kind_queued - out.kind_running)
+        if target.lane_cap is not None:
+            rooms.append(target.lane_cap - out.lane_queued - out.lane_running)
+        return int(min(rooms))
+
+    async def mark_queued(self, letters: Sequence[DueMessage], *, now: datetime) -> int:
+        """Notes what the broker has confirmed; returns how many had not moved on meanwhile."""
+        if not letters:
+            return 0
+        async with self._database.statement() as connection:
+            binds = {**self._held(letters), "now": now}
+            return len((await connection.execute(statement("mark_queued", self._dialect), binds)).all())
+
+    async def queued(self, lanes: Collection[Lane], *, before: datetime) -> Mapping[Lane, tuple[int, int]]:
+        found: dict[Lane, tuple[int, int]] = {}
+        async with self._database.glance() as connection:
+            for lane in lanes:
+                binds = {"lane": lane, "before": before}
+                row = (await connection.execute(statement("queued", self._dialect), binds)).one()
+                found[lane] = (row.jobs, row.overdue)
+        return found
+
+    async def queued_ids(self, lanes: Collection[Lane], *, limit: int) -> Sequence[JobId]:
+        """Jobs the broker was told of, those first whose message is oldest."""
+        binds = {"known_lanes": [*sorted(lanes), ""], "limit": limit}
+        async with self._database.glance() as connection:
+            return [JobId(row.id) for row in await connection.execute(statement("queued_ids", self._dialect), binds)]
+
+    async def unqueue(self, lane: Lane, *, before: datetime) -> int:
+        """Takes jobs back whose message seems lost."""
+        binds = {"lane": lane, "before": before, "reason": TOLD_AGAIN, "limit": _SLICE}
+        async with self._database.statement() as connection:
+            return len((await connection.execute(statement("unqueue", self._dialect), binds)).all())
+
+    async def unqueue_others(self, lanes: Collection[Lane], *, before: datetime) -> int:
+        """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
+        binds = {"known_lanes": [*sorted(lanes), ""], "before": before}
+        async with self._database.statement() as connection:
+            return len((await connection.execute(statement("unqueue_others", self._dialect), binds)).all())
+
+    async def unburied(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
+        letters: list[DeadLetter] = []
+        async with self._database.glance() as connection:
+            for target in targets:
+                binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(letters)}
+                rows = await connection.execute(statement("unburied", self._dialect), binds)
+                letters += [_dead_letter(row) for row in rows]
+        return letters
+
+    async def mark_buried(self, letters: Sequence[DeadLetter], *, now: datetime) -> None:
+        if not letters:
+            return
+        dead = tables.dead_letters
+        insert = insert_of(self._dialect)
+        upsert = insert(dead).values([{"job_id": each.job_id, "fence": each.fence, "at": now} for each in letters])
+        changes = {"fence": upsert.excluded.fence, "at": upsert.excluded.at}
+        async with self._database.statement() as connection:
+            await connection.execute(upsert.on_conflict_do_update(index_elements=["job_id"], set_=changes))
+
+    async def forget_letters(self) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(command("forget_letters", self._dialect))
+
+    async def claim_by_ids(
+        self,
+        ids: Sequence[JobId],
+        *,
+        worker: WorkerName,
+        targets: Sequence[Target],
+        lease: timedelta,
+        now: datetime,
+        lost_before: datetime | None = None,
+    ) -> ClaimedById:
+        """Leases the named jobs as far as they are due, held by nobody, not paused and not over a cap."""
+        binds = {
+            "ids": list(ids),
+            "worker": worker,
+            "now": now,
+            "lost_before": lost_before or now,
+            "lease_until": now + lease,
+        }
+        claim = self._claim_sqlite if self._dialect == "sqlite" else self._claim_postgresql
+        leases = await claim(targets, binds)
+        taken = {each.id for each in leases}
+        rest = [each for each in ids if each not in taken]
+        if not rest:
+            return ClaimedById(leases=leases)
+        return msgspec.structs.replace(await self._left(rest, targets, now), leases=leases)
+
+    async def _claim_postgresql(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
+        capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
+        columns = {
+            "kinds": [target.kind for target in targets],
+            "lanes": [target.lane for target in targets],
+            "kind_caps": [target.kind_cap for target in targets],
+            "lane_caps": [target.lane_cap for target in targets],
+        }
+        async with self._database.write() if capped else self._database.statement() as connection:
+            if capped:
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
+            rows = await connection.execute(statement("claim_by_id", self._dialect), {**binds, **columns})
+            return [Lease(*row) for row in rows]
+
+    async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
+        listed = {**binds, "targets": msgspec.json.encode(targets).decode()}
+        async with self._database.write() as connection:
+            found = await connection.execute(statement("claimable", self._dialect), listed)
+            lost_by = {row.id: row.lost_by for row in found}
+            if not lost_by:
+                return []
+            lost = [each for each, worker in lost_by.items() if worker]
+            if lost:
+                await connection.execute(command("note_lost", self._dialect), {"ids": lost, "now": binds["now"]})
+            taken = {**binds, "ids": list(lost_by)}
+            rows = await connection.execute(statement("claim_by_id", self._dialect), taken)
+            return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
+
+    async def _left(self, ids: Sequence[JobId], targets: Sequence[Target], now: datetime) -> ClaimedById:
+        """Why these could not be leased. A paused job is taken back, so that it is told of when its kind goes on."""
+        own, paused = tables.jobs.c, tables.paused_kinds.c
+        asked = select(own.id, own.kind, own.lane).where(
+            own.id.in_(ids), own.state.in_(_WAITING), own.run_at <= now + _CLOCKS_APART, ~own.parked
+        )
+        async with self._database.read() as connection:
+            waiting = (await connection.execute(asked)).all()
+            stopped = set((await connection.execute(select(paused.kind))).scalars())
+        for row in waiting:
+            if row.kind in stopped:
+                async with self._database.statement() as connection:
+                    await connection.execute(statement("unqueue_paused", self._dialect), {"id": row.id})
+        known = {(target.kind, target.lane) for target in targets}
+        open_ = [row for row in waiting if row.kind not in stopped]
+        return ClaimedById(
+            capped={JobId(row.id) for row in open_ if (row.kind, row.lane) in known},
+            foreign={JobId(row.id) for row in open_ if (row.kind, row.lane) not in known},
+        )
+
+    def _held(self, letters: Sequence[DueMessage]) -> dict[str, Any]:
+        if self._dialect == "postgresql":
+            return {"ids": [each.job_id for each in letters], "fences": [each.fence for each in letters]}
+        return {"held": msgspec.json.encode([(each.job_id, each.fence) for each in letters]).decode()}
+
+
+def _letter(row: Any) -> DueMessage:
+    return DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == TOLD_AGAIN)
+
+
+def _dead_letter(row: Any) -> DeadLetter:
+    return DeadLetter(
+        job_id=row.id,
+        fence=row.fence,
+        lane=row.lane,
+        kind=row.kind,
+        key=row.key,
+        state=JobState(row.state),
+        attempts=row.attempts,
+        error=row.last_error,
+    )

@@ -1,0 +1,247 @@
+"""Looks into the queue without touching it: counts, lists, one job whole, who works, what waits."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, Text, cast, false, func, null, select
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import statement
+from mistnet.queue import tables
+from mistnet.queue.model import JobId, JobState, KindName, Lane, WorkerName
+from mistnet.queue.ports import HeldLeases
+from mistnet.queue.store.leases import held_leases
+from mistnet.queue.store.operations import GapFilter
+
+FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
+_COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker")
+_TIMES = ("run_at", "created_at", "started_at")
+_EVERY_GAP = GapFilter()
+_LIVE_ONLY = ("max_attempts", "lease_until", "parked", "alone", "wait_reason", "last_error")
+
+
+class StateCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of one kind in one state."""
+
+    kind: KindName
+    state: JobState
+    jobs: int
+    parked: int
+    due: int
+    oldest_due_at: datetime | None
+    next_due_at: datetime | None
+    oldest_at: datetime
+
+
+class WaitGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs of one kind that wait for the same reason."""
+
+    kind: KindName
+    reason: str
+    jobs: int
+    next_due_at: datetime
+
+
+class PausedKind(msgspec.Struct, frozen=True, kw_only=True):
+    kind: KindName
+    reason: str
+    paused_at: datetime
+
+
+class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as it last introduced itself."""
+
+    name: WorkerName
+    host: str
+    pid: int
+    version: str
+    lanes: str
+    concurrency: int
+    running: int
+    draining: bool
+    started_at: datetime
+    seen_at: datetime
+
+
+class JobError(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong with one attempt."""
+
+    fence: int
+    at: datetime
+    worker: WorkerName
+    error: str
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known of one job, live or finished."""
+
+    id: JobId
+    kind: KindName
+    key: str | None
+    lane: Lane
+    job_class: int
+    state: JobState
+    attempts: int
+    max_attempts: int | None
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lease_until: datetime | None
+    worker: WorkerName | None
+    fence: int
+    parked: bool
+    alone: bool
+    wait_reason: str | None
+    last_error: str | None
+    args: msgspec.Raw
+    errors: Sequence[JobError] = ()
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list. Without states: all that are not finished."""
+
+    kind: str | None = None
+    lane: str | None = None
+    states: Collection[JobState] = ()
+    key_prefix: str | None = None
+    error: str | None = None
+    """A part of the last error, in capitals or not. Finished jobs have none."""
+
+    before_id: int | None = None
+    limit: int = 50
+
+
+class Inspector:
+    """Reads. Every call sees the queue as it is at that moment and holds nobody up."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def counts(self, *, now: datetime) -> Sequence[StateCount]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(statement("summary", self._dialect), {"now": now})
+            return [StateCount(**{**row, "state": JobState(row["state"])}) for row in rows.mappings()]
+
+    async def waits(self, *, now: datetime, limit: int = 20) -> Sequence[WaitGroup]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(statement("waits", self._dialect), {"now": now, "limit": limit})
+            return [WaitGroup(**row) for row in rows.mappings()]
+
+    async def paused(self) -> Sequence[PausedKind]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(select(tables.paused_kinds).order_by(tables.paused_kinds.c.kind))
+            return [PausedKind(**row) for row in rows.mappings()]
+
+    async def workers(self) -> Sequence[SeenWorker]:
+        async with self._database.read() as connection:
+            rows = await connection.execute(select(tables.workers).order_by(tables.workers.c.name))
+            return [SeenWorker(**row) for row in rows.mappings()]
+
+    async def latest_at(self) -> datetime | None:
+        """When something was last written, by the writer's clock."""
+        jobs, workers = tables.jobs.c, tables.workers.c
+        asked = (select(jobs.created_at).order_by(jobs.id.desc()).limit(1), select(func.max(workers.seen_at)))
+        async with self._database.read() as connection:
+            found = [(await connection.execute(each)).scalar() for each in asked]
+        return max((each for each in found if each is not None), default=None)
+
+    async def leases(self) -> Sequence[HeldLeases]:
+        async with self._database.read() as connection:
+            return await held_leases(connection)
+
+    async def finished(self, *, since: datetime) -> Mapping[KindName, int]:
+        """How many jobs of each kind have succeeded since then."""
+        history = tables.job_history.c
+        wanted = (
+            select(history.kind, func.count().label("jobs"))
+            .where(history.finished_at >= since, history.state == JobState.SUCCEEDED)
+            .group_by(history.kind)
+        )
+        async with self._database.read() as connection:
+            return {KindName(row.kind): row.jobs for row in await connection.execute(wanted)}
+
+    async def gaps(self, wanted: GapFilter = _EVERY_GAP) -> int:
+        """How many jobs ended without their result."""
+        counted = select(func.count()).select_from(tables.jobs).where(*wanted.conditions())
+        async with self._database.read() as connection:
+            return (await connection.execute(counted)).scalar_one()
+
+    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobView]:
+        """A page of jobs, newest first; the last id of one page is the `before_id` of the next."""
+        states = set(wanted.states) or set(JobState) - set(FINISHED_STATES)
+        found: list[JobView] = []
+        if states - set(FINISHED_STATES):
+            found += await self._views(_filtered(_live(), tables.jobs.c, wanted))
+        if states & set(FINISHED_STATES):
+            found += await self._views(_filtered(_history(), tables.job_history.c, wanted))
+        return sorted(found, key=lambda job: job.id, reverse=True)[: wanted.limit]
+
+    async def job(self, job_id: JobId) -> JobView | None:
+        """One job whole, with what went wrong so far."""
+        for source, table in ((_live(), tables.jobs), (_history(), tables.job_history)):
+            found = await self._views(source.where(table.c.id == job_id))
+            if found:
+                return msgspec.structs.replace(found[0], errors=await self._errors(job_id))
+        return None
+
+    async def _views(self, query: Select[Any]) -> list[JobView]:
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [_view(row) for row in rows]
+
+    async def _errors(self, job_id: JobId) -> Sequence[JobError]:
+        noted = tables.job_errors.c
+        wanted = select(noted.fence, noted.at, noted.worker, noted.error).where(noted.job_id == job_id)
+        async with self._database.read() as connection:
+            rows = await connection.execute(wanted.order_by(noted.fence))
+            return [JobError(**row) for row in rows.mappings()]
+
+
+def _live() -> Select[Any]:
+    jobs = tables.jobs.c
+    own = [jobs[name] for name in _LIVE_ONLY]
+    return select(*_common(tables.jobs), *own, null().label("finished_at"))
+
+
+def _history() -> Select[Any]:
+    absent = [null().label(name) for name in _LIVE_ONLY]
+    return select(*_common(tables.job_history), *absent, tables.job_history.c.finished_at)
+
+
+def _common(table: Any) -> list[Any]:
+    raw_args = cast(table.c.args, Text).label("args")
+    return [*(table.c[name] for name in (*_COMMON, *_TIMES)), table.c["class"].label("job_class"), raw_args]
+
+
+def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any]:
+    if wanted.kind is not None:
+        query = query.where(columns.kind == wanted.kind)
+    if wanted.lane is not None:
+        query = query.where(columns.lane == wanted.lane)
+    if wanted.states:
+        query = query.where(columns.state.in_(wanted.states))
+    if wanted.key_prefix:
+        query = query.where(columns.key.startswith(wanted.key_prefix, autoescape=True))
+    if wanted.error:
+        query = query.where(
+            func.lower(tables.jobs.c.last_error).contains(wanted.error.lower(), autoescape=True)
+            if columns is tables.jobs.c
+            else false()
+        )
+    if wanted.before_id is not None:
+        query = query.where(columns.id < wanted.before_id)
+    return query.order_by(columns.id.desc()).limit(wanted.limit)
+
+
+def _view(row: Mapping[Any, Any]) -> JobView:
+    changed = {
+        "state": JobState(row["state"]),
+        "parked": bool(row["parked"]),
+        "alone": bool(row["alone"]),
+        "args": msgspec.Raw(str(row["args"]).encode()),
+    }
+    return JobView(**{**row, **changed})

@@ -1,0 +1,207 @@
+"""What an operator may do to jobs and kinds. Each change is guarded, and returns whether it won."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy, WriteRefused
+from mistnet.kit.statements import command, insert_of, statement
+from mistnet.queue import tables
+from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
+from mistnet.queue.store.enqueue import CHANNEL
+from mistnet.queue.tables import GAP, jobs
+
+
+class GapFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """What is None rules nothing out. `error` is a part of the last error, in capitals or not."""
+
+    kind: str | None = None
+    lanes: Collection[str] | None = None
+    error: str | None = None
+    states: Collection[JobState] = GAP_STATES
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        own: list[ColumnElement[bool]] = [text(GAP), jobs.c.state.in_(self.states)]  # type: ignore[list-item]
+        if self.kind is not None:
+            own.append(jobs.c.kind == self.kind)
+        if self.lanes is not None:
+            own.append(jobs.c.lane.in_(self.lanes))
+        if self.error is not None:
+            own.append(func.lower(jobs.c.last_error).contains(self.error.lower(), autoescape=True))
+        return own
+
+
+T = TypeVar("T")
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.1
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one job somebody wanted changed. State None: there is no such live job."""
+
+    id: JobId
+    changed: bool
+    state: JobState | None
+    why: str | None = None
+
+
+class Requeued(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of gaps that were to be tried anew. A held one's key is alive in another job."""
+
+    requeued: Sequence[JobId]
+    held: Sequence[JobId]
+
+
+class Operations:
+    """Writes. Nothing here can take a job from a worker without the worker's lease being void."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def retry(self, ids: Collection[JobId], *, now: datetime, gaps_only: bool = False) -> Sequence[JobChange]:
+        """Makes jobs due now that wait, or that ended without their result; the latter start anew."""
+
+        async def change(connection: AsyncConnection) -> Sequence[JobChange]:
+            before = await self._states(connection, ids)
+            wanted = [each for each in ids if not gaps_only or before.get(each) in GAP_STATES]
+            won = await self._revive(connection, wanted, now)
+            states = await self._states(connection, ids)
+            return [
+                _refused(each, states.get(each), gaps_only=gaps_only)
+                if each not in won
+                else JobChange(id=each, changed=True, state=JobState.PENDING)
+                for each in ids
+            ]
+
+        return await self._tried(change)
+
+    async def requeue(
+        self,
+        *,
+        now: datetime,
+        kind: KindName | None = None,
+        lane: Lane | None = None,
+        states: Collection[JobState] = GAP_STATES,
+    ) -> Requeued:
+        """Tries gaps anew: all, or those of one kind, of one lane, in some states."""
+        wanted = GapFilter(kind=kind, lanes=None if lane is None else [lane], states=states)
+
+        async def change(connection: AsyncConnection) -> Requeued:
+            gaps = await _ids_of(connection, wanted)
+            won = await self._revive(connection, gaps, now)
+            return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])
+
+        return await self._tried(change)
+
+    async def cancel(self, ids: Collection[JobId], *, now: datetime) -> Sequence[JobChange]:
+        """Ends live jobs for good, running ones too: their workers find their leases gone."""
+
+        async def change(connection: AsyncConnection) -> Sequence[JobChange]:
+            won = await self._cancel(connection, ids, now)
+            return [
+                JobChange(id=each, changed=True, state=JobState.CANCELLED)
+                if each in won
+                else JobChange(id=each, changed=False, state=None)
+                for each in ids
+            ]
+
+        return await self._tried(change)
+
+    async def gap_ids(self, wanted: GapFilter) -> Sequence[JobId]:
+        async with self._database.read() as connection:
+            return await _ids_of(connection, wanted)
+
+    async def accept(self, wanted: GapFilter, *, now: datetime) -> Sequence[JobId]:
+        """Ends gaps for good that are accepted as they are. Jobs that are still alive are left alone."""
+
+        async def change(connection: AsyncConnection) -> Sequence[JobId]:
+            return sorted(await self._cancel(connection, await _ids_of(connection, wanted), now))
+
+        return await self._tried(change)
+
+    async def pause(self, kind: KindName, reason: str, *, now: datetime) -> bool:
+        """No worker claims this kind until it is resumed. Says whether it was not paused before."""
+        paused = tables.paused_kinds
+        insert = insert_of(self._dialect)
+        new = insert(paused).values(kind=kind, reason=reason, paused_at=now).on_conflict_do_nothing()
+        async with self._database.write() as connection:
+            won = (await connection.execute(new.returning(paused.c.kind))).first() is not None
+            if not won:
+                await connection.execute(update(paused).where(paused.c.kind == kind).values(reason=reason))
+        return won
+
+    async def resume(self, kind: KindName) -> bool:
+        """Lets workers claim this kind again. Says whether it was paused."""
+        paused = tables.paused_kinds.c.kind
+        resumed = delete(tables.paused_kinds).where(paused == kind).returning(paused)
+        async with self._database.write() as connection:
+            won = (await connection.execute(resumed)).first() is not None
+            if won:
+                await self._ring(connection)
+        return won
+
+    async def _revive(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
+        rows = await connection.execute(statement("revive", self._dialect), {"ids": list(ids), "now": now})
+        won = set(rows.scalars())
+        if won:
+            await self._ring(connection)
+        return won
+
+    async def _cancel(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
+        if self._dialect == "postgresql":
+            binds = {"ids": list(ids), "now": now}
+            return set((await connection.execute(statement("cancel", self._dialect), binds)).scalars())
+        present = list(await self._states(connection, ids))
+        binds = {"ids": present, "now": now, "state": JobState.CANCELLED}
+        await connection.execute(command("history", self._dialect), binds)
+        await connection.execute(command("forget", self._dialect), {"ids": present})
+        return set(present)
+
+    async def _states(self, connection: AsyncConnection, ids: Collection[JobId]) -> dict[JobId, JobState]:
+        jobs = tables.jobs.c
+        rows = await connection.execute(select(jobs.id, jobs.state).where(jobs.id.in_(ids)))
+        return {JobId(row.id): JobState(row.state) for row in rows}
+
+    async def _ring(self, connection: AsyncConnection) -> None:
+        if self._dialect == "postgresql":
+            await connection.execute(text(f"NOTIFY {CHANNEL}"))
+
+    async def _tried(self, change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Again when workers were in the way: a lock they held, or a key they took in the same moment."""
+        for _ in range(_TRIES - 1):
+            try:
+                async with self._database.write() as connection:
+                    return await change(connection)
+            except (DatabaseBusy, WriteRefused):
+                await asyncio.sleep(_PAUSE_SECONDS)
+        async with self._database.write() as connection:
+            return await change(connection)
+
+
+async def _ids_of(connection: AsyncConnection, wanted: GapFilter) -> list[JobId]:
+    own = tables.jobs.c.id
+    rows = await connection.execute(select(own).where(*wanted.conditions()).order_by(own))
+    return [JobId(each) for each in rows.scalars()]
+
+
+def _refused(job_id: JobId, state: JobState | None, *, gaps_only: bool) -> JobChange:
+    if state is None:
+        why = None
+    elif state in GAP_STATES:
+        why = "another live job holds its key"
+    elif gaps_only:
+        why = "only dead and failed jobs are"
+    elif state is JobState.RUNNING:
+        why = "a worker is on it"
+    else:
+        why = "it is due already, or held back by the cap on live jobs"
+    return JobChange(id=job_id, changed=False, state=state, why=why)

@@ -1,0 +1,126 @@
+"""Upkeep statements: reclaim, unpark, prune, presence of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import command, insert_of, statement
+from mistnet.queue import tables
+from mistnet.queue.model import JobState, KindName, LostLease, WorkerName
+from mistnet.queue.ports import RemainingWork, WorkerCard
+from mistnet.queue.store.leases import held_leases
+from mistnet.queue.store.writes import GivenUp, tell_none
+
+
+class StoreUpkeep:
+    """Keeps the queue's tables in order. Every chore may run anywhere, any number of times."""
+
+    def __init__(self, database: Database, *, given_up: GivenUp = tell_none) -> None:
+        self._database = database
+        self._given_up = given_up
+        self._dialect = database.dialect
+
+    async def correct_clock(self) -> timedelta:
+        return await self._database.correct_clock()
+
+    async def reclaim(self, *, now: datetime, limit: int, lost_before: datetime | None = None) -> Sequence[LostLease]:
+        """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
+        binds = {"now": now, "limit": limit, "lost_before": lost_before or now}
+        async with self._database.write() as connection:
+            lost = await self._reclaim(connection, binds)
+            dead = [each.id for each in lost if each.state is JobState.DEAD]
+            if dead:
+                await self._given_up(connection, dead, now)
+        return lost
+
+    async def _reclaim(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[LostLease]:
+        if self._dialect == "postgresql":
+            rows = (await connection.execute(statement("reclaim", self._dialect), binds)).mappings().all()
+            return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
+        noted = await connection.execute(statement("note_reclaimed", self._dialect), binds)
+        lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
+        taken = {"now": binds["now"], "ids": list(lost_by)}
+        rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
+        return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
+
+    async def unpark(self, caps: Mapping[KindName, int]) -> int:
+        """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
+        let_in = 0
+        for kind, cap in caps.items():
+            async with self._database.write() as connection:
+                count = statement("live_count", self._dialect)
+                live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
+                if live < cap:
+                    binds = {"kind": kind, "limit": cap - live}
+                    rows = await connection.execute(statement("unpark", self._dialect), binds)
+                    let_in += len(rows.all())
+        return let_in
+
+    async def work_left(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> bool:
+        """Whether workers of these kinds and lanes still have something to do, now or after a wait."""
+        async with self._database.read() as connection:
+            binds = {"known": sorted(kinds), "known_lanes": sorted(lanes), "now": now}
+            return bool((await connection.execute(statement("work_left", self._dialect), binds)).scalar_one())
+
+    async def awaited(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> RemainingWork:
+        """What keeps `work_left` true while nothing can be claimed."""
+        own = tables.jobs.c
+        later = (
+            own.state.in_([JobState.PENDING, JobState.RETRYABLE]),
+            own.run_at > now,
+            or_(own.wait_reason.is_not(None), own.state == JobState.RETRYABLE),
+            own.kind.in_(kinds),
+            own.lane.in_(lanes),
+        )
+        first = select(own.run_at, func.coalesce(own.wait_reason, own.last_error).label("reason")).where(*later)
+        async with self._database.read() as connection:
+            count = (await connection.execute(select(func.count()).select_from(tables.jobs).where(*later))).scalar_one()
+            row = (await connection.execute(first.order_by(own.run_at, own.id).limit(1))).first()
+            leases = await held_leases(connection, kinds=kinds, lanes=lanes)
+        reason = row.reason.strip().splitlines()[-1][:200] if row and row.reason and row.reason.strip() else None
+        return RemainingWork(leases=leases, jobs=count, next_due_at=row.run_at if row else None, reason=reason)
+
+    async def prune(self, *, before: datetime, limit: int) -> int:
+        """Forgets what finished before then, a slice per call, so that no lock is held for long."""
+        binds = {"before": before, "limit": limit}
+        async with self._database.write() as connection:
+            forgotten = await connection.execute(command("prune_history", self._dialect), binds)
+            await connection.execute(command("prune_errors", self._dialect), binds)
+            await connection.execute(delete(tables.workers).where(tables.workers.c.seen_at < before))
+            return forgotten.rowcount
+
+    async def tidy(self) -> None:
+        """Clears away dead rows sooner than the server would by itself, so that claims stay fast."""
+        if self._dialect == "postgresql":
+            async with self._database.read() as connection:
+                await connection.execute(text("VACUUM (SKIP_LOCKED, TRUNCATE FALSE, PARALLEL 0) jobs"))
+
+    async def sign_in(self, card: WorkerCard, *, now: datetime) -> None:
+        """Says that a worker is there, and how busy it is."""
+        row = {
+            "name": card.name,
+            "host": card.host,
+            "pid": card.pid,
+            "version": card.version,
+            "lanes": ", ".join(card.lanes),
+            "concurrency": card.concurrency,
+            "running": card.running,
+            "draining": card.draining,
+            "started_at": now,
+            "seen_at": now,
+        }
+        insert = insert_of(self._dialect)
+        changes = {name: value for name, value in row.items() if name not in ("name", "started_at")}
+        upsert = insert(tables.workers).values(row).on_conflict_do_update(index_elements=["name"], set_=changes)
+        async with self._database.statement() as connection:
+            await connection.execute(upsert)
+
+    async def sign_out(self, worker: WorkerName) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(delete(tables.workers).where(tables.workers.c.name == worker))

@@ -1,0 +1,90 @@
+"""Writes the values a handler returned, each by its own writer, in foreign-key order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.errors import MistnetError, WriteRefused
+from mistnet.queue.model import JobId, Write
+
+W = TypeVar("W", bound=Write)
+
+
+class Writer(msgspec.Struct, Generic[W], frozen=True):
+    """How values of one type are written: many at a time, inside the caller's transaction."""
+
+    of: type[W]
+    write: Callable[[AsyncConnection, Sequence[W], datetime], Awaitable[object]]
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """Values ready to be written, with all that had to be worked out for them."""
+
+    writes: Sequence[Write]
+
+
+GivenUp: TypeAlias = Callable[[AsyncConnection, Sequence[JobId], datetime], Awaitable[object]]
+"""Told of jobs that failed or died, in the transaction that says so: what waits for them ends with them."""
+
+
+async def tell_none(_connection: AsyncConnection, _job_ids: Sequence[JobId], _now: datetime) -> None:
+    """Where nothing waits for jobs."""
+
+
+class Writers:
+    """All writers in the order their tables depend on each other.
+
+    What follows from a value by its type, such as the links of a post, is found by `prepare` before a transaction is
+    open: on SQLite and libSQL no one else can write while one is.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[Writer[Write]],
+        finders: Mapping[type[Write], Callable[[Any], Iterable[Write]]] | None = None,
+    ) -> None:
+        self._writers = tuple(writers)
+        self._known = {writer.of for writer in writers}
+        self._finders = finders or {}
+
+    def prepare(self, writes: Iterable[Write]) -> Prepared:
+        """Finds what follows from these values. This may take a while, so no transaction may be open."""
+        prepared: list[Write] = []
+        for value in writes:
+            prepared.append(value)
+            if find := self._finders.get(type(value)):
+                try:
+                    prepared += find(value)
+                except Exception as error:
+                    raise _refused(type(value), error) from error
+        return Prepared(prepared)
+
+    async def write(self, connection: AsyncConnection, prepared: Prepared, now: datetime) -> None:
+        writes = prepared.writes
+        unknown = {type(value).__name__ for value in writes if type(value) not in self._known}
+        if unknown:
+            raise WriteRefused(f"no writer is known for {', '.join(sorted(unknown))}")
+        for writer in self._writers:
+            values = [value for value in writes if type(value) is writer.of]
+            if values:
+                await _guarded(writer, connection, values, now)
+
+
+async def _guarded(writer: Writer[Write], connection: AsyncConnection, values: Sequence[Write], now: datetime) -> None:
+    """A writer that stumbles over a value is one job's failed attempt, not the end of a worker."""
+    try:
+        await writer.write(connection, values, now)
+    except (MistnetError, SQLAlchemyError, OSError):
+        raise
+    except Exception as error:
+        raise _refused(writer.of, error) from error
+
+
+def _refused(of: type[Write], error: Exception) -> WriteRefused:
+    return WriteRefused(f"the writer of {of.__name__} failed: {type(error).__name__}: {error}")

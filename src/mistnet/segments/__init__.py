@@ -1,1 +1,0 @@
-"""Segment rules and set algebra. Pure."""

@@ -1,0 +1,1 @@
+"""Links, page extraction, crawling, products and offers."""

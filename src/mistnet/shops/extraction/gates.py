@@ -1,0 +1,141 @@
+"""Tells pages that are no product page at all: walls put up against readers, and things no longer there."""
+
+# ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from selectolax.lexbor import LexborHTMLParser
+
+from mistnet.shops.model import Evidence, PageFacts, PageVerdict
+
+_SMALL: Final = 1500
+_WALL_PATHS: Final = re.compile(
+    r"/verify/(?:captcha|traffic)|/buyer/login|/captcha|validateCaptcha|/punish|/challenge(?:/|$|\?)|/_sec/|/signin"
+    r"|/error_page"
+    r"|^https?://(?:login|passport|sec|bixi)\.(?:m\.)?(?:taobao|tmall|alicdn|alibaba)\.",
+    re.IGNORECASE,
+)
+_WALL_TITLES: Final = re.compile(
+    r"robot check|captcha|are you (?:a )?(?:human|robot)|access denied|attention required|just a moment"
+    r"|security (?:check|verification)"
+    r"|pardon our interruption|verify(?:ing)? (?:you are|that you)|human verification|bot (?:check|protection)"
+    r"|request (?:blocked|rejected)|403 forbidden"
+    r"|unusual traffic|验证码|安全验证|滑动验证|訪問驗證|访问验证|人机验证|ddos protection|shield\W*square"
+    r"|one more step",
+    re.IGNORECASE,
+)
+_WALL_WORDS: Final = re.compile(
+    r"verify (?:that )?you(?:'re| are) (?:a )?human|are you a (?:human|robot)|not a robot"
+    r"|enter the characters you see|unusual traffic|automated (?:access|queries|requests)"
+    r"|access to this page has been denied|you have been blocked|enable (?:javascript and )?cookies to continue"
+    r"|checking your browser|complete the security check|slide to verify"
+    r"|traffic (?:limit|anomal)|too many requests|请(?:先)?登录|請先登入|请按住滑块|滑块|亲，请登录|扫码登录"
+    r"|訪問(?:過|过)於頻繁|访问(?:过于)?频繁|系统繁忙|安全验证"
+    r"|log ?in to (?:continue|see|view)|sign in to (?:continue|see|view)|please (?:log|sign) in|đăng nhập để"
+    r"|masuk untuk|เข้าสู่ระบบเพื่อ",
+    re.IGNORECASE,
+)
+_WALL_MARKUP: Final = (
+    "#px-captcha, #challenge-form, #captcha-form, #nocaptcha, .nc-container, #baxia-dialog-content, #cf-wrapper, "
+    '#challenge-running, [action*="validateCaptcha"], iframe[src*="captcha-delivery"], iframe[src*="_Incapsula_"], '
+    "#sec-if-cpt-container"
+)
+_GONE_TITLES: Final = re.compile(
+    r"\b404\b|\b410\b|(?:page|product|item|listing|article) (?:was )?not found|(?:page|product|item"
+    r"|listing) (?:is )?(?:unavailable|removed|no longer)|seite nicht gefunden|page introuvable"
+    r"|página no encontrada|página não encontrada"
+    r"|pagina non trovata|страница не найдена|找不到(?:頁面|页面|商品)|(?:宝贝|寶貝|商品)(?:不存在|已下架|已刪除"
+    r"|已删除)|ページが見つかりません"
+    r"|không tìm thấy|halaman tidak ditemukan|ไม่พบ(?:หน้า|สินค้า)",
+    re.IGNORECASE,
+)
+_GONE_WORDS: Final = re.compile(
+    r"(?:this |the )?(?:item|product|listing|page|ad|posting) (?:you(?:'re| are) looking for )?(?:is|was|has been"
+    r"|has) (?:no longer (?:available|exists?)|removed|deleted|ended|expired|not found|flagged for removal)"
+    r"|no longer (?:available|for sale)|doesn'?t exist|does not exist|this listing (?:was|has) ended|listing ended"
+    r"|we looked everywhere|couldn'?t find (?:that|this|the) (?:page|item|product)"
+    r"|您查看的(?:宝贝|商品)不存在|(?:宝贝|寶貝|商品)(?:不存在|已下架|已刪除|已删除|可能已下架)|此商品(?:已|不)"
+    r"|產品不存在"
+    r"|sản phẩm (?:này )?không (?:còn )?tồn tại|produk (?:ini )?tidak (?:ditemukan|tersedia lagi)|ไม่พบสินค้า"
+    r"|artikel (?:ist )?nicht mehr verfügbar|(?:produit|article|annonce) n'est plus disponible|no longer listed",
+    re.IGNORECASE,
+)
+_ENDED: Final = (
+    "#vi_notification_new, .vi-status-msg, .statusLeftContent, .d-statusmessage, #msgPanel, "
+    '.ux-layout-section--statusMessage, [data-testid="d-statusmessage"]'
+)
+_SHELLS: Final = re.compile(r"(?:^|\.)(?:shopee\.[a-z.]{2,6}|taobao\.com|tmall\.(?:com|hk))$")
+
+
+def ended_listing(tree: LexborHTMLParser) -> PageFacts | None:
+    """A listing that says of itself that it is over, though its old price may still stand there."""
+    for node in tree.css(_ENDED)[:4]:
+        said = _squeezed(node.text(deep=True, separator=" "))
+        if re.search(
+            r"\bended\b|no longer available|beendet|terminée|terminata|finalizad|zakończon|已结束|已結束",
+            said,
+            re.IGNORECASE,
+        ):
+            return _facts(PageVerdict.GONE, "the listing has ended", "visible:status", said)
+    return None
+
+
+def wall(tree: LexborHTMLParser, url: str, said: str) -> PageFacts | None:
+    """A page that keeps us out, told by its address, its title, its markup, or its few words."""
+    title = _title(tree)
+    if _WALL_PATHS.search(url):
+        return _facts(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
+    if _WALL_TITLES.search(title):
+        return _facts(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:title", title)
+    if len(said) < 2 * _SMALL and tree.css_first(_WALL_MARKUP) is not None:
+        return _facts(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:captcha", said)
+    words = _WALL_WORDS.search(said[:_SMALL])
+    if words and len(said) < _SMALL:
+        return _facts(PageVerdict.BLOCKED, "the page keeps readers out", "visible:text", said[words.start() :])
+    return None
+
+
+def gone(tree: LexborHTMLParser, said: str) -> PageFacts | None:
+    title = _title(tree)
+    if _GONE_TITLES.search(title):
+        return _facts(PageVerdict.GONE, "the page says that the thing is gone", "html:title", title)
+    headings = _squeezed(" ".join(node.text(deep=True, separator=" ") for node in tree.css("h1, h2")[:4]))[:300]
+    place = said if len(said) < _SMALL else headings
+    words = _GONE_WORDS.search(place) or _GONE_TITLES.search(headings)
+    if words:
+        return _facts(
+            PageVerdict.GONE, "the page says that the thing is gone", "visible:text", words.string[words.start() :]
+        )
+    return None
+
+
+def shell(url: str, said: str) -> PageFacts | None:
+    """Some shops send everybody the same empty page and fill it by calls they answer to few."""
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return None
+    if _SHELLS.search(host):
+        return _facts(PageVerdict.BLOCKED, "an empty page: the shop keeps the price for its own app", "html:body", said)
+    return None
+
+
+def visible_text(tree: LexborHTMLParser) -> str:
+    """What people read; scripts must be gone from the tree by now."""
+    return _squeezed(tree.body.text(deep=True, separator=" ")[:200_000]) if tree.body is not None else ""
+
+
+def _title(tree: LexborHTMLParser) -> str:
+    node = tree.css_first("title")
+    return _squeezed(node.text(deep=True))[:300] if node else ""
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _facts(verdict: PageVerdict, reason: str, path: str, seen: str) -> PageFacts:
+    evidence = Evidence(field="verdict", path=path, snippet=seen[:160], confidence=0.8)
+    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))

@@ -1,0 +1,168 @@
+"""Decodes and parses HTML of unknown origin, however deep it is nested."""
+
+import codecs
+import re
+from collections import Counter
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser
+
+from mistnet.shops.errors import PageUnreadable
+
+# The parser looks through all open elements for every new one. Browsers show no more than 512 inside one another.
+DEEPEST: Final = 1_000
+_FEW_TAGS: Final = 2_000  # so few cannot nest deeply enough to take long, and are not looked at one by one
+_NAME: Final = r"[a-zA-Z][^\s/>]*"
+_TAG: Final = re.compile(rf"<(?:(?P<opens>{_NAME})|/(?P<closes>{_NAME})|(?P<comment>!--(?!-?>)))")
+_COMMENT_ENDS: Final = re.compile("--!?>")
+# What is inside is no markup.
+_RAW_ENDS: Final = {
+    name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "iframe")
+}
+# These hold nothing, or are closed by the next of their kind.
+_NEVER_DEEP: Final = frozenset(
+    (
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track"),
+        *("wbr", "p", "li", "dt", "dd", "td", "th", "tr", "tbody", "thead", "tfoot", "option", "optgroup", "a"),
+        *("button", "html", "head", "body"),
+    )
+)
+# The end of one of these ends all that is open inside; the end of any other (`</b>`) ends nothing beyond one of these.
+_BLOCKS: Final = frozenset(
+    (
+        *("address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset"),
+        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "main", "menu"),
+        *("nav", "object", "ol", "pre", "section", "select", "summary", "table", "template", "ul"),
+    )
+)
+
+
+def parse_html(text: str) -> LexborHTMLParser:
+    """The tree of a page. Raises PageUnreadable if it nests deeper than any browser would show."""
+    if text.count("<") > _FEW_TAGS:
+        _require_shallow(text)
+    return LexborHTMLParser(text)
+
+
+def _require_shallow(text: str) -> None:
+    """As far as its tags tell."""
+    opened = _Opened()
+    markup = 0  # where it goes on behind a comment or a script
+    for tag in _TAG.finditer(text):
+        if tag.start() < markup:
+            continue
+        opens, closes, comment = tag.groups()
+        name = (opens or closes or "").lower()
+        if comment or (opens and name in _RAW_ENDS):
+            ends = (_COMMENT_ENDS if comment else _RAW_ENDS[name]).search(text, tag.end())
+            if ends is None:
+                return
+            markup = ends.end()
+        elif closes:
+            opened.close(name)
+        elif name not in _NEVER_DEEP:
+            opened.names.append(name)
+            opened.counts[name] += 1
+            if len(opened.names) > DEEPEST:
+                raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
+
+
+class _Opened:
+    """The elements that are open, the innermost last."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.counts: Counter[str] = Counter()
+
+    def close(self, name: str) -> None:
+        if not self.counts[name]:
+            return
+        if name not in _BLOCKS:
+            inner = next(each for each in reversed(self.names) if each == name or each in _BLOCKS)
+            if inner != name:
+                return
+        while (last := self.names.pop()) != name:
+            self.counts[last] -= 1
+        self.counts[name] -= 1
+
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_HEADER: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_META: Final = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_XML: Final = re.compile(rb"^\s*<\?xml[^>]{0,100}encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE)
+_HEAD: Final = 4096
+# A page that names more is not believed: each takes another pass over all of it.
+_MOST_NAMES: Final = 5
+# Python's own, which no page is written in; some take time that grows with the square of the text.
+_NO_CHARSETS: Final = frozenset(
+    (
+        *("hex", "base64", "zlib", "bz2", "uu", "rot13", "quopri", "punycode", "idna"),
+        *("unicode_escape", "raw_unicode_escape", "undefined"),
+    )
+)
+# Browsers read these names as their larger relatives.
+_WIDER: Final = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso-8859-1": "cp1252",
+    "latin-1": "cp1252",
+    "latin1": "cp1252",
+    "ascii": "cp1252",
+    "us-ascii": "cp1252",
+    "shift_jis": "cp932",
+    "shift-jis": "cp932",
+    "sjis": "cp932",
+    "x-sjis": "cp932",
+    "euc-kr": "cp949",
+    "ks_c_5601-1987": "cp949",
+    "big5": "big5hkscs",
+    "iso-8859-9": "cp1254",
+    "tis-620": "cp874",
+    "windows-874": "cp874",
+}
+
+
+def decode(body: bytes, *, content_type: str | None = None, charset: str | None = None) -> str:
+    """The text of a page: by its byte-order mark, as strict UTF-8, by header, by meta tag, and at last with gaps."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    named = [*dict.fromkeys([charset, *_HEADER.findall(content_type or ""), *_declared(body)])][:_MOST_NAMES]
+    for name in ("utf-8", *filter(None, named)):
+        text = _strictly(body, name)
+        if text is not None:
+            return text
+    return _leniently(body, next(filter(None, named), "cp1252"))
+
+
+def _declared(body: bytes) -> list[str]:
+    head = body[:_HEAD]
+    return [each.decode("ascii", "ignore") for each in (*_XML.findall(head), *_META.findall(head))]
+
+
+def _strictly(body: bytes, name: str) -> str | None:
+    try:
+        return body.decode(_codec(name))
+    except (UnicodeError, LookupError, ValueError):
+        return None
+
+
+def _leniently(body: bytes, name: str) -> str:
+    """Pages cut in the middle of a character, or with a few stray bytes, are still pages."""
+    text = body.decode("utf-8", "replace")
+    if text.count("\N{REPLACEMENT CHARACTER}") * 200 <= len(text):
+        return text
+    try:
+        return body.decode(_codec(name), "replace")
+    except (UnicodeError, LookupError, ValueError):
+        return text
+
+
+def _codec(name: str) -> str:
+    lowered = name.strip().lower()
+    found = _WIDER.get(lowered, lowered)
+    return found if codecs.lookup(found).name.replace("-", "_") not in _NO_CHARSETS else "?"

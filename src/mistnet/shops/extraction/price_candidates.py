@@ -1,0 +1,242 @@
+"""One walk over a page: its headings, its buy buttons, and the elements that may hold a price, in reading order."""
+
+# ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from mistnet.shops.extraction.currencies import CODES
+from mistnet.shops.extraction.stock import invites_to_buy
+
+_PRICE_NAME: Final = re.compile(
+    r"price|preis|precio|preco|preço|prix|prezzo|cena|pris(?![a-z])|harga|prijs|hinta|fiyat|amount|kaina|cijena|цена|cost|\bprc\b",
+    re.IGNORECASE,
+)
+_ASIDE: Final = re.compile(
+    r"relat|recommend|similar|carousel|slider|swiper|slick|upsell|cross-?sell|recent|viewed|also|bundle|accessor|sponsor|advert|"
+    r"mini-?cart|basket-|cart-(?:item|total|summary|preview)|minibasket|minicart|shipping|delivery|versand|livraison|footer|"
+    r"navbar|menu|\bnav\b|tooltip|review|compare-|wishlist|p13n|suggest|complement|others|warranty|insurance|finance|"
+    r"instal?lment|loyalty|popular|bestseller-|trending|promo-?banner|coupon|voucher|modal|popup|product-?(?:list|grid|tile|card)s?|"
+    r"product[-_]?item(?!-?info)|filter|facet|search|similar|\bads?\b",
+    re.IGNORECASE,
+)
+_OLD: Final = re.compile(
+    r"(?:^|[-_\s]|price|(?-i:[a-z](?=[A-Z])))(?:old|was|strike|striked|strikethrough|list|lst|rrp|msrp|uvp|pvpr|regular|original|orig|before|"
+    r"crossed|cross|del|compare|std|standard|previous|prev|full|retail|recommended|vat|tax|net|excl|base|unit|per|ref|"
+    r"sav|save|saving|savings|discount|off|shipping|delivery|rate|label|title)(?:$|[-_\s]|price|(?-i:[A-Z]))",
+    re.IGNORECASE,
+)
+_STOCK_NAME: Final = re.compile(
+    r"stock|avail|lager|disponib|dispo|lieferbar|voorraad|skladem|delivery-?status|bestand", re.IGNORECASE
+)
+_BUTTONS: Final = frozenset({"button", "a", "input"})
+UNSEEN: Final = ("script", "style", "noscript", "template", "svg", "select", "iframe", "textarea")
+_SIGN: Final = (
+    r"(?:[A-Z]{0,3}\s?[$€£¥￥₹₽₩฿₫₱₪₺₴]|NT\$?|RM|Rp\.?|Rs\.?|zł|Kč|kr\.?|руб\.?|лв\.?|lei|Ft|บาท|đ|元|円|원|"
+    + "|".join(sorted(CODES))
+    + ")"
+)
+_MONEY: Final = re.compile(rf"{_SIGN}\s?\d[\d.,'\s]*|\d[\d.,'\s]*{_SIGN}")
+_ASIDE_TAGS: Final = frozenset({"footer", "nav", "aside"})
+_STRUCK: Final = frozenset({"del", "s", "strike"})
+_CENTS_NAME: Final = re.compile(r"cent|fraction|decimal|penn|minor|sup", re.IGNORECASE)
+_APART: Final = re.compile(r"(\d) ?([.,]) ?(\d\d)(?!\d)")
+_LONG: Final = 120
+_DEEPEST: Final = 40
+_LONGEST_BUTTON: Final = 60
+_MOST: Final = 60_000
+_MOST_PRICES: Final = 500
+_MOST_READ: Final = 20
+"""Elements named for a price or a stock may stand inside one another; each is read with all it holds."""
+
+
+class _Says(msgspec.Struct, frozen=True, kw_only=True):
+    price: bool = False
+    stock: bool = False
+    aside: bool = False
+
+
+_NOTHING: Final = _Says()
+
+
+class PageElement(msgspec.Struct, frozen=True, kw_only=True):
+    """An element of interest: where it stands in reading order, what it is called, what it says."""
+
+    place: int
+    tag: str
+    name: str
+    text: str
+    aside: bool
+    struck: bool
+    named: bool = True
+    attribute: str | None = None
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What matters of a page for people who want to buy."""
+
+    headings: Sequence[PageElement]
+    prices: Sequence[PageElement]
+    stocks: Sequence[PageElement]
+    buttons: Sequence[PageElement]
+    size: int
+
+
+class _Stand(NamedTuple):
+    """An element with what its surroundings say of it, and how often its words were read as part of theirs."""
+
+    node: LexborNode
+    aside: bool
+    struck: bool
+    read: int = 0
+
+
+class _Walk:
+    """Keeps what was seen while walking down a page."""
+
+    def __init__(self, main: frozenset[int]) -> None:
+        self.main = main
+        self.headings: list[PageElement] = []
+        self.prices: list[PageElement] = []
+        self.stocks: list[PageElement] = []
+        self.buttons: list[PageElement] = []
+        self.place = 0
+
+    def down(self, root: LexborNode) -> None:
+        waiting = [_Stand(root, aside=False, struck=False)]
+        while waiting and self.place < _MOST:
+            stand = waiting.pop()
+            if stand.node.tag not in UNSEEN:
+                self.place += 1
+                here = self._look(stand)
+                waiting += reversed([_Stand(child, here.aside, here.struck, here.read) for child in stand.node.iter()])
+
+    def _look(self, stand: _Stand) -> _Stand:
+        """Keeps an element if it tells something; the answer is how its children stand."""
+        node, tag, attributes = stand.node, stand.node.tag or "", stand.node.attributes
+        name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}" if attributes else ""
+        says = _says(name)
+        aside = stand.aside or ((says.aside or tag in _ASIDE_TAGS) and node.mem_id not in self.main)
+        struck = stand.struck or tag in _STRUCK or "line-through" in (attributes.get("style") or "")
+        here = _Stand(node, aside, struck, stand.read)
+        if stand.read >= _MOST_READ:
+            return here
+        kept = self._kept
+        named = says.price or attributes.get("itemprop") == "price" or "data-price" in attributes
+        if len(self.prices) < _MOST_PRICES and (named or (not says.stock and _bare_money(node))):
+            self.prices.append(self._spot(here, name, named=named))
+        if says.stock or attributes.get("itemprop") == "availability":
+            self.stocks.append(self._spot(here, name))
+        if tag == "h1":
+            self.headings.append(self._spot(here, name))
+        elif tag in _BUTTONS and not aside and _is_button(node):
+            self.buttons.append(self._spot(here, name))
+        return here if self._kept == kept and tag not in _BUTTONS else here._replace(read=stand.read + 1)
+
+    @property
+    def _kept(self) -> int:
+        return len(self.prices) + len(self.stocks) + len(self.headings)
+
+    def _spot(self, stand: _Stand, name: str, *, named: bool = False) -> PageElement:
+        node, attributes = stand.node, stand.node.attributes
+        is_price = attributes.get("itemprop") == "price"
+        return PageElement(
+            place=self.place,
+            tag=node.tag or "",
+            name=" ".join(name.split()),
+            text=_short_text(node, 300 if node.tag == "h1" else _LONG),
+            aside=stand.aside,
+            struck=stand.struck,
+            named=named,
+            attribute=((attributes.get("content") if is_price else attributes.get("data-price")) or "")[:_LONG] or None,
+        )
+
+
+def _is_button(node: LexborNode) -> bool:
+    """Something to press that invites to buy."""
+    attributes = node.attributes
+    said = attributes.get("value") if node.tag == "input" else node.text(deep=True, separator=" ", strip=True)
+    said = f"{said or ''} {attributes.get('title') or ''}".strip()
+    return 1 < len(said) <= _LONGEST_BUTTON and _invites(said)
+
+
+@lru_cache(maxsize=16_384)
+def _says(name: str) -> _Says:
+    """What the names of an element say of it. Pages repeat few names many times."""
+    if len(name) < 3:
+        return _NOTHING
+    price = bool(_PRICE_NAME.search(name))
+    return _Says(price=price, stock=bool(_STOCK_NAME.search(name)), aside=not price and bool(_ASIDE.search(name)))
+
+
+@lru_cache(maxsize=4096)
+def _invites(text: str) -> bool:
+    return invites_to_buy(text)
+
+
+def _bare_money(node: LexborNode) -> bool:
+    """An element without telling names whose own words are an amount of money."""
+    own = node.text(deep=False)
+    return 1 < len(own) < 80 and bool(_MONEY.fullmatch(own.strip()))
+
+
+def outline(tree: LexborHTMLParser) -> Outline:
+    walk = _Walk(_around(tree.css("h1")))
+    if tree.body is not None:
+        walk.down(tree.body)
+    return Outline(
+        headings=walk.headings, prices=walk.prices, stocks=walk.stocks, buttons=walk.buttons, size=walk.place
+    )
+
+
+def _around(headings: Sequence[LexborNode]) -> frozenset[int]:
+    """Whatever holds the heading is no side matter, however it is called."""
+    found: set[int] = set()
+    for heading in headings[:3]:
+        node: LexborNode | None = heading
+        while node is not None and node.mem_id not in found:
+            found.add(node.mem_id)
+            node = node.parent
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def is_old(name: str) -> bool:
+    """Whether an element's names say that its price is not the one asked now."""
+    return bool(_OLD.search(name))
+
+
+def _short_text(node: LexborNode, longest: int) -> str:
+    """The element's words without struck and former prices, or nothing where it holds much more than a price."""
+    if len(node.text(deep=True, strip=True, separator=" ")) > 3 * longest:
+        return ""
+    text = " ".join(_words(node, _DEEPEST))
+    text = _APART.sub(r"\1\2\3", " ".join(text.split()))
+    return text if len(text) <= longest else ""
+
+
+def _words(node: LexborNode, depth: int) -> Iterator[str]:
+    for child in node.iter(include_text=True) if depth else ():
+        tag = child.tag or ""
+        if tag == "-text":
+            yield child.text(deep=False)
+        elif tag not in UNSEEN and tag not in _STRUCK and not _is_former(child):
+            inner = " ".join(_words(child, depth - 1))
+            yield f".{inner.strip()}" if _is_cents(tag, child, inner) else inner
+
+
+def _is_former(node: LexborNode) -> bool:
+    attributes = node.attributes
+    name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
+    return "line-through" in (attributes.get("style") or "") or (len(name) > 3 and is_old(name))
+
+
+def _is_cents(tag: str, node: LexborNode, inner: str) -> bool:
+    """Cents are often set small, without their point."""
+    small = tag in ("sup", "small") or _CENTS_NAME.search(node.attributes.get("class") or "")
+    return bool(small) and len(inner.strip()) == 2 and inner.strip().isdigit()

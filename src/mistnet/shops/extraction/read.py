@@ -1,0 +1,143 @@
+"""Reads one page or shop answer into facts, each value with its evidence."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser
+
+from mistnet.shops.extraction import gates
+from mistnet.shops.extraction.currencies import site_currency
+from mistnet.shops.extraction.findings import PageFinding, best, finding, is_sure, settle
+from mistnet.shops.extraction.html import decode, parse_html
+from mistnet.shops.extraction.identity import identity_findings, scripted, without_variant
+from mistnet.shops.extraction.known_shops import shop_findings
+from mistnet.shops.extraction.price_candidates import UNSEEN, outline
+from mistnet.shops.extraction.shopee import is_shopee, read_shopee
+from mistnet.shops.extraction.structured import PageName, loads, meta_findings, structured_findings
+from mistnet.shops.extraction.taobao import is_taobao, read_taobao, script_findings
+from mistnet.shops.extraction.visible import described_price, former_price, visible_price, visible_stock
+from mistnet.shops.model import PageFacts, PageVerdict, Price
+
+_CALLBACK: Final = re.compile(r"^[\w.$\s]{1,60}\(\s*(?=[{\[])")
+_LONGEST_HEADING: Final = 1_000
+"""Every product of a page is compared with its headings."""
+_ALIBABA: Final = re.compile(r"(?:^|\.)(?:taobao|tmall)\.(?:com|hk)$")
+
+
+def read_page(body: bytes, *, url: str, content_type: str | None, charset: str | None = None) -> PageFacts:
+    """What a saved page or shop answer tells. A block is never "no price".
+
+    Raises PageUnreadable for a page that nests without end, and nothing else, whatever the bytes.
+    """
+    text = decode(body, content_type=content_type, charset=charset)
+    payload = _json(text)
+    if payload is not None:
+        return _read_answer(payload, url)
+    return _read_html(text, url)
+
+
+def _json(text: str) -> Any:
+    """The document, if the text is JSON, perhaps inside a callback; None otherwise."""
+    start = _CALLBACK.sub("", text[:200].lstrip())[:1]
+    if start not in ("{", "["):
+        return None
+    bare = _CALLBACK.sub("", text.strip(), count=1)
+    try:
+        return loads(bare if bare is text.strip() else bare.rstrip(" ;)\n"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_answer(payload: Any, url: str) -> PageFacts:
+    shop = _host(url)
+    if "shopee" in shop.split(".") or (is_shopee(payload) and not _ALIBABA.search(shop)):
+        return read_shopee(payload, url=url)
+    if _ALIBABA.search(shop) or is_taobao(payload):
+        return read_taobao(payload, url=url)
+    return PageFacts(verdict=PageVerdict.NO_PRICE, reason="a JSON answer of a kind not known here")
+
+
+def _read_html(text: str, url: str) -> PageFacts:
+    tree = parse_html(text)
+    found = _machine_findings(tree, text, url)
+    tree.strip_tags(list(UNSEEN))
+    said = gates.visible_text(tree)
+    if ended := gates.ended_listing(tree):
+        return ended
+    if not is_sure(best(found, "price")) and (kept_out := gates.wall(tree, url, said) or gates.gone(tree, said)):
+        return kept_out
+    facts = settle([_absolute(each, url) for each in _with_currency(_with_visible(tree, found, url, said), url)])
+    if facts.verdict is PageVerdict.NO_PRICE and (empty := gates.shell(url, said)):
+        return empty
+    return facts
+
+
+def _machine_findings(tree: LexborHTMLParser, text: str, url: str) -> list[PageFinding]:
+    """The data meant for machines, the shop's own first."""
+    page = PageName(url=url, headings=headings(tree))
+    found = list(script_findings(text)) if _ALIBABA.search(_host(url)) else []
+    found += structured_findings(tree, page)
+    found += meta_findings(tree, url)
+    found += shop_findings(tree, url, _currency(found))
+    if not is_sure(best(found, "sku")):
+        found += scripted(text)
+    return found
+
+
+def _with_visible(tree: LexborHTMLParser, found: list[PageFinding], url: str, said: str) -> list[PageFinding]:
+    """Where the machines' data is silent or stale, what people see."""
+    known = best(found, "sku")
+    found += without_variant(known, said) if known and is_sure(known) else identity_findings(tree, url, said)
+    former = former_price(tree, best(found, "price"), url)
+    if former or not (best(found, "price") and best(found, "availability")):
+        seen, hint = outline(tree), _currency(found)
+        found += visible_price(seen, url=url, hint=hint, instead_of=former)
+        found += described_price(tree, url=url, hint=hint)
+        found += visible_stock(seen, priced=best(found, "price") is not None)
+    if not best(found, "title") and tree.css_first("h1, title"):
+        name = next(iter(_headings(tree)), "")
+        found += finding("title", name[:500], path="html:heading", snippet=name, confidence=0.6)
+    return found
+
+
+def _with_currency(found: list[PageFinding], url: str) -> list[PageFinding]:
+    """A price that names no currency is in the site's own, where its address tells that."""
+    price = best(found, "price")
+    if price and isinstance(price.value, Price) and price.value.currency is None and (local := site_currency(url)):
+        found += finding("currency", local, path="url:country", snippet=_host(url), confidence=0.5)
+    return found
+
+
+def _absolute(found: PageFinding, url: str) -> PageFinding:
+    """Pages may write addresses relative to their own."""
+    if found.field not in ("image_url", "canonical_url") or not isinstance(found.value, str):
+        return found
+    try:
+        return msgspec.structs.replace(found, value=urljoin(url, found.value))
+    except ValueError:
+        return found
+
+
+def _currency(found: Sequence[PageFinding]) -> str | None:
+    known = best(found, "currency")
+    return known.value if known and isinstance(known.value, str) else None
+
+
+def headings(tree: LexborHTMLParser) -> list[str]:
+    return [each[:_LONGEST_HEADING].casefold() for each in _headings(tree)]
+
+
+def _headings(tree: LexborHTMLParser) -> list[str]:
+    found = [node.text(deep=True, separator=" ") for node in tree.css("h1")[:3]]
+    found += [node.text(deep=True) for node in tree.css("title")[:1]]
+    return [" ".join(each.split()) for each in found if each.strip()]
+
+
+def _host(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""

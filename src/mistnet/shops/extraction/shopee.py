@@ -1,0 +1,143 @@
+"""Reads the item answers of Shopee's own API: `item/get` and `pdp/get_pc`, with all amounts times 100,000."""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from mistnet.shops.extraction.currencies import code_of, site_currency
+from mistnet.shops.extraction.findings import PageFinding, finding, settle
+from mistnet.shops.extraction.structured import count, many, nodes, text
+from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price
+
+_UNIT: Final = Decimal(100_000)
+_MOST: Final = 10**18
+_SURE: Final = 0.97
+_MISSING: Final = re.compile(r"not.?(?:found|exist)|deleted|no.?item|banned", re.IGNORECASE)
+_GONE: Final = frozenset({"banned", "deleted", "offensive_hide", "seller_delete", "shopee_delete", "invalid"})
+_MISSING_CODES: Final = frozenset({4, 5})
+Item = Mapping[str, Any]
+
+
+def is_shopee(payload: object) -> bool:
+    """Whether an answer looks like Shopee's, a refusal included."""
+    return _item(payload) is not None or (
+        isinstance(payload, dict)
+        and "error" in payload
+        and ("data" in payload or "tracking_id" in payload or "is_login" in payload or "item" in payload)
+    )
+
+
+def read_shopee(payload: object, *, url: str | None = None) -> PageFacts:
+    item = _item(payload)
+    if item is None:
+        return _refused(payload)
+    status = str(item.get("item_status") or "normal").lower()
+    if status in _GONE or item.get("status") == 0:
+        return _ended(PageVerdict.GONE, f"the shop shows the item as {status}", "item_status", status)
+    if hidden := text(item.get("hidden_price_display")):
+        return _ended(PageVerdict.NO_PRICE, "part of the amount is hidden", "hidden_price_display", hidden)
+    return settle(list(_findings(item, payload, url)))
+
+
+def _item(payload: object) -> Item | None:
+    """The item, wherever the answer keeps it."""
+    for node, _ in nodes(payload):
+        names = set(node)
+        if names & {"itemid", "item_id"} and names & {"shopid", "shop_id"} and names & {"price", "price_min", "models"}:
+            return node
+    return None
+
+
+def _refused(payload: object) -> PageFacts:
+    """An answer without an item: the item is gone, or we were refused. It never means that there is no price."""
+    answer = payload if isinstance(payload, dict) else {}
+    code, said = answer.get("error"), text(answer.get("error_msg")) or text(answer.get("msg")) or ""
+    if not answer.get("redirect_to_error_page") and (_MISSING.search(said) or code in _MISSING_CODES):
+        return _ended(PageVerdict.GONE, f"the shop knows no such item ({said or code})", "error", said or code)
+    reason = f"Shopee refused to answer (error {code})" if code else "Shopee answered without an item"
+    return _ended(PageVerdict.BLOCKED, reason, "error", {key: answer[key] for key in list(answer)[:6]})
+
+
+def _ended(verdict: PageVerdict, reason: str, key: str, seen: object) -> PageFacts:
+    evidence = Evidence(field="verdict", path=f"shopee:{key}", snippet=str(seen)[:160], confidence=_SURE)
+    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
+
+
+def _findings(item: Item, payload: object, url: str | None) -> Iterator[PageFinding]:
+    for field, keys in (("title", ("name", "title")), ("brand", ("brand",)), ("sku", ("itemid", "item_id"))):
+        for key in keys:
+            yield from _found(field, text(item.get(key)), key, item.get(key))
+    if image := text(item.get("image")):
+        yield from _found("image_url", f"https://cf.shopee.com/file/{image}", "image", image)
+    yield from _prices(item, code_of(text(item.get("currency"))))
+    yield from finding("currency", site_currency(url), path="url:country", snippet=url, confidence=0.9)
+    yield from _stock(item)
+    yield from _counts(item, payload)
+
+
+def _prices(item: Item, currency: str | None) -> Iterator[PageFinding]:
+    low = _amount(item, "price_min") or _amount(item, "price") or _of_models(item, min)
+    high = _amount(item, "price_max") or _of_models(item, max)
+    if low:
+        price = Price(amount=low, amount_max=high if high and high > low else None, currency=currency)
+        seen = {key: item.get(key) for key in ("price", "price_min", "price_max")}
+        yield from _found("price", price, "price_min" if _amount(item, "price_min") else "price", seen)
+    listed = _amount(item, "price_min_before_discount") or _amount(item, "price_before_discount")
+    if listed:
+        seen_listed = item.get("price_before_discount")
+        yield from _found("list_price", Price(amount=listed, currency=currency), "price_before_discount", seen_listed)
+
+
+def _amount(holder: Item, key: str) -> Decimal | None:
+    """0 and -1 stand for "not told"."""
+    value = holder.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not 0 < value < _MOST:
+        return None
+    amount = Decimal(value) / _UNIT
+    return amount.quantize(Decimal("0.01")) if amount == amount.quantize(Decimal("0.01")) else amount
+
+
+def _of_models(item: Item, pick: Any) -> Decimal | None:
+    models = [each for each in many(item.get("models")) if isinstance(each, dict)]
+    amounts = [amount for each in models if (amount := _amount(each, "price"))]
+    return pick(amounts) if amounts else None
+
+
+def _stock(item: Item) -> Iterator[PageFinding]:
+    status = str(item.get("item_status") or "").lower()
+    stocks = [value for key in ("stock", "normal_stock") if isinstance(value := item.get(key), int)]
+    if status == "sold_out" or (stocks and max(stocks) <= 0):
+        yield from _found("availability", Availability.OUT_OF_STOCK, "item_status", status or stocks)
+    elif item.get("is_pre_order") is True:
+        yield from _found("availability", Availability.PREORDER, "is_pre_order", "true")
+    elif status == "normal" or stocks:
+        yield from _found("availability", Availability.IN_STOCK, "stock", stocks or status)
+
+
+def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
+    """Counts that only grow are worth most: they tell a true answer from a made-up one later."""
+    review = _review(payload)
+    for holder, where in ((item, ""), (review, "product_review.")):
+        for key in ("historical_sold", "global_sold", "sold"):
+            yield from _found("sold_count", count(holder.get(key)), where + key, holder.get(key))
+    rating = item.get("item_rating")
+    for holder, key in (
+        (rating if isinstance(rating, dict) else {}, "rating_count"),
+        (review, "total_rating_count"),
+        (review, "rating_count"),
+        (item, "cmt_count"),
+    ):
+        told = many(holder.get(key))
+        yield from _found("rating_count", count(told[0]) if told else None, key, told)
+
+
+def _review(payload: object) -> Item:
+    for node, _ in nodes(payload):
+        if isinstance(node.get("product_review"), dict):
+            return dict(node["product_review"])
+    return {}
+
+
+def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFinding]:
+    yield from finding(field, value, path=f"shopee:{key}", snippet=seen, confidence=_SURE)

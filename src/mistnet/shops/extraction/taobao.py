@@ -1,0 +1,179 @@
+"""Reads Taobao and Tmall: the JSON of their mobile detail calls, and what their pages keep in scripts."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from mistnet.shops.extraction.findings import PageFinding, finding, settle
+from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
+from mistnet.shops.extraction.structured import count, loads, nodes, text
+from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price
+
+_SURE: Final = 0.95
+_REFUSED: Final = re.compile(
+    r"USER_VALIDATE|RGV587|TOKEN_(?:EMPTY|EXOIRED|EXPIRED)|SESSION_EXPIRED|ILLEGAL_ACCESS|被挤爆|验证|punish|login|TRAFFIC_LIMIT",
+    re.IGNORECASE,
+)
+_GONE: Final = re.compile(r"ITEM_NOT_FOUND|NOT_EXIST|宝贝不存在|已下架|商品不存在|无此宝贝|DOWN_SHELF", re.IGNORECASE)
+_FIELDS: Final = ("apiStack", "mockData", "esi", "value")
+_ASSIGNED: Final = re.compile(
+    r"(?:_DATA_Detail|_DATA_Mdskip|__INIT_DATA__|__ICE_APP_CONTEXT__|TShop\.Setup\()\s*=?\s*(?=\{)"
+)
+_QUOTED: Final = r"[\"']?\s*:\s*[\"']([^\"']{1,60})[\"']"
+_SCRIPT_PRICES: Final = (("view_price", 0.8), ("priceText", 0.8), ("defaultItemPrice", 0.55), ("reservePrice", 0.55))
+
+
+def is_taobao(payload: object) -> bool:
+    if not isinstance(payload, dict):
+        return False
+    names = set(payload)
+    return "mtop" in str(payload.get("api")) or ("ret" in names and "data" in names) or _speaks_of_item(payload)
+
+
+def _speaks_of_item(payload: object) -> bool:
+    return any("itemId" in node for node, _ in nodes(payload)) and _priced(payload)
+
+
+def _priced(payload: object) -> bool:
+    return any({"priceText", "priceMoney"} & set(node) for node, _ in nodes(payload))
+
+
+def read_taobao(payload: object, *, url: str | None = None) -> PageFacts:  # noqa: ARG001 (as all readers are called)
+    """The facts of an item answer; a refusal is told by its `ret`."""
+    said = json.dumps(payload.get("ret"), ensure_ascii=False) if isinstance(payload, dict) and "ret" in payload else ""
+    if _GONE.search(said):
+        return _ended(PageVerdict.GONE, "the shop knows no such item", said)
+    whole = _unfolded(payload)
+    facts = settle(list(_findings(whole)))
+    if facts.verdict is PageVerdict.OFFER:
+        return facts
+    if _REFUSED.search(said) or (said and "SUCCESS" not in said):
+        return _ended(PageVerdict.BLOCKED, f"Taobao refused to answer ({said[:60]})", said)
+    return facts
+
+
+def _ended(verdict: PageVerdict, reason: str, seen: str) -> PageFacts:
+    evidence = Evidence(field="verdict", path="taobao:ret", snippet=seen[:160], confidence=_SURE)
+    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
+
+
+def _unfolded(payload: object) -> list[object]:
+    """The answer and the JSON it carries as text inside."""
+    parts = [payload]
+    for node, _ in nodes(payload):
+        for key in _FIELDS:
+            value = node.get(key)
+            if isinstance(value, str) and value.lstrip().startswith("{"):
+                parts += _decoded(value)
+    return parts[::-1] if len(parts) > 1 else parts
+
+
+def _decoded(value: str) -> list[object]:
+    try:
+        return [loads(value)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _findings(parts: list[object]) -> Iterator[PageFinding]:
+    for node, way in (each for part in parts for each in nodes(part)):
+        if "itemId" in node and "title" in node:
+            yield from _found("title", text(node["title"]), "item.title", node["title"])
+            yield from _found("sku", text(node["itemId"]), "item.itemId", node["itemId"])
+            yield from _images(node)
+            yield from _found(
+                "rating_count", count(node.get("commentCount")), "item.commentCount", node.get("commentCount")
+            )
+            yield from _found("sold_count", count(node.get("sellCount")), "item.sellCount", node.get("sellCount"))
+        if {"confirmGoodsCount", "soldTotalCount"} & set(node):
+            sold = node.get("soldTotalCount") or node.get("confirmGoodsCount")
+            yield from _found("sold_count", count(sold), "soldQuantity", sold)
+        if isinstance(node.get("buyEnable"), bool | str):
+            yield from _trade(node)
+        if "sku2info" not in way and isinstance(node.get("price"), dict):
+            yield from _price(node["price"], ".".join((*way[-2:], "price")))
+        if isinstance(node.get("sku2info"), dict):
+            yield from _variants(node["sku2info"])
+
+
+def _images(item: Mapping[str, Any]) -> Iterator[PageFinding]:
+    image = text(item.get("images"))
+    if image:
+        yield from _found("image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image)
+
+
+def _trade(node: Mapping[str, Any]) -> Iterator[PageFinding]:
+    can = str(node["buyEnable"]).lower() == "true"
+    yield from _found(
+        "availability", Availability.IN_STOCK if can else Availability.OUT_OF_STOCK, "trade.buyEnable", can
+    )
+
+
+def _amounts(price: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
+    """Text is in yuan, perhaps a span; `priceMoney` is in fen."""
+    found = parse_price(text(price.get("priceText")) or "", currency_hint="CNY")
+    if isinstance(found, ParsedPrice) and found.min > 0:
+        return found.min, found.max
+    fen = count(price.get("priceMoney"))
+    return (Decimal(fen) / 100, Decimal(fen) / 100) if fen else None
+
+
+def _price(price: Mapping[str, Any], path: str) -> Iterator[PageFinding]:
+    amounts = _amounts(price)
+    if amounts:
+        field = "list_price" if price.get("lineThrough") else "price"
+        yield from _found(field, _as_price(*amounts), path, price.get("priceText"))
+
+
+def _variants(infos: Mapping[str, Any]) -> Iterator[PageFinding]:
+    """Variant `0` stands for all of them together."""
+    spans = [_amounts(each["price"]) for key, each in infos.items() if key != "0" and _has_price(each)]
+    known = [each for each in spans if each]
+    if known:
+        price = _as_price(min(low for low, _ in known), max(high for _, high in known))
+        yield from finding(
+            "price", price, path="taobao:skuCore.sku2info", snippet=price.amount, confidence=_SURE - 0.02
+        )
+    total = infos.get("0")
+    quantity = count(total.get("quantity")) if isinstance(total, dict) else None
+    if quantity is not None:
+        term = Availability.IN_STOCK if quantity else Availability.OUT_OF_STOCK
+        yield from finding("availability", term, path="taobao:quantity", snippet=quantity, confidence=_SURE - 0.02)
+
+
+def _has_price(info: object) -> bool:
+    return isinstance(info, dict) and isinstance(info.get("price"), dict)
+
+
+def _as_price(low: Decimal, high: Decimal) -> Price:
+    return Price(amount=low, amount_max=high if high > low else None, currency="CNY")
+
+
+def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFinding]:
+    yield from finding(field, value, path=f"taobao:{key}", snippet=seen, confidence=_SURE)
+
+
+def script_findings(html: str) -> Iterator[PageFinding]:
+    """What a saved Taobao or Tmall page holds in its scripts; old pages know the list price only."""
+    for assigned in list(_ASSIGNED.finditer(html))[:6]:
+        try:
+            value = json.JSONDecoder(strict=False).raw_decode(html, assigned.end())[0]
+        except (ValueError, RecursionError):
+            continue
+        yield from _findings(_unfolded(value))
+    for key, confidence in _SCRIPT_PRICES:
+        written = re.search(rf"[\"']?{key}{_QUOTED}", html)
+        found = parse_price(written[1], currency_hint="CNY") if written else None
+        if isinstance(found, ParsedPrice) and written:
+            yield from finding(
+                "price",
+                _as_price(found.min, found.max),
+                path=f"script:{key}",
+                snippet=written[0],
+                confidence=confidence,
+            )
+    sales = re.search(rf"[\"']?(?:view_sales|sellCount|soldTotalCount){_QUOTED}", html)
+    if sales and (number := re.search(r"\d+", sales[1])):
+        yield from finding("sold_count", int(number[0][:12]), path="script:sales", snippet=sales[0], confidence=0.8)

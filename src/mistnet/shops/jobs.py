@@ -1,0 +1,313 @@
+"""Visit one link: follow it if it is short, else read what the page asks for the thing it shows."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown
+from mistnet.governor.model import CallPurpose
+from mistnet.kit.clock import Clock
+from mistnet.queue.errors import Temporary
+from mistnet.queue.model import Continue, Done, Fail, Job, Outcome, Retry
+from mistnet.shops import extraction, links
+from mistnet.shops.errors import CrawlRefused, PageUnreadable
+from mistnet.shops.model import (
+    Canonical,
+    CrawlArgs,
+    Crawled,
+    CrawlOutcome,
+    Hop,
+    LinkAtHand,
+    LinkId,
+    LinkKind,
+    LinkState,
+    LinkTarget,
+    PageFacts,
+    PageVerdict,
+    PageVisit,
+    ProductName,
+    Shop,
+    Web,
+    bounded,
+    content_hash,
+)
+
+Read: TypeAlias = Callable[[PageVisit], Awaitable[PageFacts]]
+"""Reads a page apart from this process; raises PageUnreadable if it is beyond the limits."""
+
+NO_CURRENCY: Final = "the page does not say in which currency"
+GONE: Final = "the page is gone"
+ITEM, PAGE, SHORT = "item", "page", "short"
+NAMED: Final = (LinkKind.ITEM, LinkKind.CATALOGUE)
+_GONE: Final = (404, 410)
+_KEPT_OUT: Final = (401, 403, 407, 451)
+_CLIENT_FAULTS: Final = range(400, 500)
+_SERVER_FAULTS: Final = range(500, 600)
+
+
+def named(link: LinkAtHand) -> ProductName:
+    """A thing goes by its shop's ids, or where there are none by its page."""
+    if link.kind in NAMED and link.item_id:
+        item_id = link.item_id if link.kind is LinkKind.ITEM else f"{link.kind}:{link.item_id}"
+        shop_id, region = link.shop_id or "", link.region or ""
+    else:
+        item_id, shop_id, region = bounded(link.url_norm), link.host, ""
+    return ProductName(platform=link.shop, region=region, shop_id=shop_id, item_id=item_id, url=link.url_norm)
+
+
+def doubted(
+    facts: PageFacts,
+    earlier: Sequence[extraction.EarlierPrice],
+    *,
+    seen_before: str | None,
+    now: datetime | None = None,
+) -> str | None:
+    """Why the price is not believed. What only its past speaks against is believed if a second look saw the same."""
+    if facts.currency is None:
+        return NO_CURRENCY
+    why = extraction.find_doubt(facts, earlier, now=now)
+    if why is None or seen_before != content_hash(facts):
+        return why
+    return extraction.find_doubt(facts, ())
+
+
+async def judged(seen: PageVisit, lane: str, read: Read) -> PageFacts:
+    """What a page says. Raises where it is no page: that counts against its source."""
+    about = links.canonical_link(seen.final_url)
+    kind = None if isinstance(about, links.RefusedUrl) else about.kind
+    if kind is LinkKind.BLOCKED:
+        raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
+    if seen.status in _GONE or kind is LinkKind.DEAD:
+        return PageFacts(verdict=PageVerdict.GONE, reason=f"{GONE} (status {seen.status})")
+    if seen.unread:
+        facts = PageFacts(verdict=PageVerdict.NO_PRICE, reason=seen.unread)
+    else:
+        facts = await read(seen)
+    if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
+        raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
+    _require_success(seen, lane)
+    return facts
+
+
+async def led_to(seen: PageVisit, lane: str, read: Read) -> str | None:
+    """Where a short link's answer leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
+    about = links.canonical_link(seen.final_url)
+    if not isinstance(about, links.RefusedUrl) and about.kind is LinkKind.BLOCKED:
+        raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
+    if isinstance(about, links.RefusedUrl) or about.kind is not LinkKind.SHORT:
+        return seen.final_url
+    if seen.status in _GONE:
+        return None
+    target = links.inline_target(seen.body.decode("utf-8", "replace"))
+    if target is None:
+        facts = await read(seen)
+        if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
+            raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
+        _require_success(seen, lane)
+        raise BrokenAnswer(lane, SHORT, "a short link's page names no target")
+    if not links.may_follow(seen.final_url, target):
+        raise CrawlRefused(seen.url, f"it leads to {target[:200]}, away from its shop")
+    return target
+
+
+def short_hop(before: str, after: str) -> Hop:
+    """Goes on while links are short or stay inside the shop; never leaves the shop on a shop's short link."""
+    if not links.may_follow(before, after):
+        return Hop.REFUSE
+    about = links.canonical_link(after)
+    if isinstance(about, links.RefusedUrl):
+        return Hop.REFUSE
+    if about.kind is LinkKind.SHORT or (about.kind is LinkKind.PAGE and about.shop is not Shop.WEB):
+        return Hop.FOLLOW
+    return Hop.STOP
+
+
+def page_hop(link: LinkAtHand, before: str, after: str) -> Hop:
+    """A shop's page stays in its shop; its walls and error pages are taken note of, not visited."""
+    about = links.canonical_link(after)
+    if isinstance(about, links.RefusedUrl):
+        return Hop.REFUSE
+    if about.kind in (LinkKind.BLOCKED, LinkKind.DEAD):
+        return Hop.STOP
+    if link.shop is Shop.WEB:
+        return Hop.FOLLOW
+    return Hop.FOLLOW if about.shop is link.shop or links.may_follow(before, after) else Hop.REFUSE
+
+
+def _require_success(seen: PageVisit, lane: str) -> None:
+    if seen.status in _SERVER_FAULTS:
+        raise SourceDown(lane, f"status {seen.status}", status=seen.status, host=urlsplit(seen.final_url).hostname)
+    if seen.status in _CLIENT_FAULTS:
+        raise BadRequest(lane, PAGE, seen.status, "the page is not to be had this way")
+
+
+SECOND_LOOK: Final = "looks a second time before it believes the price"
+_MOST_INLINE: Final = 3
+
+
+class CrawlRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about reading pages."""
+
+    second_look: timedelta = timedelta(minutes=10)
+    keep_pages: bool = False
+    shopee_api: Literal["item", "pdp"] = "item"
+
+
+class CrawlLook(Protocol):
+    """What a crawl asks the store before it goes."""
+
+    async def link(self, link_id: LinkId) -> LinkAtHand | None: ...
+
+    async def earlier(self, name: ProductName) -> Sequence[extraction.EarlierPrice]: ...
+
+
+class Crawler(msgspec.Struct, frozen=True, kw_only=True):
+    """One visit per step. A page that keeps us out is never a page without a price."""
+
+    look: CrawlLook
+    web: Web
+    clock: Clock
+    read_page: Read
+    rules: CrawlRules = CrawlRules()
+
+    async def crawl(self, job: Job[CrawlArgs]) -> Outcome:
+        link = await self.look.link(job.args.link_id)
+        if link is None:
+            return Fail(f"there is no link {job.args.link_id}")
+        try:
+            return await (self._resolve(job, link) if link.kind is LinkKind.SHORT else self._read(job, link))
+        except SourceBlocked as error:
+            return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.BLOCKED, LinkState.BLOCKED)])
+        except PageUnreadable as error:
+            return Done([_went_wrong(job, link, error, CrawlOutcome.UNREADABLE, LinkState.FAILED)])
+        except (CrawlRefused, BadRequest) as error:
+            outcome = CrawlOutcome.REFUSED if isinstance(error, CrawlRefused) else CrawlOutcome.FAILED
+            return Fail(str(error), [_went_wrong(job, link, error, outcome, LinkState.FAILED)])
+        except Temporary as error:
+            return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.FAILED, LinkState.FAILED)])
+
+    async def _resolve(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
+        """Where a short link leads becomes a link of its own, with its own crawl, in the same transaction."""
+        url = _asked_url(link)
+        for _ in range(_MOST_INLINE):
+            visited, target = await self.web.visit(
+                url,
+                lane=link.lane,
+                what=SHORT,
+                hop=short_hop,
+                read=lambda seen: led_to(seen, link.lane, self.read_page),
+                errand=CallPurpose(job.id),
+            )
+            if target is None:
+                return Done([_gone(job, link, visited, f"{GONE} (status {visited.status})")])
+            about = links.canonical_link(target)
+            if isinstance(about, links.RefusedUrl):
+                raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
+            if about.kind is LinkKind.DEAD:
+                return Done([_gone(job, link, visited, "it leads nowhere any more")])
+            if about.kind is not LinkKind.SHORT:
+                return Done([_resolved(job, link, visited, target, about)])
+            url = target
+        raise CrawlRefused(link.url, "one short link leads to another without an end")
+
+    async def _read(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
+        visited, facts = await self.web.visit(
+            self._page_url(link),
+            lane=link.lane,
+            what=ITEM if link.kind in NAMED else PAGE,
+            hop=lambda before, after: page_hop(link, before, after),
+            read=lambda seen: judged(seen, link.lane, self.read_page),
+            errand=CallPurpose(job.id),
+            fresh=job.args.seen is not None,
+        )
+        match facts.verdict:
+            case PageVerdict.OFFER if facts.amount is not None:
+                return await self._offered(job, link, visited, facts)
+            case PageVerdict.GONE:
+                return Done([_gone(job, link, visited, facts.reason or GONE)])
+            case _:
+                seen = self._seen(job, link, visited, facts, CrawlOutcome.NO_PRICE)
+                known = named(link) if link.kind in NAMED else None
+                return Done([msgspec.structs.replace(seen, product=known, problem=facts.reason)])
+
+    async def _offered(self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts) -> Outcome:
+        name = named(link)
+        earlier = await self.look.earlier(name)
+        why = doubted(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
+        outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
+        seen = self._seen(job, link, visited, facts, outcome)
+        writes = [msgspec.structs.replace(seen, product=name, doubt=why)]
+        if why is None or job.args.looks:
+            return Done(writes)
+        again = CrawlArgs(link_id=link.id, looks=job.args.looks + 1, seen=content_hash(facts))
+        return Continue(writes, args=again, run_at=self.clock.now() + self.rules.second_look, reason=SECOND_LOOK)
+
+    def _seen(
+        self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts, outcome: CrawlOutcome
+    ) -> Crawled:
+        body = zlib.compress(visited.body, 9) if self.rules.keep_pages else None
+        return msgspec.structs.replace(_visit(job, link, visited, outcome, LinkState.CRAWLED), facts=facts, body=body)
+
+    def _page_url(self, link: LinkAtHand) -> str:
+        """Shopee's pages say nothing without their scripts; the answers those scripts ask for say it all."""
+        if link.shop is not Shop.SHOPEE or link.kind is not LinkKind.ITEM:
+            return _asked_url(link)
+        host = urlsplit(link.url_norm).netloc
+        if self.rules.shopee_api == "pdp":
+            return f"https://{host}/api/v4/pdp/get_pc?item_id={link.item_id}&shop_id={link.shop_id}"
+        return f"https://{host}/api/v4/item/get?itemid={link.item_id}&shopid={link.shop_id}"
+
+
+def _asked_url(link: LinkAtHand) -> str:
+    """Things are asked for by their own name, not by the posted URL: nobody's affiliate counter is moved."""
+    if link.kind in NAMED:
+        return link.url_norm
+    found = links.fetchable_url(link.url)
+    if isinstance(found, links.RefusedUrl):
+        raise CrawlRefused(link.url, found.reason)
+    return found
+
+
+def _visit(
+    job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, outcome: CrawlOutcome, state: LinkState
+) -> Crawled:
+    return Crawled(
+        link_id=link.id,
+        job_id=job.id,
+        outcome=outcome,
+        state=state,
+        http_status=visited.status,
+        final_url=visited.final_url,
+        size=len(visited.body),
+        seconds=visited.seconds,
+        cached=visited.cached,
+    )
+
+
+def _resolved(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, target: str, about: Canonical) -> Crawled:
+    seen = _visit(job, link, visited, CrawlOutcome.RESOLVED, LinkState.RESOLVED)
+    return msgspec.structs.replace(seen, final_url=target, target=LinkTarget(url=target, canonical=about))
+
+
+def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:
+    """What a shop has no more is an answer like any other, not a failure: no one could act on it."""
+    seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
+    known = named(link) if link.kind in NAMED or link.product_id is not None else None
+    return msgspec.structs.replace(seen, problem=why, product=known)
+
+
+def _went_wrong(
+    job: Job[CrawlArgs],
+    link: LinkAtHand,
+    error: SourceBlocked | CrawlRefused | PageUnreadable | BadRequest | Temporary,
+    outcome: CrawlOutcome,
+    state: LinkState,
+) -> Crawled:
+    status = getattr(error, "status", None)
+    return Crawled(link_id=link.id, job_id=job.id, outcome=outcome, state=state, http_status=status, problem=str(error))

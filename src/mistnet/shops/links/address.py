@@ -1,0 +1,147 @@
+"""A posted address made whole: scheme added, read as a browser would, and refused where nobody should go."""
+
+# ruff: noqa: RUF001 (letters and marks that look like others are the point)
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from ada_url import URL, SchemeType, idna_to_ascii, normalize_url
+
+_PUNYCODE: Final = "xn--"
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL in its parts, named as in the standard."""
+
+    href: str
+    protocol: str
+    username: str
+    password: str
+    host: str
+    hostname: str
+    port: str
+    pathname: str
+    search: str
+    hash: str
+    origin: str
+
+
+def parse(url: str, base: str | None = None) -> Parsed | None:
+    """None: not a URL, or not one without a base."""
+    try:
+        read = URL(url, base)
+    except ValueError:
+        return None
+    if read.scheme_type != SchemeType.NOT_SPECIAL and not _decodes(read.hostname):
+        return None
+    return Parsed(**{name: getattr(read, name) for name in Parsed.__struct_fields__})
+
+
+def href_of(url: str) -> str | None:
+    """The whole URL as a browser would write it: far cheaper than its parts."""
+    try:
+        href: str = normalize_url(url)
+    except ValueError:
+        return None
+    if _PUNYCODE in href:
+        read = parse(href)
+        return read.href if read else None
+    return href
+
+
+def _decodes(hostname: str) -> bool:
+    """Ada lets labels pass that promise Punycode and hold none; the standard does not."""
+    if _PUNYCODE not in hostname:
+        return True
+    return all(_label_decodes(label) for label in hostname.split(".") if label.startswith(_PUNYCODE))
+
+
+def _label_decodes(label: str) -> bool:
+    """What it stands for must lead back to it: characters that are only spellings of others have no place there."""
+    try:
+        plain = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
+        return not plain.isascii() and bool(idna_to_ascii(plain) == label.encode())
+    except (UnicodeError, ValueError):
+        return False
+
+
+class RefusedUrl(msgspec.Struct, frozen=True):
+    """Not a link to follow. The reason is for people: one short clause."""
+
+    reason: str
+
+
+_LONGEST_HOST: Final = 253
+# Blanks and characters nobody sees, which come along when a URL is copied.
+_AROUND: Final = " \t\r\n\f\v\u00a0\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0e\ufe0f"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!\d+(?:[/?#]|$))")
+_HOST_FIRST: Final = re.compile(r"[^\s/?#\\.]+[.。．]|\[|localhost\b")
+_PARTS: Final = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_AUTHORITY: Final = re.compile(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?")
+_ESCAPED_AND: Final = re.compile(r"&amp;", re.IGNORECASE)
+
+
+class WebAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """An http(s) URL in the parts the rules look at. `host` has no trailing dot; `port` only if it is unusual."""
+
+    href: str
+    scheme: str
+    host: str
+    port: str
+    path: str
+    query: str
+    fragment: str
+
+    @property
+    def segments(self) -> list[str]:
+        """The path's non-empty steps, decoded."""
+        steps = [each for each in self.path.split("/") if each]
+        return [unquote(each) for each in steps] if "%" in self.path else steps
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The query by name; of a name given twice the first counts."""
+        told: dict[str, str] = {}
+        for name, value in parse_qsl(self.query, keep_blank_values=True):
+            told.setdefault(name, value)
+        return told
+
+
+def read(url: str) -> WebAddress | RefusedUrl:
+    """Any text at all may come in. `&amp;` is what web pages and X make of `&`."""
+    whole = _with_scheme(url)
+    href = href_of(whole if "&" not in whole else _ESCAPED_AND.sub("&", whole))
+    if href is None:
+        return RefusedUrl("this is not a URL")
+    parts = _PARTS.fullmatch(href)
+    if parts is None:
+        return RefusedUrl("only http and https are followed")
+    scheme, authority, path, query, fragment = parts.groups(default="")
+    if "@" in authority:
+        return RefusedUrl("it carries a user name, which can hide the true host")
+    return _address(href, scheme, authority, path, query, fragment)
+
+
+def _address(href: str, scheme: str, authority: str, path: str, query: str, fragment: str) -> WebAddress | RefusedUrl:
+    split = _AUTHORITY.fullmatch(authority)
+    host, port = split.groups(default="") if split else ("", "")
+    bare = host.removesuffix(".")
+    if not bare or ".." in f".{host}" or len(bare) > _LONGEST_HOST:
+        return RefusedUrl("there is no such host name")
+    if bare != host:
+        href = href.replace(host, bare, 1)
+    return WebAddress(href=href, scheme=scheme, host=bare, port=port, path=path, query=query, fragment=fragment)
+
+
+def _with_scheme(url: str) -> str:
+    """`//host/…` and `host.tld/…` are posted too. A number after the colon is a port, not the rest of a scheme."""
+    stripped = url.strip(_AROUND)
+    if stripped.startswith("//"):
+        return f"https:{stripped}"
+    if _SCHEME.match(stripped) or not _HOST_FIRST.match(stripped):
+        return stripped
+    return f"https://{stripped}"

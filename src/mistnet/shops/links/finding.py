@@ -1,0 +1,297 @@
+"""URLs in the text of a post: the shops' own forms first, then whatever X itself would make a link of."""
+
+# ruff: noqa: RUF001 (letters and marks that look like others are the point)
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from typing import Any, Final
+
+import msgspec
+
+from mistnet.shops.links.hosts import SHOPEE_REGIONS, SITES
+from mistnet.shops.links.naming import META_HOSTS
+
+_MARKS: Final = ".,;:!?'\"*~|$#@"
+_PAIRS: Final = {")": "(", "]": "["}
+_BRACKET: Final = re.compile(r"[()\[\]]")
+# Two links without a blank between them; behind these marks the second belongs to the first.
+GLUED: Final = r"(?<![\s=/?&#%:(\[<\"'])https?://"
+_GLUED: Final = re.compile(GLUED, re.IGNORECASE)
+
+
+class Endings:
+    """Where the URLs of one text end.
+
+    A text may hold thousands of URLs, each of which could go on to the end of it. So brackets are paired once for the
+    whole text, not once more for every URL.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._glued = [found.start() for found in _GLUED.finditer(text)]
+        self._brackets, self._partners = _paired(text)
+
+    def end(self, start: int, end: int) -> int:
+        """Where the URL at `start` ends, if it can reach no further than `end`.
+
+        It ends before a second link, before a bracket without a partner inside, and before punctuation.
+        """
+        end = self._balanced(start, self._before_next(start, end))
+        while end > start and self._text[end - 1] in _MARKS:
+            end -= 1
+        return end
+
+    def _before_next(self, start: int, end: int) -> int:
+        place = bisect_right(self._glued, start)
+        return min(end, self._glued[place]) if place < len(self._glued) else end
+
+    def _balanced(self, start: int, end: int) -> int:
+        """A bracket and its partner are passed over together; the first that has none inside ends the URL."""
+        place = bisect_right(self._brackets, start - 1)
+        while place < len(self._brackets) and self._brackets[place] < end:
+            partner = self._partners[place]
+            if partner is None or self._brackets[partner] >= end:
+                return self._brackets[place]
+            place = partner + 1
+        return end
+
+
+def _paired(text: str) -> tuple[Sequence[int], Sequence[int | None]]:
+    """The places of all brackets, and for each that opens the number of the one that closes it, if one does."""
+    places: list[int] = []
+    partners: list[int | None] = []
+    waiting: list[int] = []
+    for number, bracket in enumerate(_BRACKET.finditer(text)):
+        places.append(bracket.start())
+        partners.append(None)
+        opening = _PAIRS.get(bracket[0])
+        if opening is None:
+            waiting.append(number)
+        elif waiting and text[places[waiting[-1]]] == opening:
+            partners[waiting.pop()] = number
+        else:
+            waiting.clear()  # what is open around a bracket of another kind cannot be closed behind it
+    return places, partners
+
+
+_PACKAGE: Final = "twitter_text"
+_PUNYCODE: Final = "xn--"
+_PLAIN_RUN: Final = re.compile(r"[0-9a-z@+\-]*")
+# The names in a pattern of the form `(?:(?:com|org)(?=[^0-9a-zA-Z@+-]|$))`.
+_ENDING: Final = re.compile(r"(?<=[|:])[^\W\d_](?:[^|()?:\[\]]*)(?=[|)])")
+# No path has so many pairs of brackets side by side, for each of which X's pattern reads all that follow.
+_BRACKETS_IN_A_ROW: Final = re.compile(r"(?:\((?:[^()]|\([^()]*\))*+\)){17}")
+
+
+class UrlsInSpan(msgspec.Struct, frozen=True):
+    """The URLs X takes from one place, none where it is too long or cut off, and how far that place goes."""
+
+    urls: Sequence[tuple[int, int]]
+    end: int
+
+
+class UrlPatterns(msgspec.Struct, frozen=True):
+    """The patterns of the package, and its own function for a whole text."""
+
+    place: re.Pattern[str]
+    endings: frozenset[str]
+    foreign_endings: tuple[str, ...]
+    rest: re.Pattern[str]
+    extract: Callable[[str], Sequence[dict[str, Any]]]
+
+    def may_hold_domain(self, text: str) -> bool:
+        """Whether a name stands behind a dot in which domains end."""
+        for label in text.casefold().split(".")[1:]:
+            plain = _PLAIN_RUN.match(label)
+            if plain and (plain[0] in self.endings or plain[0].startswith(_PUNYCODE)):
+                return True
+            if label.startswith(self.foreign_endings):
+                return True
+        return False
+
+
+def url_by_x(text: str, start: int, host_end: int, reach: int) -> UrlsInSpan | None:
+    """The first place from `start` on that X takes for a URL, if it begins before the host ends.
+
+    X's pattern is tried at every character and reads all that follows, each time. So it is not asked where no domain
+    ends, and of what follows the host it sees only as much as a URL can have, and nothing from `reach` on.
+    """
+    x = rules()
+    head = text[start : min(host_end + 1, reach)]
+    place = x.place.search(head) if x.may_hold_domain(head) else None
+    if place is None:
+        return None
+    whole = head
+    if (rest := x.rest.match(text, host_end, reach)) and rest[0]:
+        whole = text[start : min(rest.end() + 1, reach)]
+        crowded = _BRACKETS_IN_A_ROW.search(whole)
+        place = x.place.match(whole, place.start(), crowded.start() if crowded else len(whole)) or place
+    urls = [(start + told["indices"][0], start + told["indices"][1]) for told in x.extract(whole[: place.end()])]
+    return UrlsInSpan(urls, start + place.end())
+
+
+@cache
+def rules() -> UrlPatterns:
+    """All of them, to be used on texts that are not too long."""
+    whole = sys.modules.get(_PACKAGE)
+    if whole is None and (spec := find_spec(_PACKAGE)):
+        sys.modules[_PACKAGE] = module_from_spec(spec)
+    try:
+        module = import_module(f"{_PACKAGE}.extract_urls")
+        endings = {each for name in ("valid_gtld", "valid_cctld") for each in _ENDING.findall(_pattern(name))}
+        path = "|".join(map(_pattern, ("valid_general_url_path_chars", "valid_url_balanced_parens")))
+        query = _pattern("valid_url_query_chars")
+    finally:
+        if whole is None:
+            sys.modules.pop(_PACKAGE, None)
+    return UrlPatterns(
+        place=module.extract_url,
+        endings=frozenset(each for each in endings if each.isascii()),
+        foreign_endings=tuple(each for each in endings if not each.isascii()),
+        rest=re.compile(rf"(?::[0-9]+)?(?:/(?:{path})*+)?(?:\?{query}*+)?", re.IGNORECASE),
+        extract=module.extract_urls_with_indices,
+    )
+
+
+def _pattern(name: str) -> str:
+    found: re.Pattern[str] = getattr(import_module(f"{_PACKAGE}.regexp.{name}"), name)
+    return found.pattern
+
+
+# Where a path goes on: all visible ASCII, and the accented and Cyrillic letters that X allows there.
+_PATH: Final = r"[!-~\u00a1-\u024f\u0253-\u02af\u0300-\u036f\u0400-\u052f\u1e00-\u1eff\u2013]"
+_TAIL: Final = re.compile(rf"(?:(?!{GLUED}){_PATH})*", re.IGNORECASE)
+_LONGEST_TAIL: Final = 4096
+# No host has more labels or letters than this; longer runs are somebody's idea of a joke.
+_HOST: Final = r"(?:(?!https?://)[^\s/?#:@.，。、！？；：（）「」『』【】《》〈〉…～]){1,63}"
+_LABEL: Final = r"[A-Za-z0-9_\-\u00c0-\u024f]{1,63}"
+_LABELS: Final = 9
+_PLACE: Final = re.compile(
+    rf"https?://{_HOST}(?:\.{_HOST}){{0,{_LABELS}}}\.?"
+    rf"|(?<![A-Za-z0-9_\-.@\u00c0-\u024f]){_LABEL}(?:\.{_LABEL}){{1,{_LABELS}}}(?![A-Za-z0-9_\-]|\.[A-Za-z0-9_\-])",
+    re.IGNORECASE,
+)
+_NEXT: Final = re.compile(GLUED, re.IGNORECASE)
+_SCHEME_LAST: Final = re.compile(r"https?\Z", re.IGNORECASE)
+
+
+def other_urls(text: str) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends. Two links written without a blank between them are two."""
+    start, glued, reach = 0, -1, 0
+    while True:
+        place = _PLACE.search(text, start, glued if start < glued else len(text))
+        if place is None and start >= glued:
+            return
+        if place is None:
+            start = glued
+            continue
+        # The characters before and behind decide whether it is one (`@a.example` is none), unless a link is there.
+        before = place.start() if place.start() == glued else max(place.start() - 1, 0)
+        host_end = end = place.end()
+        if text[end : end + 1] in (":", "/", "?", "#"):
+            if end >= reach and (tail := _TAIL.match(text, end + 1)):
+                reach = tail.end()
+            end = min(reach, end + 1 + _LONGEST_TAIL)
+        if _NEXT.match(text, end):
+            glued = end
+        told = url_by_x(text, before, host_end, end if end == glued else end + 1)
+        yield from told.urls if told else ()
+        start = max(told.end if told else _without_scheme(text, host_end), place.start() + 1)
+
+
+def _without_scheme(text: str, end: int) -> int:
+    """Where a host ends that runs into a link: `www.https://example.com`."""
+    scheme = _SCHEME_LAST.search(text, end - 5, end) if text.startswith("://", end) else None
+    return scheme.start() if scheme else end
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return "(?:" + "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True)) + ")"
+
+
+# What a URL may be made of after its host. Chinese text goes on right behind a link, without a blank.
+_ASCII: Final = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]"
+# Not in the middle of a word, of an address or of another URL.
+_BEGINS: Final = (
+    r"(?=[A-Za-z0-9/])(?:(?<![=/&?%#])https?://|(?<![A-Za-z0-9@\-_.%=/&?#:])//|(?<![A-Za-z0-9@\-_.%=/&?#]))"
+)
+_BELOW: Final = r"(?:[A-Za-z0-9\-]{1,63}\.){0,4}"
+_PORT: Final = r"(?::[0-9]{1,5})?"
+_ENDS: Final = r"(?![A-Za-z0-9\-_@])(?!\.[A-Za-z0-9])"
+_SHOPEE: Final = _any_of([f"shopee.{region}" for region in SHOPEE_REGIONS])
+_HOSTS: Final = _any_of([*SITES, *META_HOSTS])
+# A slug may hold any letters, but no blank and no slash, and ends in the two ids.
+_SLUG: Final = re.compile(
+    rf"{_BEGINS}(?:(?:www|m|mall)\.)?{_SHOPEE}{_PORT}/(?:universal-link/)?"
+    rf"[^\s/?#<>\"\u200b]{{0,500}}-i\.[0-9]+\.[0-9]+(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?",
+    re.IGNORECASE,
+)
+_SHOP: Final = re.compile(rf"{_BEGINS}{_BELOW}{_HOSTS}{_PORT}{_ENDS}(?P<goes_on>[/?#])?", re.IGNORECASE)
+_REST: Final = re.compile(rf"{_ASCII}*")
+# No shop's host is without one of these.
+_HINTS: Final = ("shop", "shp.ee", "xiapibuy", "taobao", "tmall", "tb.cn", "goofish", "ebay", "amazon", "amzn", "a.co")
+_MORE_HINTS: Final = ("l.", "lm.")
+
+
+def shop_urls(text: str) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends; those with a slug first, for only they may hold more than ASCII."""
+    lower = text.casefold()
+    if not any(hint in lower for hint in (*_HINTS, *_MORE_HINTS)):
+        return
+    taken = [*_matches(_SLUG, text)]
+    yield from taken
+    yield from _matches(_SHOP, blanked(text, taken))
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Each character is looked at once, however many URLs could reach as far as it."""
+    endings = Endings(text)
+    start = reach = 0
+    while match := pattern.search(text, start):
+        whole = match.end()
+        if match["goes_on"]:
+            if whole > reach and (rest := _REST.match(text, whole)):
+                reach = rest.end()
+            whole = max(whole, reach)
+        end = endings.end(match.start(), whole)
+        start = max(end, match.start() + 1)
+        yield match.start(), end
+
+
+def blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text with these pieces, which are in order, as blanks; every other character in its place."""
+    return replaced(text, spans, " ")
+
+
+def replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
+    """The text with as many marks in the place of each piece. Pieces are in order and do not overlap."""
+    pieces: list[str] = []
+    last = 0
+    for start, end in spans:
+        pieces += [text[last:start], mark * (end - start)]
+        last = end
+    return "".join([*pieces, text[last:]])
+
+
+class FoundUrl(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL as it stands in the text: `text[start:end]`."""
+
+    url: str
+    start: int
+    end: int
+
+
+def find_urls(text: str) -> Sequence[FoundUrl]:
+    """Every occurrence, in order. What it finds is always a piece of the text, unchanged."""
+    if "." not in text:
+        return []
+    spans = sorted(shop_urls(text))
+    spans += other_urls(blanked(text, spans))
+    return [FoundUrl(url=text[start:end], start=start, end=end) for start, end in sorted(spans)]

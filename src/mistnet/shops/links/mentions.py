@@ -1,0 +1,295 @@
+"""All links of a post, wherever in it they stand."""
+
+# ruff: noqa: RUF001 (letters and marks that look like others are the point)
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from mistnet.kit.text import counted
+from mistnet.shops.links.address import RefusedUrl
+from mistnet.shops.links.finding import blanked, find_urls, replaced
+from mistnet.shops.links.naming import canonical_link
+from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention, Shop
+from mistnet.social.model import LinkMention, Platform, Post
+
+# Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
+# The two yen signs look alike and are mixed.
+_MARKED: Final = re.compile(r"[￥¥]\s?([A-Za-z0-9]{6,20})\s?[￥¥]|([$€£¢₳₤₴])\s?([A-Za-z0-9]{6,20})\s?\2")
+# Between brackets or the same Chinese character twice anything may stand: only the usual form is believed there,
+# and others only where the text speaks of the app.
+_BRACKETED: Final = re.compile(
+    r"\(([A-Za-z0-9]{8,20})\)|（([A-Za-z0-9]{8,20})）|([\u3400-\u9fff])([A-Za-z0-9]{8,20})\3"
+)
+# Nothing is marked without one of these; most posts have none.
+_HINT: Final = re.compile(r"[￥¥$€£¢₳₤₴(（\u3400-\u9fff]")
+_USUAL_LENGTH: Final = 11
+_OF_THE_APP: Final = re.compile("淘|天猫|天貓|口令|复制|複製|復制|复製|闲鱼|閒魚")
+_MIXED: Final = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9]+")
+_LETTER: Final = re.compile(r"[A-Za-z]")
+# Between dollars people write shares and formulas; no code is a plain word.
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_PRICE: Final = re.compile(
+    r"(?:rmb|cny|usd|us|ntd?|twd|hkd?|myr|rm|sgd|php|thb|vnd|idr|rp|brl|eur|jpy|krw)?[0-9]+"
+    r"(?:k|w|rmb|cny|usd|ntd?|twd|hkd?|myr|sgd|php|thb|vnd|idr|brl|eur|jpy|krw|yuan|up|off)?",
+    re.IGNORECASE,
+)
+_APPS: Final = frozenset(
+    ("淘宝", "淘寶", "手机淘宝", "手機淘寶", "天猫", "天貓", "淘口令", "淘宝网", "闲鱼", "閒魚", "点击链接", "复制")
+)
+_BRACKETS: Final = {"「": "」", "【": "】", "『": "』"}
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """A code without its marks, the code with them, and the title the app wrote beside it."""
+
+    code: str
+    verbatim: str
+    title: str | None = None
+
+
+def find_codes(text: str) -> Sequence[Code]:
+    """In order, each once. Never a price, and nothing inside a URL."""
+    if not _HINT.search(text) or not _marked(text):
+        return []
+    title = find_title(text)
+    told: dict[str, Code] = {}
+    for code, verbatim in _marked(_without_urls(text)):
+        told.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
+    return list(told.values())
+
+
+def find_title(text: str) -> str | None:
+    """The title in 「」, else in 【】; the app's own name in brackets is none."""
+    for opening in _BRACKETS:
+        for title in _bracketed(text, opening):
+            if title not in _APPS:
+                return title
+    return None
+
+
+def _marked(text: str) -> Sequence[tuple[str, str]]:
+    sure = [(each.start(), each[1] or each[3], each[0]) for each in _MARKED.finditer(text) if _is_code(each)]
+    of_the_app = bool(_OF_THE_APP.search(text))
+    for each in _BRACKETED.finditer(text):
+        code = each[1] or each[2] or each[4]
+        if _usual(code) or (of_the_app and _stands_out(code)):
+            sure.append((each.start(), code, each[0]))
+    return [(code, verbatim) for _, code, verbatim in sorted(sure)]
+
+
+def _is_code(marked: re.Match[str]) -> bool:
+    if code := marked[1]:
+        return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code)
+    return _stands_out(marked[3])
+
+
+def _stands_out(code: str) -> bool:
+    return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code) and not _WORD.fullmatch(code)
+
+
+def _usual(code: str) -> bool:
+    return len(code) == _USUAL_LENGTH and bool(_MIXED.fullmatch(code))
+
+
+def _without_urls(text: str) -> str:
+    return replaced(text, [(found.start, found.end) for found in find_urls(text)], "\n")
+
+
+def _bracketed(text: str, opening: str) -> Iterator[str]:
+    """What stands between a bracket and its partner: titles hold brackets themselves."""
+    closing, depth, start = _BRACKETS[opening], 0, 0
+    for place, mark in enumerate(text):
+        if mark == opening:
+            depth += 1
+            start = place + 1 if depth == 1 else start
+        elif mark == closing and depth:
+            depth -= 1
+            if not depth and (title := text[start:place].strip()):
+                yield title
+
+
+CODE_SCHEME: Final = "taokouling:"
+LEFT_OUT_SCHEME: Final = "left-out:"
+MOST_LINKS: Final = 500
+"""So many links of one post are kept. What it has beyond them is recorded as one link that is refused."""
+_PLACES: Final = {place.value: place for place in LinkPlace}
+_TO_A_POST: Final = "it leads to a post, and posts are collected by themselves"
+_CUT_OFF: Final = ("…", "...")
+_SHORTENED: Final = re.compile(r"(?:https?://)?t\.co/", re.IGNORECASE)
+_OWN_POST: Final = re.compile(
+    r"https?://(?:(?:www\.|mobile\.)?(?:x|twitter)\.com/(?:[^/?#]+|i/web)/status/[0-9]+"
+    r"|(?:www\.)?threads\.(?:net|com)/(?:@[^/?#]+/post|t)/[^/?#]+)",
+    re.IGNORECASE,
+)
+
+
+class RefusedLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link of a post that is not followed, and why."""
+
+    url: str
+    place: LinkPlace
+    reason: str
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What a post links to, and what was left aside: nothing goes unsaid. Beyond `MOST_LINKS` they are only counted."""
+
+    mentions: Sequence[Mention]
+    refusals: Sequence[RefusedLink]
+    left_out: int = 0
+
+
+class _Posted(msgspec.Struct, frozen=True):
+    """A URL where it stands, and where upstream says it leads."""
+
+    url: str
+    place: LinkPlace
+    leads_to: str
+
+
+class _Known:
+    """The links that come beside a post's text: nearly all of X's stand in the text as well."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        bare = (each.partition("://")[2].removeprefix("www.") for each in names)
+        self._bare, self._whole = sorted(bare), sorted(names)
+
+    def blanked(self, text: str) -> str:
+        """With blanks where one of them stands by itself: it need not be searched for."""
+        for url in sorted(filter(None, self.names), key=len, reverse=True)[:MOST_LINKS]:
+            text = blanked(text, [*_standing_alone(url, text)])
+        return text
+
+    def continues(self, shown: str) -> bool:
+        """Whether one of them begins as a link that is shown cut off."""
+        return _begins_one(self._bare, shown.partition("://")[2] or shown) or _begins_one(self._whole, shown)
+
+
+def _standing_alone(url: str, text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(url)
+    while start >= 0:
+        end = start + len(url)
+        if end == len(text) or text[end].isspace():
+            yield start, end
+        start = text.find(url, end)
+
+
+def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
+    place = bisect_left(ordered, beginning)
+    return place < len(ordered) and ordered[place].startswith(beginning)
+
+
+def links_of(post: Post) -> Sequence[Mention]:
+    """Each link once, however often the post shows it."""
+    return examine(post).mentions
+
+
+def links_to_keep(post: Post) -> Sequence[Mention]:
+    """All of them, and those that are refused under their own words. Posts that are linked are collected as posts."""
+    found = examine(post)
+    refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
+    return [*found.mentions, *map(_as_refused, refused.values()), *_left_out(post, found.left_out)]
+
+
+def _as_refused(refusal: RefusedLink) -> Mention:
+    about = Canonical(url_norm=refusal.url, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+    return Mention(url=refusal.url, place=refusal.place, canonical=about, title=refusal.reason)
+
+
+def _left_out(post: Post, count: int) -> Iterator[Mention]:
+    """One for all of them, under a name no other post can have."""
+    if count:
+        name = f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}"
+        about = Canonical(url_norm=name, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+        more = counted(count, "more link", "more links")
+        why = f"the post has {more} than the {MOST_LINKS:,} that are kept of one post"
+        yield Mention(url=name, place=LinkPlace.TEXT, canonical=about, title=why)
+
+
+def examine(post: Post) -> Examined:
+    """As `links_of`, and what it left out."""
+    mentions: dict[str, Mention] = {}
+    refusals: dict[tuple[str, LinkPlace], RefusedLink] = {}
+    left_out: set[str] = set()
+    title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
+    for posted in _posted(post):
+        if len(mentions) + len(refusals) >= MOST_LINKS:
+            left_out.add(posted.leads_to)
+            continue
+        named = _named(posted.leads_to)
+        if isinstance(named, RefusedUrl):
+            refusal = RefusedLink(url=posted.url, place=posted.place, reason=named.reason)
+            refusals.setdefault((posted.url, posted.place), refusal)
+        else:
+            shared = title() if named.shop is Shop.TAOBAO and named.kind is LinkKind.SHORT else None
+            mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
+            mentions.setdefault(named.url_norm, mention)
+    for mention in _codes(post):
+        if len(mentions) + len(refusals) < MOST_LINKS:
+            mentions.setdefault(mention.canonical.url_norm, mention)
+        elif mention.canonical.url_norm not in mentions:
+            left_out.add(mention.url)
+    left_out -= {each.url for each in mentions.values()} | {url for url, _ in refusals}
+    return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()], left_out=len(left_out))
+
+
+def _posted(post: Post) -> Iterator[_Posted]:
+    beside = [*map(_beside, post.links)]
+    known = _Known({name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)})
+    for url in _in_text(post.text, known):
+        if not (post.reposted and _is_xs_own(post, url)):
+            yield _Posted(url, LinkPlace.TEXT, url)
+    yield from beside
+    for told in (post.quoted, post.reposted):
+        for url in _in_text((told and told.text) or "", known):
+            if not _is_xs_own(post, url):
+                yield _Posted(url, LinkPlace.QUOTED, url)
+
+
+def _own_media(post: Post) -> Iterator[str]:
+    """A picture has a short link in the text like any page; it leads to the post itself."""
+    for told in (post, post.quoted, post.reposted):
+        yield from (each.shown_as for each in (told.media if told else ()) if each.shown_as)
+
+
+def _is_xs_own(post: Post, url: str) -> bool:
+    """Told text has X's short links, cut off at times; the post it is of comes along and says where they lead."""
+    return post.platform is Platform.X and _SHORTENED.match(url) is not None
+
+
+def _beside(link: LinkMention) -> _Posted:
+    return _Posted(link.url, _PLACES.get(link.place or "", LinkPlace.ENTITY), link.expanded_url or link.url)
+
+
+def _in_text(text: str, known: _Known) -> Iterator[str]:
+    """A link shown cut off is left to the place that has it whole."""
+    for found in find_urls(known.blanked(text)):
+        cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
+        if found.url not in known.names and not cut_off:
+            yield found.url
+
+
+def _named(url: str) -> Canonical | RefusedUrl:
+    if _OWN_POST.match(url):
+        return RefusedUrl(_TO_A_POST)
+    return canonical_link(url)
+
+
+def _codes(post: Post) -> Iterator[Mention]:
+    quoted = [told.text for told in (post.quoted, post.reposted) if told and told.text]
+    for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
+        for found in find_codes(text):
+            yield Mention(url=found.verbatim, place=place, canonical=code_name(found.code), title=found.title)
+
+
+def code_name(code: str) -> Canonical:
+    """A code has no host and leads nowhere by itself."""
+    return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=Shop.TAOBAO, kind=LinkKind.CODE)

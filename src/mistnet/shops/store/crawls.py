@@ -1,0 +1,303 @@
+"""Writes visits: the record, the product and its offer, where a short link leads, and the link's new state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from sqlalchemy import Select, case, exists, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of
+from mistnet.kit.types import storable
+from mistnet.queue.model import JobId
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.tables import GAP, jobs
+from mistnet.shops.model import (
+    CRAWL,
+    Crawled,
+    CrawlOutcome,
+    LinkId,
+    LinkKind,
+    LinkState,
+    OfferId,
+    PageFacts,
+    ProductId,
+    ProductName,
+    bounded,
+    content_hash,
+    crawl,
+)
+from mistnet.shops.store.links import NOT_CRAWLED, LinkWriter
+from mistnet.shops.store.products import Sighting, write_offer, write_words
+from mistnet.shops.tables import READ, crawls, hosts, links, products
+from mistnet.social.store.account_jobs import cancel, slices
+
+_FACTS = ("title", "brand", "sku", "image_url")
+
+
+OfferSeen: TypeAlias = Callable[[AsyncConnection, ProductId, Crawled, datetime], Awaitable[None]]
+
+
+class CrawlWriter:
+    """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction.
+
+    `offer_seen` is told of every offer that is believed, in the same transaction.
+    """
+
+    def __init__(self, links: LinkWriter, offer_seen: OfferSeen | None = None) -> None:
+        self._links = links
+        self._offer_seen = offer_seen
+
+    async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
+        for each in sorted(given, key=lambda crawled: crawled.link_id):  # in an order all writers share
+            await self._write_one(connection, each, now)
+
+    async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:
+        leads_to = await self._target(connection, crawled, now)
+        product_id = await _product(connection, crawled, now) if crawled.product else None
+        if product_id is not None and crawled.product and crawled.facts and crawled.facts.title:
+            await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
+        offer_id, outcome = None, crawled.outcome
+        if product_id is not None and crawled.facts is not None and _is_offer(crawled):
+            sighting = Sighting(
+                product_id=product_id,
+                link_id=crawled.link_id,
+                facts=crawled.facts,
+                doubt=crawled.doubt,
+                at=now,
+                cached=crawled.cached,
+            )
+            offer_id, is_new = await write_offer(connection, sighting)
+            if not is_new and outcome is CrawlOutcome.OFFER:
+                outcome = CrawlOutcome.UNCHANGED
+        await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
+        await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
+        if self._offer_seen and product_id is not None and offer_id is not None and crawled.doubt is None:
+            # After the link knows its product: items that name the link are found by it.
+            await self._offer_seen(connection, product_id, crawled, now)
+
+    async def _target(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> LinkId | None:
+        if crawled.target is None:
+            return None
+        name = bounded(crawled.target.canonical.url_norm)
+        return (await self._links.ensure(connection, {name: crawled.target}, now))[name]
+
+
+def _is_offer(crawled: Crawled) -> bool:
+    return crawled.outcome in (CrawlOutcome.OFFER, CrawlOutcome.DOUBTED)
+
+
+async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime) -> ProductId:
+    """Adds or refreshes the product. What a page does not say stays as it was; what is there again is not gone."""
+    assert crawled.product is not None  # noqa: S101 (the caller looked)
+    gone = crawled.outcome is CrawlOutcome.GONE
+    row = _product_row(crawled.product, crawled.facts, now, gone=gone)
+    adding = _insert(connection)(products).values(row)
+    told = {name: func.coalesce(adding.excluded[name], products.c[name]) for name in _FACTS}
+    kept = products.c.last_seen_at if gone or crawled.cached else adding.excluded.last_seen_at
+    since = func.coalesce(products.c.gone_at, adding.excluded.gone_at)
+    upsert = adding.on_conflict_do_update(
+        index_elements=["platform", "region", "shop_id", "item_id"],
+        set_={
+            **told,
+            "last_seen_at": kept,
+            "gone_at": case((adding.excluded.gone_at.is_(None), None), else_=since),
+        },
+    )
+    return ProductId((await connection.execute(upsert.returning(products.c.id))).scalar_one())
+
+
+def _product_row(name: ProductName, facts: PageFacts | None, now: datetime, *, gone: bool) -> dict[str, Any]:
+    shown = {field: storable(getattr(facts, field)) if facts else None for field in _FACTS}
+    return {
+        "platform": name.platform,
+        "region": name.region,
+        "shop_id": name.shop_id,
+        "item_id": name.item_id,
+        "url": name.url,
+        **shown,
+        "first_seen_at": now,
+        "last_seen_at": now,
+        "gone_at": now if gone else None,
+    }
+
+
+def _record(
+    crawled: Crawled, outcome: CrawlOutcome, product_id: ProductId | None, offer_id: OfferId | None, now: datetime
+) -> dict[str, Any]:
+    return {
+        "link_id": crawled.link_id,
+        "product_id": product_id,
+        "offer_id": offer_id,
+        "job_id": crawled.job_id,
+        "at": now,
+        "outcome": outcome,
+        "http_status": crawled.http_status,
+        "final_url": storable(crawled.final_url),
+        "bytes": crawled.size,
+        "duration_ms": round(crawled.seconds * 1000) if crawled.seconds is not None else None,
+        "content_hash": content_hash(crawled.facts) if crawled.facts else None,
+        "problem": storable(crawled.problem or crawled.doubt),
+        "body": crawled.body,
+    }
+
+
+async def _mark(
+    connection: AsyncConnection,
+    crawled: Crawled,
+    *,
+    leads_to: LinkId | None,
+    product_id: ProductId | None,
+    now: datetime,
+) -> None:
+    """What an earlier visit found out stays where this one found nothing."""
+    found: dict[str, Any] = {"leads_to": leads_to, "product_id": product_id}
+    found["content_hash"] = content_hash(crawled.facts) if crawled.facts and _is_offer(crawled) else None
+    values = {name: value for name, value in found.items() if value is not None}
+    await connection.execute(
+        update(links)
+        .where(links.c.id == crawled.link_id)
+        .values(state=crawled.state, problem=storable(crawled.problem or crawled.doubt), crawled_at=now, **values)
+    )
+
+
+def _insert(connection: AsyncConnection) -> Any:
+    return insert_of(connection.dialect.name)
+
+
+AT_ONCE: Final = 500
+_COUNTED: Final = 10_000
+_LIVE: Final = "jobs.key IS NOT NULL AND jobs.state IN ('pending', 'queued', 'running', 'retryable')"
+_CRAWLED_KINDS: Final = tuple(kind for kind in LinkKind if kind not in NOT_CRAWLED)
+
+
+class RequestedCrawls(msgspec.Struct, frozen=True, kw_only=True):
+    """How many links were to be visited, and how many of those were not already on the list."""
+
+    links: int
+    created: int
+
+
+async def make_due(database: Database, job_writer: JobWriter, *, lanes: Collection[str], before: datetime) -> int:
+    """Crawls for things last visited before then, the longest unseen first; returns how many are new."""
+    asked = (
+        _wanted()
+        .where(links.c.lane.in_(sorted(lanes)), text(f"links.{READ}"), links.c.crawled_at < before)
+        .where(links.c.product_id.is_not(None), ~_is_on_the_list())
+        .order_by(links.c.crawled_at, links.c.id)
+        .limit(AT_ONCE)
+    )
+    return (await _enqueue(database, job_writer, asked)).created
+
+
+async def call_for_new(
+    database: Database, job_writer: JobWriter, *, lanes: Collection[str], limit: int
+) -> RequestedCrawls:
+    """Crawls for links that were found while their lane was not crawled, the oldest of each lane first."""
+    done = RequestedCrawls(links=0, created=0)
+    for lane in sorted(lanes):
+        asked = (
+            _wanted()
+            .where(links.c.lane == lane, links.c.state == LinkState.NEW, links.c.kind.in_(_CRAWLED_KINDS))
+            .where(~_is_on_the_list())
+            .order_by(links.c.id)
+            .limit(limit - done.links)
+        )
+        more = await _enqueue(database, job_writer, asked)
+        done = RequestedCrawls(links=done.links + more.links, created=done.created + more.created)
+        if done.links >= limit:
+            break
+    return done
+
+
+async def count_new(database: Database, *, lanes: Collection[str]) -> Mapping[str, int]:
+    """How many links of each lane were not visited yet, counted no further than makes sense to say."""
+    found: dict[str, int] = {}
+    async with database.read() as connection:
+        for lane in sorted(lanes):
+            new = select(links.c.id).where(
+                links.c.lane == lane, links.c.state == LinkState.NEW, links.c.kind.in_(_CRAWLED_KINDS)
+            )
+            counted = select(func.count()).select_from(new.limit(_COUNTED).subquery())
+            if number := (await connection.execute(counted)).scalar_one():
+                found[lane] = number
+    return found
+
+
+async def call_for_links(database: Database, job_writer: JobWriter, link_ids: Sequence[LinkId]) -> RequestedCrawls:
+    return await _each(database, job_writer, [links.c.id.in_(part) for part in slices(sorted(link_ids))])
+
+
+async def call_for_products(
+    database: Database, job_writer: JobWriter, product_ids: Sequence[ProductId]
+) -> RequestedCrawls:
+    return await _each(database, job_writer, [links.c.product_id.in_(part) for part in slices(sorted(product_ids))])
+
+
+async def _each(database: Database, job_writer: JobWriter, conditions: Sequence[Any]) -> RequestedCrawls:
+    done = [
+        await _enqueue(database, job_writer, _wanted().where(condition, links.c.kind.in_(_CRAWLED_KINDS)))
+        for condition in conditions
+    ]
+    return RequestedCrawls(links=sum(each.links for each in done), created=sum(each.created for each in done))
+
+
+def _wanted() -> Select[Any]:
+    return select(links.c.id, links.c.url_norm, links.c.lane)
+
+
+def _is_on_the_list() -> Any:
+    return exists().where(jobs.c.kind == CRAWL, jobs.c.key == links.c.url_norm, text(_LIVE))
+
+
+async def _enqueue(database: Database, job_writer: JobWriter, asked: Select[Any]) -> RequestedCrawls:
+    now = database.clock.now()
+    async with database.read() as connection:
+        rows = (await connection.execute(asked)).all()
+    if not rows:
+        return RequestedCrawls(links=0, created=0)
+    async with database.write() as connection:
+        await _put_away_gaps(connection, [row.url_norm for row in rows], now)
+        made = await job_writer.write(connection, [crawl(row.id, row.url_norm, row.lane) for row in rows], now)
+    return RequestedCrawls(links=len(rows), created=made.created)
+
+
+async def _put_away_gaps(connection: AsyncConnection, keys: Sequence[str], now: datetime) -> None:
+    """What failed before is to be tried anew: it goes to the history."""
+    for part in slices(sorted(keys)):
+        failed = select(jobs.c.id).where(jobs.c.kind == CRAWL, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
+        await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
+
+
+class StoreHosts:
+    """The port's book of hosts on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._insert = insert_of(database.dialect)
+
+    async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
+        """One statement takes the turn or leaves it: of any number of workers exactly one gets it."""
+        adding = self._insert(hosts).values(host=host, next_at=now + timedelta(seconds=delay), delay_seconds=delay)
+        taking = adding.on_conflict_do_update(
+            index_elements=["host"],
+            set_={"next_at": adding.excluded.next_at, "delay_seconds": adding.excluded.delay_seconds},
+            where=hosts.c.next_at <= now,
+        ).returning(hosts.c.host)
+        async with self._database.statement() as connection:
+            if (await connection.execute(taking)).first():
+                return None
+            held = await connection.execute(select(hosts.c.next_at).where(hosts.c.host == host))
+            free_at: datetime = held.scalar_one()
+            return free_at
+
+    async def leave_alone(self, host: str, *, until: datetime) -> None:
+        adding = self._insert(hosts).values(host=host, next_at=until)
+        greatest = func.greatest if self._database.dialect == "postgresql" else func.max
+        later = greatest(hosts.c.next_at, adding.excluded.next_at, type_=hosts.c.next_at.type)
+        async with self._database.statement() as connection:
+            await connection.execute(adding.on_conflict_do_update(index_elements=["host"], set_={"next_at": later}))

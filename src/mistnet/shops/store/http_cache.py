@@ -1,0 +1,102 @@
+"""What the web told us before: answers kept for a while, packed, shared by all workers."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, case, delete, func, select, update
+
+from mistnet.governor.model import SourceName
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of
+from mistnet.shops.model import CachedAnswer
+from mistnet.shops.tables import cached_answers
+
+_PRUNED: Final = 1_000
+_headers = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class KeptAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of one source: how many answers, and how many of them are still good."""
+
+    answers: int
+    fresh: int
+
+
+class StoreAnswers:
+    """The port's book of answers on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._insert = insert_of(database.dialect)
+
+    async def get(self, key: str) -> CachedAnswer | None:
+        async with self._database.peek() as connection:
+            row = (
+                (await connection.execute(select(cached_answers).where(cached_answers.c.key == key))).mappings().first()
+            )
+        if row is None:
+            return None
+        return CachedAnswer(**{**row, "headers": _headers(row["headers"]), "body": zlib.decompress(row["body"])})
+
+    async def put(self, answer: CachedAnswer) -> None:
+        row = _row(answer)
+        adding = self._insert(cached_answers).values(row)
+        told = {name: adding.excluded[name] for name in row if name != "key"}
+        async with self._database.statement() as connection:
+            await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=told))
+
+    async def refresh(self, key: str, *, fresh_until: datetime) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(
+                update(cached_answers).where(cached_answers.c.key == key).values(fresh_until=fresh_until)
+            )
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        async with self._database.statement() as connection:
+            await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(keys)))
+
+    async def prune(self, *, before: datetime, sources: Collection[str] | None = None) -> int:
+        """Forgets answers stored before then, of all sources or of these; returns how many."""
+        old = select(cached_answers.c.key).where(cached_answers.c.stored_at < before).limit(_PRUNED)
+        if sources is not None:
+            old = old.where(cached_answers.c.source.in_(sorted(sources)))
+        return await self._forgotten(old)
+
+    async def _forgotten(self, some: Select[tuple[str]]) -> int:
+        forgotten = 0
+        while True:
+            async with self._database.write() as connection:
+                gone = await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(some)))
+            forgotten += gone.rowcount
+            if gone.rowcount < _PRUNED:
+                return forgotten
+
+    async def kept(self, *, now: datetime) -> Mapping[SourceName, KeptAnswers]:
+        """By source. Reads an index alone, never the answers."""
+        own = cached_answers.c
+        counted = select(
+            own.source,
+            func.count().label("answers"),
+            func.count(case((own.fresh_until > now, 1))).label("fresh"),
+        ).group_by(own.source)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(counted)).all()
+        return {SourceName(row.source): KeptAnswers(answers=row.answers, fresh=row.fresh) for row in rows}
+
+    async def forget(self, source: SourceName) -> int:
+        """Forgets all that this source has told; returns how much that was."""
+        own = select(cached_answers.c.key).where(cached_answers.c.source == source).limit(_PRUNED)
+        return await self._forgotten(own)
+
+
+def _row(answer: CachedAnswer) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(answer),
+        "headers": msgspec.json.encode(answer.headers),
+        "body": zlib.compress(answer.body, 6),
+    }

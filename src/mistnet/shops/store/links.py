@@ -1,0 +1,223 @@
+"""Writes links: one row per canonical URL, one mention per place in a post, one crawl job per new link."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of, statement
+from mistnet.kit.types import moment, storable
+from mistnet.queue.model import NewJob
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.shops import links as link_rules
+from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
+from mistnet.shops.tables import links
+from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
+from mistnet.social.tables import posts
+
+MentionRow: TypeAlias = tuple[str, PostId, LinkId, str, int, str, Any]
+_MENTION: Final = ("platform", "post_id", "link_id", "place", "nr", "url", "seen_at")
+
+NOT_CRAWLED: Final = {
+    LinkKind.CODE: "a code that only the shop's own app can read",
+    LinkKind.SHOP: "a shop, no thing in it",
+    LinkKind.SEARCH: "a search, no thing it found",
+    LinkKind.BLOCKED: "a shop's log-in or riddle",
+    LinkKind.DEAD: "a shop's error page",
+    LinkKind.REFUSED: "not followed",
+}
+"""Kinds of links that are not visited, and what they name in the place of a thing."""
+
+
+class LinksAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """How many links and mentions were not there before."""
+
+    links: int = 0
+    mentions: int = 0
+
+
+def links_in(post: Post) -> Iterator[PostLinks]:
+    """The links of a post, for the same transaction as the post. A post without any costs no statement."""
+    if mentions := link_rules.links_to_keep(post):
+        yield PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
+
+
+class LinkWriter:
+    """Knows which lanes are crawled: a link on any other is written and left alone."""
+
+    def __init__(self, job_writer: JobWriter, lanes: Iterable[str]) -> None:
+        self._job_writer = job_writer
+        self._lanes = frozenset(lanes)
+
+    async def write_post_links(
+        self, connection: AsyncConnection, given: Sequence[PostLinks], now: datetime
+    ) -> LinksAdded:
+        """However often a post is told of, each of its mentions is there once."""
+        if not given:
+            return LinksAdded()
+        targets = {
+            bounded(each.canonical.url_norm): LinkTarget(url=each.url, canonical=each.canonical, title=each.title)
+            for told in given
+            for each in told.mentions
+        }
+        known = await ids_of(connection, targets)
+        ids = known | await self._added(connection, targets, known, now)
+        rows = {
+            row[:4]: row for told in given for row in _mention_rows(told, ids, moment(connection.dialect.name, now))
+        }
+        written = await connection.exec_driver_sql(
+            _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
+        )
+        return LinksAdded(links=len(ids) - len(known), mentions=max(written.rowcount, 0))
+
+    async def ensure(
+        self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], now: datetime
+    ) -> dict[str, LinkId]:
+        """The ids of these links by their names. Those not known yet get their row, and their one crawl job."""
+        known = await ids_of(connection, targets)
+        return known | await self._added(connection, targets, known, now)
+
+    async def _added(
+        self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], known: Mapping[str, LinkId], now: datetime
+    ) -> dict[str, LinkId]:
+        new = sorted(set(targets) - known.keys())  # in an order all writers share
+        if not new:
+            return {}
+        rows = await connection.execute(
+            _adding(connection.dialect.name), [_link_row(name, targets[name], now) for name in new]
+        )
+        added = {row.url_norm: LinkId(row.id) for row in rows}
+        await self._job_writer.write(connection, self._jobs(added, targets), now)
+        if len(added) < len(new):  # somebody else added them at the same moment
+            added |= await ids_of(connection, [name for name in new if name not in added])
+        return added
+
+    def _jobs(self, added: Mapping[str, LinkId], targets: Mapping[str, LinkTarget]) -> list[NewJob]:
+        return [
+            crawl(added[name], name, targets[name].canonical.shop.lane)
+            for name in sorted(added)
+            if targets[name].canonical.kind not in NOT_CRAWLED and targets[name].canonical.shop.lane in self._lanes
+        ]
+
+
+async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:
+    """Those that are known already."""
+    rows = await connection.execute(statement("links_called", connection.dialect.name), {"names": list(names)})
+    return {row.url_norm: LinkId(row.id) for row in rows}
+
+
+def _mention_rows(told: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
+    for nr, each in enumerate(told.mentions):
+        link_id = ids[bounded(each.canonical.url_norm)]
+        yield str(told.platform), told.post_id, link_id, str(each.place), nr, storable(each.url), now
+
+
+@cache
+def _mentioning(dialect: str) -> str:
+    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(_MENTION) + 1))
+    return (
+        f"INSERT INTO post_links ({', '.join(_MENTION)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT (platform, post_id, link_id, place) DO NOTHING"
+    )
+
+
+def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
+    about = target.canonical
+    return {
+        "url_norm": name,
+        "url": storable(target.url),
+        "host": about.host,
+        "lane": about.shop.lane,
+        "platform": about.shop,
+        "kind": about.kind,
+        "state": LinkState.UNRESOLVED if about.kind in NOT_CRAWLED else LinkState.NEW,
+        "problem": _problem(target),
+        "region": about.region,
+        "shop_id": about.shop_id,
+        "item_id": about.item_id,
+        "first_seen_at": now,
+    }
+
+
+def _problem(target: LinkTarget) -> str | None:
+    """What a link names that is never visited; the title people saw beside it is all there is to know of it."""
+    why = NOT_CRAWLED.get(target.canonical.kind)
+    return f"{why}: {storable(target.title)}" if why and target.title else why
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    adding = insert_of(dialect)(links)
+    return adding.on_conflict_do_nothing().returning(links.c.id, links.c.url_norm)
+
+
+AT_ONCE: Final = 500
+_LOWEST: Final = -(2**63)
+_COLUMNS: Final = (
+    *("id", "author_id", "text", "created_at", "quoted_id", "reposted_id"),
+    *("referenced_text", "referenced_media", "media", "links"),
+)
+_mentions = msgspec.json.Decoder(list[LinkMention]).decode
+_media = msgspec.json.Decoder(list[Media]).decode
+
+
+class Scanned(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a scan is: posts looked at, and what they added."""
+
+    posts: int
+    links: int
+    mentions: int
+
+
+async def scan(
+    database: Database, writer: LinkWriter, *, platform: Platform | None = None, since: datetime | None = None
+) -> AsyncIterator[Scanned]:
+    """Looks at every stored post, or those first seen since then; tells after each part how far it is.
+
+    What is there already is not written again, so a scan that was broken off may simply be run once more.
+    """
+    seen = links = mentions = 0
+    for each in [platform] if platform else Platform:
+        last = _LOWEST
+        while part := await _part(database, each, last, since):
+            found = [told for post in part for told in links_in(post)]
+            async with database.write() as connection:
+                added = await writer.write_post_links(connection, found, database.clock.now())
+            seen, last = seen + len(part), part[-1].id
+            links, mentions = links + added.links, mentions + added.mentions
+            yield Scanned(posts=seen, links=links, mentions=mentions)
+
+
+async def _part(database: Database, platform: Platform, after: int, since: datetime | None) -> Sequence[Post]:
+    asked = select(*(posts.c[name] for name in _COLUMNS)).where(posts.c.platform == platform, posts.c.id > after)
+    if since is not None:
+        asked = asked.where(posts.c.first_seen_at >= since)
+    async with database.read() as connection:
+        rows = (await connection.execute(asked.order_by(posts.c.id).limit(AT_ONCE))).all()
+    return [_post(row, platform) for row in rows]
+
+
+def _post(row: Any, platform: Platform) -> Post:
+    """As much of a post as its links need."""
+    referred = row.reposted_id or row.quoted_id
+    shown = _media(row.referenced_media) if row.referenced_media else ()
+    reference = Reference(id=PostId(referred), text=row.referenced_text, media=shown) if referred else None
+    return Post(
+        platform=platform,
+        id=PostId(row.id),
+        author_id=UserId(row.author_id),
+        text=row.text,
+        created_at=row.created_at,
+        quoted=None if row.reposted_id else reference,
+        reposted=reference if row.reposted_id else None,
+        media=_media(row.media) if row.media else (),
+        links=_mentions(row.links) if row.links else (),
+        raw=b"",
+    )

@@ -1,0 +1,220 @@
+"""Offers over time: a new row when something meaningful changed, else the last one was seen once more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, delete, func, insert, select, union_all, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of
+from mistnet.kit.types import storable
+from mistnet.shops import extraction
+from mistnet.shops.model import (
+    LinkAtHand,
+    LinkId,
+    LinkKind,
+    LinkState,
+    OfferId,
+    PageFacts,
+    ProductId,
+    ProductName,
+    Shop,
+    content_hash,
+)
+from mistnet.shops.tables import links, offers, product_words, products
+
+_REMEMBERED: Final = 20
+_LINK: Final = ("id", "url_norm", "url", "host", "lane", "kind", "state", "region", "shop_id", "item_id", "product_id")
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """What one visit saw of a product's price."""
+
+    product_id: ProductId
+    link_id: LinkId
+    facts: PageFacts
+    doubt: str | None
+    at: datetime
+    cached: bool = False
+
+
+async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[OfferId, bool]:
+    """The offer's id, and whether it is a new one. What is doubted never becomes the product's price."""
+    seen = content_hash(sighting.facts)
+    believed = await _latest(connection, sighting.product_id, doubted=False)
+    doubted = await _latest(connection, sighting.product_id, doubted=True)
+    if sighting.doubt is None:
+        offer_id, is_new = await _believe(connection, sighting, seen, believed, doubted)
+        await connection.execute(update(products).where(products.c.id == sighting.product_id).values(offer_id=offer_id))
+        return offer_id, is_new
+    if doubted is not None and doubted.content_hash == seen:
+        return await _seen_again(connection, doubted, sighting), False
+    return await _add(connection, sighting, seen), True
+
+
+async def _believe(
+    connection: AsyncConnection, sighting: Sighting, seen: str, believed: Any, doubted: Any
+) -> tuple[OfferId, bool]:
+    """A doubted offer that a second look confirms is doubted no more."""
+    newer = doubted is not None and (believed is None or doubted.id > believed.id)
+    if doubted is not None and newer and doubted.content_hash == seen:
+        await connection.execute(update(offers).where(offers.c.id == doubted.id).values(doubt=None))
+        return await _seen_again(connection, doubted, sighting), False
+    if believed is not None and believed.content_hash == seen:
+        return await _seen_again(connection, believed, sighting), False
+    return await _add(connection, sighting, seen), True
+
+
+async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted: bool) -> Any:
+    doubt = offers.c.doubt.is_not(None) if doubted else offers.c.doubt.is_(None)
+    asked = (
+        select(offers.c.id, offers.c.content_hash)
+        .where(offers.c.product_id == product_id, doubt)
+        .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
+        .limit(1)
+    )
+    return (await connection.execute(asked)).first()
+
+
+async def _seen_again(connection: AsyncConnection, offer: Any, sighting: Sighting) -> OfferId:
+    """Counts may have moved though the price did not: the latest are kept. A remembered page was not seen again."""
+    if sighting.cached:
+        return OfferId(offer.id)
+    await connection.execute(
+        update(offers)
+        .where(offers.c.id == offer.id)
+        .values(
+            last_seen_at=sighting.at,
+            times_seen=offers.c.times_seen + 1,
+            sold_count=func.coalesce(sighting.facts.sold_count, offers.c.sold_count),
+            rating_count=func.coalesce(sighting.facts.rating_count, offers.c.rating_count),
+        )
+    )
+    return OfferId(offer.id)
+
+
+async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> OfferId:
+    added = await connection.execute(insert(offers).values(_row(sighting, seen)).returning(offers.c.id))
+    return OfferId(added.scalar_one())
+
+
+def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
+    facts = sighting.facts
+    has_currency = facts.currency is not None  # an amount of nobody knows what stays in the evidence
+    proof = next((each for each in facts.evidence if each.field == "amount"), next(iter(facts.evidence), None))
+    return {
+        "product_id": sighting.product_id,
+        "link_id": sighting.link_id,
+        "observed_at": sighting.at,
+        "last_seen_at": sighting.at,
+        "amount": facts.amount if has_currency else None,
+        "amount_max": facts.amount_max if has_currency else None,
+        "list_amount": facts.list_amount if has_currency else None,
+        "currency": facts.currency,
+        "availability": facts.availability,
+        "sold_count": facts.sold_count,
+        "rating_count": facts.rating_count,
+        "content_hash": seen,
+        "path": proof.path if proof else "unknown",
+        "confidence": proof.confidence if proof else 0.0,
+        "evidence": msgspec.json.encode(facts.evidence).replace(b"\\u0000", b"\\ufffd"),
+        "doubt": sighting.doubt,
+    }
+
+
+class StoreCrawlLook:
+    """What crawls read before they visit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def link(self, link_id: LinkId) -> LinkAtHand | None:
+        columns = [*(links.c[name] for name in _LINK), links.c.platform]
+        async with self._database.peek() as connection:
+            row = (await connection.execute(select(*columns).where(links.c.id == link_id))).mappings().first()
+        if row is None:
+            return None
+        known = {name: row[name] for name in _LINK} | {"shop": Shop(row["platform"])}
+        return LinkAtHand(**known | {"kind": LinkKind(row["kind"]), "state": LinkState(row["state"])})
+
+    async def earlier(self, name: ProductName) -> Sequence[extraction.EarlierPrice]:
+        """What was believed of a product's price before, oldest first."""
+        same = (
+            products.c.platform == name.platform,
+            products.c.region == name.region,
+            products.c.shop_id == name.shop_id,
+            products.c.item_id == name.item_id,
+        )
+        asked = (
+            select(
+                offers.c.amount, offers.c.currency, offers.c.last_seen_at, offers.c.sold_count, offers.c.rating_count
+            )
+            .join(products, products.c.id == offers.c.product_id)
+            .where(*same, offers.c.doubt.is_(None), offers.c.amount.is_not(None))
+            .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
+            .limit(_REMEMBERED)
+        )
+        async with self._database.peek() as connection:
+            rows = (await connection.execute(asked)).all()
+        return [_earlier(row) for row in reversed(rows)]
+
+
+def _earlier(row: Any) -> extraction.EarlierPrice:
+    return extraction.EarlierPrice(
+        amount=row.amount,
+        currency=row.currency,
+        observed_at=row.last_seen_at,
+        sold_count=row.sold_count,
+        rating_count=row.rating_count,
+    )
+
+
+ASKED: Final = 24
+"""So many words of a title are asked for, those that tell most."""
+
+PER_WORD: Final = 1_000
+"""So many products are looked at for each word, the newest. A rare word finds all that have it."""
+
+CANDIDATES: Final = 200
+
+
+async def write_words(connection: AsyncConnection, product_id: ProductId, platform: Shop, title: str) -> None:
+    """A title that is what it was costs one question."""
+    wanted = set(map(storable, extraction.title_words(title)))
+    asked = select(product_words.c.word).where(product_words.c.product_id == product_id)
+    known = set((await connection.execute(asked)).scalars())
+    if gone := sorted(known - wanted):
+        own = product_words.c.product_id == product_id
+        await connection.execute(delete(product_words).where(own, product_words.c.word.in_(gone)))
+    if new := sorted(wanted - known):
+        rows = [{"product_id": product_id, "word": word, "lane": platform.lane} for word in new]
+        adding = insert_of(connection.dialect.name)(product_words)
+        await connection.execute(adding.on_conflict_do_nothing(), rows)
+
+
+def products_called(lane: str, title: str) -> Select[Any] | None:
+    """Products of a lane that share words with a title, those that share the rarest first. None: it has no words."""
+    words = extraction.title_words(title)[:ASKED]
+    if not words:
+        return None
+    found = union_all(*(_having(lane, word) for word in words)).subquery()
+    rarity = 1.0 / func.count().over(partition_by=found.c.word)
+    weighed = select(found.c.product_id, rarity.label("rarity")).subquery()
+    return (
+        select(weighed.c.product_id)
+        .group_by(weighed.c.product_id)
+        .order_by(func.sum(weighed.c.rarity).desc(), weighed.c.product_id.desc())
+        .limit(CANDIDATES)
+    )
+
+
+def _having(lane: str, word: str) -> Select[Any]:
+    own = (product_words.c.lane == lane, product_words.c.word == word)
+    newest = select(product_words.c.word, product_words.c.product_id).where(*own)
+    limited = newest.order_by(product_words.c.product_id.desc()).limit(PER_WORD).subquery()
+    return select(limited.c.word, limited.c.product_id)

@@ -1,0 +1,210 @@
+"""Each author's own output: when they post and what kind of post, before anything refers to anything."""
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from math import exp
+from random import Random
+
+from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, SimCache, chance, mix, time_of
+from mistnet.sim.people import FIRST_POST_MS, Person
+
+KIND = 7
+DOOMED = 8
+HIDDEN = 16
+PLANTED = 32
+MOST_KEPT = 3_000_000
+
+
+class DraftKind(IntEnum):
+    ORIGINAL = 0
+    REPLY = 1
+    QUOTE = 2
+    RETWEET = 3
+
+
+STAR_KINDS = (560, 840, 910)  # of 1024: originals, then replies, then quotes; the rest are native retweets
+FAN_KINDS = (330, 880, 930)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Ids in order, a mark for each, and how many days after the world's start are already in."""
+
+    ids: "array[int]"
+    marks: bytearray
+    days: int = 0
+
+
+class Drafts:
+    def __init__(self, seed: int, ids: PostIds, people: Sequence[Person], start_ms: int) -> None:
+        self._seed, self._ids, self._people, self._start_ms = seed, ids, people, start_ms
+        self._kept: SimCache[int, Draft] = SimCache(MOST_KEPT)
+
+    def of(self, author: int, until_ms: int) -> Draft:
+        """Everything the author posts until then, and perhaps a little more."""
+        draft = self._kept.get(author)
+        if draft is None:
+            draft = self._history(self._people[author])
+            self._kept.put(author, draft, weight=len(draft.ids) + 50)
+        if until_ms >= self._start_ms + draft.days * DAY_MS:
+            self._extend(draft, self._people[author], until_ms)
+        return draft
+
+    def _history(self, person: Person) -> Draft:
+        luck = chance(self._seed, Draw.HISTORY, person.index)
+        first_ms = self._first_ms(person)
+        span = self._start_ms - first_ms
+        times = sorted({first_ms + int(luck.random() * span) for _ in range(person.posts)})
+        draft = Draft(array("Q"), bytearray())
+        self._add(draft, person, times, luck)
+        return draft
+
+    def _extend(self, draft: Draft, person: Person, until_ms: int) -> None:
+        rate = self._posts_per_day(person)
+        while self._start_ms + draft.days * DAY_MS <= until_ms:
+            luck = chance(self._seed, Draw.DAY, person.index, draft.days)
+            day_ms = self._start_ms + draft.days * DAY_MS
+            times = sorted({day_ms + int(luck.random() * DAY_MS) for _ in range(_poisson(rate, luck))})
+            self._add(draft, person, times, luck)
+            draft.days += 1
+
+    def _add(self, draft: Draft, person: Person, times: list[int], luck: Random) -> None:
+        make, index = self._ids.make, person.index
+        draft.ids.extend(array("Q", [make(at_ms, index) for at_ms in times]))
+        originals, replies, quotes = STAR_KINDS if person.star else FAN_KINDS
+        for _ in times:
+            bits = luck.getrandbits(30)
+            draw = bits & 1023
+            kind = 0 if draw < originals else 1 if draw < replies else 2 if draw < quotes else 3
+            kind = kind if kind < DraftKind.RETWEET or person.retweets else DraftKind.ORIGINAL
+            doomed = DOOMED if (bits >> 10) & 1023 < 20 else 0
+            hidden = HIDDEN if (bits >> 20) < 8 else 0
+            draft.marks.append(kind | doomed | hidden)
+
+    def _first_ms(self, person: Person) -> int:
+        return max(person.created_ms + DAY_MS, FIRST_POST_MS)
+
+    def _posts_per_day(self, person: Person) -> float:
+        so_far = person.posts * DAY_MS / (self._start_ms - self._first_ms(person))
+        return max(so_far, 3.0 if person.star else 0.05)
+
+
+def _poisson(mean: float, luck: Random) -> int:
+    count, left = 0, luck.random()
+    floor = exp(-min(mean, 500.0))
+    while left > floor:
+        left *= luck.random()
+        count += 1
+    return count
+
+
+LOOKBACK = 12
+REACH = 2 * LOOKBACK + 1  # a reply is never further than this many posts from what it answers
+NEIGHBOURS = 4
+ACQUAINTANCES, STRIDE = 40, 37  # stars know people all over the world, not just those who live next to them
+IDOLS = 3
+GHOSTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RepliedPost:
+    """What a reply answers. The author of a ghost's post was never anybody."""
+
+    id: int
+    user_id: int
+    handle: str
+
+
+class References:
+    def __init__(self, seed: int, ids: PostIds, people: Sequence[Person], drafts: Drafts) -> None:
+        self._seed, self._ids, self._people, self._drafts = seed, ids, people, drafts
+        self._stars = sum(person.star for person in people)
+        self._open_stars = [person.index for person in people if person.star and person.always_open]
+        self._fans: dict[int, list[int]] | None = None
+
+    def parent_of(self, author: int, post_id: int) -> RepliedPost:
+        luck = mix(self._seed, Draw.PARENT, post_id)
+        target = self._answered(author, luck)
+        found = None if target is None else self._recent(target, post_id, (luck >> 16) % LOOKBACK, gone_too=True)
+        if target is None or found is None:
+            return self._ghost(post_id, luck)
+        answered = self._people[target]
+        return RepliedPost(found, answered.id, answered.handle_at(time_of(post_id)))
+
+    def original_of(self, author: int, post_id: int, kind: int) -> int | None:
+        """What a quote or native retweet repeats; None if there was nothing yet."""
+        luck = mix(self._seed, Draw.ORIGINAL, post_id)
+        target = self._open_stars[luck % len(self._open_stars)]
+        if target == author:
+            target = self._open_stars[(luck + 1) % len(self._open_stars)]
+        return self._recent(target, post_id, (luck >> 16) % LOOKBACK, gone_too=kind == DraftKind.QUOTE)
+
+    def idols(self, author: int) -> tuple[int, ...]:
+        luck = mix(self._seed, Draw.CIRCLE, author)
+        return tuple((luck >> (16 * place)) % self._stars for place in range(IDOLS))
+
+    def fans(self, author: int) -> list[int]:
+        """Everybody whose replies may go to this author."""
+        if self._fans is None:
+            fans = defaultdict(list)
+            for person in self._people:
+                for idol in set(self.idols(person.index)):
+                    fans[idol].append(person.index)
+            for star in range(self._stars):
+                for place in range(ACQUAINTANCES):
+                    fans[self._acquaintance(star, place)].append(star)
+            self._fans = dict(fans)
+        near = [(author - step) % len(self._people) for step in range(NEIGHBOURS + 1)]
+        return sorted({*self._fans.get(author, ()), *near})
+
+    def replies_to(self, post_id: int, until_ms: int) -> Iterator[tuple[int, int]]:
+        """(author, id) of posts that may answer this one: the caller checks."""
+        author = self._ids.author_of(post_id)
+        own = self._drafts.of(author, until_ms).ids
+        after = bisect_left(own, post_id) + REACH
+        last = own[after] if after < len(own) else self._ids.make(until_ms + 1, 0)
+        for fan in self.fans(author):
+            draft = self._drafts.of(fan, until_ms)
+            for place in range(bisect_left(draft.ids, post_id + 1), bisect_left(draft.ids, last)):
+                if draft.marks[place] & KIND == DraftKind.REPLY:
+                    yield fan, draft.ids[place]
+
+    def _answered(self, author: int, luck: int) -> int | None:
+        draw = luck % 100
+        if draw < 3:
+            return None
+        if draw < 18:
+            return author
+        if draw < 70:
+            return self.idols(author)[draw % IDOLS]
+        if author < self._stars:
+            return self._acquaintance(author, (luck >> 8) % ACQUAINTANCES)
+        return (author + 1 + draw % NEIGHBOURS) % len(self._people)
+
+    def _acquaintance(self, star: int, place: int) -> int:
+        return (star + (place + 1) * STRIDE) % len(self._people)
+
+    def _recent(self, author: int, before_id: int, back: int, *, gone_too: bool) -> int | None:
+        draft = self._drafts.of(author, time_of(before_id))
+        end = bisect_left(draft.ids, before_id)
+        place = max(end - 1 - back, min(end - 1, 0))
+        for step in range(min(LOOKBACK, place + 1)):
+            mark = draft.marks[place - step]
+            if mark & KIND != DraftKind.RETWEET and (gone_too or not mark & DOOMED):
+                return draft.ids[place - step]
+        return None
+
+    def _ghost(self, post_id: int, luck: int) -> RepliedPost:
+        which = luck >> 24
+        nobody = len(self._people) + which % GHOSTS
+        answered = self._ids.make(time_of(post_id) - 1 - which % HOUR_MS, nobody)
+        return RepliedPost(answered, ghost_id(self._seed, which % GHOSTS), f"left_{which % GHOSTS}")
+
+
+def ghost_id(seed: int, which: int) -> int:
+    """A user id that no lookup ever returns."""
+    return 1_000_000_000_000_000_000 + mix(seed, Draw.GHOST, which) % 500_000_000_000_000_000

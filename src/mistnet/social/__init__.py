@@ -1,0 +1,1 @@
+"""Users and posts: tracking, sweeps, reply chains, feeds, coverage, search, ingests."""

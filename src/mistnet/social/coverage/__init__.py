@@ -1,0 +1,1 @@
+"""Coverage: how much of an account or a conversation is stored."""

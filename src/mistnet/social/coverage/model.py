@@ -1,0 +1,322 @@
+"""How much of an account or a conversation is there: verified, being swept, missing, not looked at. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from mistnet.queue.model import LIVE_STATES, JobId, JobState
+from mistnet.social.accounts import AccountState
+from mistnet.social.model import Platform, PostId, UserId
+
+_FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_288_834_974_657)
+_ID_BITS_BELOW_TIME: Final = 22
+
+LEAST_COUNT: Final = 20
+"""A profile that counts fewer posts says too little: some are deleted, hidden, or counted late."""
+
+LEAST_SHARE: Final = 0.5
+"""So much of what the profile counts must be stored. Posts that search hides, and old counts, make up for the rest."""
+
+SUSPECT_LOOKS: Final = (
+    timedelta(hours=1),
+    timedelta(hours=6),
+    timedelta(days=1),
+    timedelta(days=3),
+    timedelta(days=7),
+)
+"""How long after the one before each look at a suspect account comes. The last one repeats."""
+
+
+class StretchState(StrEnum):
+    """How a part of an account's life stands."""
+
+    VERIFIED = "verified"
+    NOT_LOOKED_AT = "not_looked_at"
+    SWEEPING = "sweeping"
+    MISSING = "missing"
+    SUSPECT = "suspect"
+
+
+class SweepKind(StrEnum):
+    BACKFILL = "backfill"
+    CATCH_UP = "catch_up"
+    REPOSTS = "reposts"
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep that is alive, or that ended without its result."""
+
+    job_id: JobId
+    kind: SweepKind
+    state: JobState
+    user_id: UserId
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+    top: PostId | None = None
+    mending: bool = False
+    last_error: str | None = None
+    wait_reason: str | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.state in LIVE_STATES
+
+
+class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an account is, as its row, its user and its outermost posts tell."""
+
+    user_id: UserId
+    handle: str | None
+    state: AccountState
+    state_reason: str | None
+    tracked_at: datetime
+    born_at: datetime | None = None
+    oldest_post_id: PostId | None = None
+    oldest_post_at: datetime | None = None
+    newest_post_id: PostId | None = None
+    newest_post_at: datetime | None = None
+    newest_repost_id: PostId | None = None
+    backfilled_at: datetime | None = None
+    reposts_backfilled_at: datetime | None = None
+    last_fetched_at: datetime | None = None
+    profiled_at: datetime | None = None
+    posts_count: int | None = None
+    suspect_since: datetime | None = None
+    next_look_at: datetime | None = None
+    stored: int = 0
+    sweeps: Sequence[Sweep] = ()
+
+    def alive(self, kind: SweepKind) -> bool:
+        return any(each.kind is kind and each.alive and not each.mending for each in self.sweeps)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its first sweep is to come or has brought nothing yet. Without a sweep it is missing instead."""
+        known = (self.oldest_post_id, self.newest_post_id, self.backfilled_at)
+        return all(each is None for each in known) and self.alive(SweepKind.BACKFILL)
+
+    @property
+    def gaps(self) -> Sequence[Sweep]:
+        """Sweeps that ended without their result, where no later one has been."""
+        return [each for each in self.sweeps if not each.alive and not self._covered(each)]
+
+    @property
+    def passed(self) -> StretchState:
+        """How a part stands where a sweep has passed. Of an implausible history no part is sure."""
+        return StretchState.SUSPECT if self.suspect_since else StretchState.VERIFIED
+
+    def _covered(self, sweep: Sweep) -> bool:
+        """A sweep begins where the one before it left off: once a boundary has passed that, it is made good."""
+        if sweep.mending:
+            return False
+        match sweep.kind:
+            case SweepKind.BACKFILL:
+                return self.backfilled_at is not None
+            case SweepKind.CATCH_UP:
+                return self.newest_post_id is not None and sweep.floor < self.newest_post_id
+            case SweepKind.REPOSTS:
+                passed = self.newest_repost_id is not None and sweep.floor < self.newest_repost_id
+                return passed or (sweep.floor == 0 and self.reposts_backfilled_at is not None)
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an account's life that stands as one."""
+
+    since: datetime
+    until: datetime
+    standing: StretchState
+
+
+def enough_stored(counted: int | None, *, with_reposts: bool) -> int:
+    """How many posts must be stored, for the end of a history to be plausible beside the profile's own count.
+
+    The profile counts native retweets. Before their pass has ended only a history without any post is implausible.
+    """
+    if counted is None or counted < LEAST_COUNT:
+        return 0
+    return ceil(counted * LEAST_SHARE) if with_reposts else 1
+
+
+def is_suspect(progress: AccountProgress) -> bool:
+    """Whether an account that is collected has implausibly few posts."""
+    return progress.state is AccountState.ACTIVE and progress.suspect_since is not None
+
+
+def few_stored(progress: AccountProgress) -> str:
+    counted = "" if progress.posts_count is None else f" of the {progress.posts_count:,} posts its profile counts"
+    return f"{progress.stored:,}{counted} {'is' if progress.stored == 1 else 'are'} stored"
+
+
+def moment_of(post_id: PostId) -> datetime:
+    """When a post was written: X's ids carry their time. Those from before November 2010 do not."""
+    return _FIRST_ID_AT + timedelta(milliseconds=post_id >> _ID_BITS_BELOW_TIME)
+
+
+def begin_of(progress: AccountProgress) -> datetime:
+    """When there could have been a first post."""
+    known = (progress.born_at, _at(progress.oldest_post_at, progress.oldest_post_id))
+    return min((each for each in known if each), default=progress.tracked_at)
+
+
+def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
+    """The life of an account by how its own posts stand, native retweets aside.
+
+    Between the oldest and the newest post everything has been swept. Nothing newer was there when tracking began.
+    """
+    begin = begin_of(progress)
+    if progress.waits:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
+    oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
+    newest_at = _at(progress.newest_post_at, progress.newest_post_id)
+    if progress.backfilled_at and not (progress.suspect_since and progress.alive(SweepKind.BACKFILL)):
+        below = progress.passed
+    else:
+        below = StretchState.SWEEPING if progress.alive(SweepKind.BACKFILL) else StretchState.MISSING
+    looked = oldest_at is not None or progress.backfilled_at is not None
+    looked_until = max(newest_at or begin, progress.tracked_at) if looked else now
+    swept = Stretch(since=oldest_at or begin, until=looked_until, standing=progress.passed)
+    layers = [
+        Stretch(since=begin, until=looked_until, standing=below),
+        Stretch(since=looked_until, until=now, standing=StretchState.NOT_LOOKED_AT),
+        *([swept] if looked else []),
+        *_swept_by(progress, SweepKind.CATCH_UP, begin if newest_at else looked_until, now),
+    ]
+    return _seen_from_above(layers, begin, now)
+
+
+def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
+    """The same for native retweets, which take a pass of their own after the backfill."""
+    begin = begin_of(progress)
+    if progress.waits:
+        return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
+    coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
+    looked_until, below = now, StretchState.SWEEPING if coming else StretchState.MISSING
+    if progress.reposts_backfilled_at:
+        below = progress.passed
+        newest_at = _at(None, progress.newest_repost_id)
+        looked_until = max(newest_at or begin, progress.backfilled_at or begin)
+    layers = [
+        Stretch(since=begin, until=looked_until, standing=below),
+        Stretch(since=looked_until, until=now, standing=StretchState.NOT_LOOKED_AT),
+        *_swept_by(progress, SweepKind.REPOSTS, begin, now),
+    ]
+    return _seen_from_above(layers, begin, now)
+
+
+def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
+    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it again.
+
+    A sweep without a floor reaches down to `begin`.
+    """
+    dead = [each for each in progress.gaps if each.kind is kind]
+    live = [each for each in progress.sweeps if each.kind is kind and each.alive]
+    for sweep in sorted([*dead, *live], key=lambda each: (each.mending, each.alive)):
+        until = moment_of(sweep.ceiling) if sweep.ceiling is not None else now
+        since = moment_of(sweep.floor) if sweep.floor else min(begin, until)
+        if sweep.top is not None:
+            yield Stretch(since=until, until=moment_of(sweep.top), standing=StretchState.VERIFIED)
+        left = StretchState.SWEEPING if sweep.alive else StretchState.MISSING
+        yield Stretch(since=since, until=max(until, since + timedelta(milliseconds=1)), standing=left)
+
+
+def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) -> Sequence[Stretch]:
+    """Layers laid over each other, the later ones on top, as one row of stretches from the beginning until now."""
+    edges = {begin, now, *(layer.since for layer in layers), *(layer.until for layer in layers)}
+    cuts = sorted(edge for edge in edges if begin <= edge <= now)
+    seen: list[Stretch] = []
+    for since, until in pairwise(cuts):
+        standing = next(each.standing for each in reversed(layers) if each.since <= since and until <= each.until)
+        joined = seen.pop().since if seen and seen[-1].standing is standing else since
+        seen.append(Stretch(since=joined, until=until, standing=standing))
+    return seen
+
+
+def was_collected(progress: AccountProgress) -> bool:
+    """Of an account that shows its posts to no one, nothing is missing that could be had."""
+    return progress.state is AccountState.ACTIVE or progress.oldest_post_id is not None
+
+
+def strip(stretches: Sequence[Stretch], cells: int) -> Sequence[StretchState]:
+    """The same in so many cells of equal length. The least that is missing shows, then suspect, then being swept."""
+    if not stretches:
+        return ()
+    begin, width = stretches[0].since, (stretches[-1].until - stretches[0].since) / cells
+    return [_cell(stretches, begin + width * place, begin + width * (place + 1)) for place in range(cells)]
+
+
+def _cell(stretches: Sequence[Stretch], since: datetime, until: datetime) -> StretchState:
+    lengths: dict[StretchState, timedelta] = {}
+    for each in stretches:
+        shared = min(each.until, until) - max(each.since, since)
+        if shared > timedelta():
+            lengths[each.standing] = lengths.get(each.standing, timedelta()) + shared
+    for standing in (StretchState.MISSING, StretchState.SUSPECT, StretchState.SWEEPING):
+        if standing in lengths:
+            return standing
+    return max(lengths, key=lambda standing: lengths[standing], default=StretchState.NOT_LOOKED_AT)
+
+
+def _at(told: datetime | None, post_id: PostId | None) -> datetime | None:
+    return told or (moment_of(post_id) if post_id is not None else None)
+
+
+class Completeness(StrEnum):
+    """Whether every stored reply of a conversation has its way up to the first post."""
+
+    COMPLETE = "complete"
+    IN_PROGRESS = "in progress"
+    AS_FAR_AS_UPSTREAM = "complete as far as upstream has it"
+    HAS_GAPS = "has gaps"
+
+
+class MissingParent(msgspec.Struct, frozen=True, kw_only=True):
+    """A post that was answered and is not stored. Gone: upstream does not have it. Awaited: a walk will bring it."""
+
+    post_id: PostId
+    reply_id: PostId
+    replies: int
+    gone: bool
+    awaited: bool
+
+    @property
+    def gap(self) -> bool:
+        return not self.gone and not self.awaited
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """A thread walk of a conversation that is alive, or that ended without its result."""
+
+    job_id: JobId
+    state: JobState
+    reply_id: PostId
+    next_id: PostId
+    last_error: str | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.state in LIVE_STATES
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a conversation, and what of it is not."""
+
+    platform: Platform = Platform.X
+    conversation_id: PostId
+    posts: int
+    parents: Sequence[MissingParent] = ()
+    walks: Sequence[Walk] = ()
+
+    @property
+    def verdict(self) -> Completeness:
+        if any(parent.gap for parent in self.parents):
+            return Completeness.HAS_GAPS
+        if any(walk.alive for walk in self.walks):
+            return Completeness.IN_PROGRESS
+        return Completeness.AS_FAR_AS_UPSTREAM if self.parents else Completeness.COMPLETE

@@ -1,0 +1,208 @@
+"""What is there of tracked accounts and of conversations, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, func, select
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import statement
+from mistnet.queue.model import JobId, JobState
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import AccountProgress, Conversation, MissingParent, Sweep, SweepKind, Walk
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.tables import accounts, posts, user_versions, users
+
+_X: Final = Platform.X
+_oldest, _newest = posts.alias("oldest"), posts.alias("newest")
+
+
+class _SweepArgs(msgspec.Struct, frozen=True):
+    """What the args of every sweep may tell."""
+
+    user_id: UserId
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+    top: PostId | None = None
+    mending: bool = False
+
+
+class _WalkArgs(msgspec.Struct, frozen=True):
+    reply_id: PostId
+    next_id: PostId
+
+
+class Coverage:
+    """Reads. Nothing is locked, so parts may be a moment apart while workers go on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    async def accounts(self) -> Sequence[AccountProgress]:
+        """All accounts ever tracked, by handle."""
+        return await self._progress(_COUNTED, await self.sweeps())
+
+    async def account(self, handle: str) -> AccountProgress | None:
+        """The account that goes by this handle now."""
+        wanted = _COUNTED.where(users.c.platform == _X, users.c.handle_key == handle.lower())
+        found = await self._progress(wanted, ())
+        if not found:
+            return None
+        newest = max(found, key=lambda each: each.tracked_at)
+        return msgspec.structs.replace(newest, sweeps=await self.sweeps(newest.user_id))
+
+    async def account_by_id(self, user_id: UserId) -> AccountProgress | None:
+        found = await self._progress(_COUNTED.where(accounts.c.user_id == user_id), await self.sweeps(user_id))
+        return found[0] if found else None
+
+    async def handles(self) -> Sequence[str]:
+        asked = select(users.c.handle).join(accounts, _SAME_USER).where(users.c.handle.is_not(None))
+        async with self._database.read() as connection:
+            return list((await connection.execute(asked)).scalars())
+
+    async def now_called(self, handle: str) -> str | None:
+        """What an account goes by now that once went by this handle."""
+        asked = (
+            select(users.c.handle)
+            .join(
+                user_versions, (user_versions.c.platform == users.c.platform) & (user_versions.c.user_id == users.c.id)
+            )
+            .join(accounts, _SAME_USER)
+            .where(user_versions.c.platform == _X, user_versions.c.handle_key == handle.lower())
+            .order_by(user_versions.c.until.desc())
+            .limit(1)
+        )
+        async with self._database.read() as connection:
+            return (await connection.execute(asked)).scalar_one_or_none()
+
+    async def sweeps(self, user_id: UserId | None = None) -> Sequence[Sweep]:
+        """Sweeps that are alive or ended without their result: of one account, or all."""
+        binds = {"key": str(user_id) if user_id else None, "mends": f"{user_id}:%"}
+        async with self._database.read() as connection:
+            rows = (await connection.execute(statement("sweeps", self._dialect), binds)).mappings().all()
+        return sorted(map(_sweep, rows), key=lambda sweep: sweep.job_id)
+
+    async def native_reposts(self, user_id: UserId) -> int:
+        """How many of an account's stored posts are native retweets."""
+        counted = select(func.count(posts.c.reposted_id)).where(posts.c.platform == _X, posts.c.author_id == user_id)
+        async with self._database.read() as connection:
+            return (await connection.execute(counted)).scalar_one()
+
+    async def platform_of(self, conversation_id: PostId) -> Platform:
+        """Where a conversation of this id is stored: that of X, if there is one on each platform."""
+        asked = select(posts.c.platform).where(posts.c.conversation_id == conversation_id).limit(1)
+        async with self._database.read() as connection:
+            for platform in Platform:
+                if (await connection.execute(asked.where(posts.c.platform == platform))).first():
+                    return platform
+        return _X
+
+    async def conversation(self, conversation_id: PostId, platform: Platform = _X) -> Conversation:
+        counted = select(func.count()).where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
+        binds = {"platform": platform, "id": conversation_id}
+        async with self._database.read() as connection:
+            lost = (await connection.execute(statement("lost_parents", self._dialect), binds)).mappings().all()
+            named = {**binds, "walks": f"{conversation_id}:%"}
+            found = await connection.execute(statement("walks_of", self._dialect), named)
+            rows = found.mappings().all() if platform is _X else []  # only replies on X are walked up
+            stored = (await connection.execute(counted)).scalar_one()
+        walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
+        awaited = await self._awaited({walk.next_id for walk in walks if walk.alive}) if lost else set()
+        parents = [
+            MissingParent(**{**row, "gone": bool(row["gone"]), "awaited": row["post_id"] in awaited}) for row in lost
+        ]
+        return Conversation(
+            platform=platform, conversation_id=conversation_id, posts=stored, parents=parents, walks=walks
+        )
+
+    async def conversation_of(self, post_id: PostId, platform: Platform | None = None) -> PostId | None:
+        """The conversation a stored post belongs to, on one platform or on the first that has such a post."""
+        asked = select(posts.c.conversation_id).where(posts.c.id == post_id)
+        async with self._database.read() as connection:
+            for each in Platform if platform is None else [platform]:
+                found = (await connection.execute(asked.where(posts.c.platform == each))).scalar_one_or_none()
+                if found is not None:
+                    return PostId(found)
+        return None
+
+    async def _awaited(self, next_ids: Collection[PostId]) -> set[PostId]:
+        """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""
+        binds = {"platform": _X, "ids": sorted(next_ids)}
+        async with self._database.read() as connection:
+            rows = await connection.execute(statement("frontiers", self._dialect), binds)
+            return {PostId(row.id) for row in rows}
+
+    async def _progress(self, wanted: Select[Any], sweeps: Sequence[Sweep]) -> Sequence[AccountProgress]:
+        async with self._database.read() as connection:
+            rows = (await connection.execute(wanted)).mappings().all()
+        by_account: dict[UserId, list[Sweep]] = {}
+        for sweep in sweeps:
+            by_account.setdefault(sweep.user_id, []).append(sweep)
+        return [
+            AccountProgress(**{**row, "state": AccountState(row["state"])}, sweeps=by_account.get(row["user_id"], ()))
+            for row in rows
+        ]
+
+
+_SAME_USER: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+PROGRESS: Final = (
+    select(
+        accounts.c.user_id,
+        users.c.handle,
+        accounts.c.state,
+        accounts.c.state_reason,
+        accounts.c.tracked_at,
+        users.c.created_at.label("born_at"),
+        accounts.c.oldest_post_id,
+        _oldest.c.created_at.label("oldest_post_at"),
+        accounts.c.newest_post_id,
+        _newest.c.created_at.label("newest_post_at"),
+        accounts.c.newest_repost_id,
+        accounts.c.backfilled_at,
+        accounts.c.reposts_backfilled_at,
+        accounts.c.last_fetched_at,
+        users.c.profiled_at,
+        users.c.posts_count,
+        accounts.c.suspect_since,
+        accounts.c.next_look_at,
+    )
+    .join(users, _SAME_USER)
+    .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))
+    .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
+    .where(accounts.c.platform == _X)
+    .order_by(users.c.handle_key, accounts.c.user_id)
+)
+"""How far accounts are, without the count of their posts, which takes a look at each of them."""
+
+_COUNTED: Final = PROGRESS.add_columns(
+    select(func.count())
+    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
+    .scalar_subquery()
+    .label("stored")
+)
+
+
+def _sweep(row: Mapping[Any, Any]) -> Sweep:
+    told = msgspec.json.decode(row["args"], type=_SweepArgs)
+    return Sweep(
+        job_id=JobId(row["id"]),
+        kind=SweepKind(row["kind"]),
+        state=JobState(row["state"]),
+        last_error=row["last_error"],
+        wait_reason=row["wait_reason"],
+        **msgspec.structs.asdict(told),
+    )
+
+
+def _walk(row: Mapping[Any, Any]) -> Walk:
+    told = msgspec.json.decode(row["args"], type=_WalkArgs)
+    return Walk(
+        job_id=JobId(row["id"]),
+        state=JobState(row["state"]),
+        last_error=row["last_error"],
+        **msgspec.structs.asdict(told),
+    )

@@ -1,0 +1,105 @@
+"""Errors of accounts, feeds, posts and search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mistnet.kit.errors import _TOLD, DatabaseError, UsageError, _and_more
+from mistnet.queue.errors import Permanent
+
+
+class NoThreadsToken(UsageError):
+    """Threads is to be asked and no access token for it is configured."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no token for Threads is configured: set MISTNET_THREADS_TOKEN to a long-lived access token, "
+            "and MISTNET_THREADS_TOKEN_FILE to where its refreshed form is kept"
+        )
+
+
+class BadFeed(UsageError):
+    """A feed that cannot be as somebody wants it."""
+
+    def __init__(self, given: str, problem: str) -> None:
+        super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://www.threads.com/@name")
+        self.given, self.problem = given, problem
+
+
+class FeedNotFound(UsageError):
+    """Nobody asked for this account's feed, or it was removed."""
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` begins one")
+        self.handle = handle
+
+
+class BadHandle(UsageError):
+    """What was given names no account."""
+
+    def __init__(self, given: str, problem: str) -> None:
+        super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://x.com/name")
+        self.given, self.problem = given, problem
+
+
+class BadHandles(UsageError):
+    """Several handles were given, and some of them name no account."""
+
+    def __init__(self, problems: Sequence[BadHandle]) -> None:
+        super().__init__("; ".join(map(str, problems[:_TOLD])) + _and_more(len(problems)))
+        self.problems = tuple(problems)
+
+
+class NotTracked(UsageError):
+    """Nobody tracks this account, and nobody suggested it."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(f"{given} is neither tracked nor suggested; `mistnet track` begins to")
+        self.given = given
+
+
+class UserNotFound(UsageError):
+    """Nothing that was collected tells of this user."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"nothing that was collected tells of {given[:80]}; `mistnet follows sync {given[:80]}` asks for it"
+        )
+        self.given = given
+
+
+class BadSearch(UsageError):
+    """A search that asks for nothing that could be looked up."""
+
+    def __init__(self, query: str, problem: str) -> None:
+        super().__init__(f"cannot search for {query[:80]!r}: {problem}")
+        self.query, self.problem = query, problem
+
+
+class AmbiguousPost(UsageError):
+    """An id that posts of several platforms have."""
+
+    def __init__(self, post_id: int, platforms: Sequence[str]) -> None:
+        where = " and ".join(f"on {each}" for each in platforms)
+        choice = " or ".join(f"platform={each}" for each in platforms)
+        super().__init__(f"Post {post_id} is stored {where}. Add {choice}.")
+        self.post_id, self.platforms = post_id, platforms
+
+
+class PlaceholdersLeft(DatabaseError):
+    """Some users stand in an old database by their id alone: nobody ever asked upstream for them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"{count} users were never fetched (they have no last_updated_at), and this version keeps none of that "
+            f"kind: run `mistnet hydrate users --placeholders`, then `mistnet db migrate` again; nothing was lost"
+        )
+        self.count = count
+
+
+class NotShown(Permanent):
+    """A source has nothing by that name or id, or does not show it to us; it does not tell which."""
+
+    def __init__(self, source: str, what: str, problem: str, *, status: int) -> None:
+        super().__init__(f"{source} does not show {what}: {problem}")
+        self.source, self.what, self.problem, self.status = source, what, problem, status

@@ -1,0 +1,1 @@
+"""Feeds: Threads accounts that are read again and again."""

@@ -1,0 +1,401 @@
+"""Look at one feed: its new posts newest first, then what its author said below them. One call per step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import msgspec
+
+from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted
+from mistnet.governor.model import THREADS_SOURCE, CallPurpose
+from mistnet.kit.clock import Clock
+from mistnet.queue.model import Args, Continue, Done, Job, NewJob, Outcome, Write
+from mistnet.social.accounts import Missing
+from mistnet.social.errors import NotShown
+from mistnet.social.feeds.model import (
+    FEED_POLL,
+    Feed,
+    FeedFound,
+    FeedGrown,
+    FeedId,
+    FeedLook,
+    FeedPage,
+    FeedPolled,
+    FeedRefused,
+    FeedState,
+    ThreadsSource,
+    user_id_of,
+)
+from mistnet.social.model import Platform, Post, PostId
+
+CURSORS_KEPT: Final = 8
+SLACK: Final = timedelta(minutes=10)
+"""What is new may be shown late: so far below a boundary is read again."""
+
+
+class FeedRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about feeds."""
+
+    second_look: timedelta = timedelta(seconds=30)
+    reply_window: timedelta = timedelta(days=3)
+    profile_holds: timedelta = timedelta(days=1)
+
+
+class FeedPhase(StrEnum):
+    BEGIN = "begin"
+    POSTS = "posts"
+    REPLIES = "replies"
+
+
+class FeedPosition(msgspec.Struct, frozen=True):
+    """Where in a list we are: the cursor of the next page, and those before it."""
+
+    after: str | None = None
+    earlier: tuple[str, ...] = ()
+
+    def turned(self, page: FeedPage) -> FeedPosition:
+        passed = (*self.earlier, self.after) if self.after else self.earlier
+        return FeedPosition(page.cursor, tuple(each for each in passed if each)[-CURSORS_KEPT:])
+
+    def require_progress(self, page: FeedPage, endpoint: str) -> None:
+        """Raises BrokenAnswer for a page one cannot go on from: it is asked for again, and is never an end."""
+        if page.cursor is not None and page.cursor in (self.after, *self.earlier):
+            raise BrokenAnswer(THREADS_SOURCE, endpoint, "a cursor that leads back to an earlier page")
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """Something a page leads to: a post of which only the id was shown, or what was said below one.
+
+    `whole`: nothing below it has been read before. `if_own`: it is kept if it is the author's, as nobody could tell.
+    `suspected` and `unreadable`: the last look showed an empty end, or something that could not be read.
+    """
+
+    id: PostId
+    replies: bool = False
+    if_own: bool = False
+    whole: bool = False
+    place: FeedPosition = FeedPosition()
+    suspected: bool = False
+    unreadable: bool = False
+
+    @property
+    def is_second_look(self) -> bool:
+        return self.suspected or self.unreadable
+
+
+class FeedPollArgs(Args, frozen=True):
+    """Posts above `floor` and replies above `reply_floor` are read; both are fixed when the poll begins.
+
+    `top` is the newest post so far. `anchor` is when the poll began, by upstream's clock: what was said until then is
+    read when it is over. `ended`: the list's end or its floor is reached. `unread` is why replies cannot be read.
+    `suspected` and `unreadable` are those of a visit.
+    """
+
+    feed_id: FeedId
+    phase: FeedPhase = FeedPhase.BEGIN
+    own: bool = False
+    floor: datetime | None = None
+    reply_floor: datetime | None = None
+    top: datetime | None = None
+    anchor: datetime | None = None
+    place: FeedPosition = FeedPosition()
+    restarts: int = 0
+    ended: bool = False
+    suspected: bool = False
+    unreadable: bool = False
+    visits: Sequence[Visit] = ()
+    unread: str | None = None
+
+
+Looking = TypeVar("Looking", Visit, FeedPollArgs)
+
+
+def look_again(at: Looking, *, empty_end: bool, unreadable: bool) -> Looking | None:
+    """A second look at the same page, if its doubt is new. An empty end says nothing of what could not be read before,
+    nor the other way round: each is believed only when it is seen twice."""
+    if empty_end and not at.suspected:
+        return msgspec.structs.replace(at, suspected=True)
+    if unreadable and not at.unreadable:
+        return msgspec.structs.replace(at, unreadable=True)
+    return None
+
+
+def afresh(at: Looking) -> Looking:
+    return msgspec.structs.replace(at, suspected=False, unreadable=False)
+
+
+def feed_poll(feed_id: FeedId) -> NewJob:
+    return NewJob(kind=FEED_POLL, key=str(feed_id), args=FeedPollArgs(feed_id=feed_id))
+
+
+GONE: Final = "Threads does not show it"
+
+
+class FeedVisitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a visit brought, and the visits that come of it: before all others, or after them."""
+
+    writes: Sequence[Write] = ()
+    ahead: Sequence[Visit] = ()
+    behind: Sequence[Visit] = ()
+    unread: str | None = None
+
+
+class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
+    look: FeedLook
+    threads: ThreadsSource
+
+    async def visit(self, visit: Visit, feed: Feed, at: FeedPollArgs, *, errand: CallPurpose) -> FeedVisitResult:
+        return await (self._listen(visit, feed, at, errand) if visit.replies else self._fetch(visit, feed, errand))
+
+    async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
+        """Whom these quote or repeat by an id alone, unless it is stored, or known to be gone."""
+        named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
+        known = await self.look.known_posts(Platform.THREADS, named)
+        known |= await self.look.missing_posts(Platform.THREADS, named)
+        return [each for each in dict.fromkeys(named) if each not in known]
+
+    async def _fetch(self, visit: Visit, feed: Feed, errand: CallPurpose) -> FeedVisitResult:
+        """One post by its id. One that cannot be read even alone stays in quarantine."""
+        gathered = await self.threads.post(visit.id, errand=errand)
+        post = gathered.posts.get(visit.id) if gathered else None
+        own = post is not None and post.author_id == user_id_of(feed.handle)
+        if visit.if_own and not own:
+            return FeedVisitResult()
+        if gathered is None:
+            return FeedVisitResult(writes=[Missing(platform=Platform.THREADS, what="post", id=visit.id, reason=GONE)])
+        named = await self.unseen(gathered.posts, [post]) if post and own else ()
+        return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
+
+    async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, errand: CallPurpose) -> FeedVisitResult:
+        """A page of what was said below a post; what the author himself said is kept."""
+        try:
+            page = await self.threads.conversation(visit.id, after=visit.place.after, errand=errand)
+        except NotShown:
+            return FeedVisitResult()  # the post is gone, and all below it
+        except NotPermitted as error:
+            return FeedVisitResult(unread=str(error))
+        visit.place.require_progress(page, "conversation")
+        if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
+            return FeedVisitResult(writes=page.gathered.unreadable, behind=[again])
+        own = [post for post in _shown(page) if post.author_id == user_id_of(feed.handle)]
+        known = await self.look.known_posts(Platform.THREADS, [post.id for post in own])
+        new = [post for post in own if post.id not in known]
+        quoted = await self.unseen(page.gathered.posts, own)
+        illegible = [Visit(each.post_id, if_own=True) for each in page.gathered.unreadable if each.post_id]
+        grown = FeedGrown(feed_id=feed.id, posts=len(new))
+        return FeedVisitResult(
+            writes=[*_told(page, own), grown],
+            ahead=[*(Visit(each) for each in quoted), *illegible, *_further(visit, page, at)],
+        )
+
+
+def _further(visit: Visit, page: FeedPage, at: FeedPollArgs) -> list[Visit]:
+    """The next page, unless what follows was read before."""
+    if page.cursor is None:
+        return []
+    moments = [post.created_at for post in _shown(page)]
+    read = not visit.whole and at.reply_floor is not None and moments and moments[-1] < at.reply_floor - SLACK
+    return [] if read else [msgspec.structs.replace(afresh(visit), place=visit.place.turned(page))]
+
+
+def _shown(page: FeedPage) -> Sequence[Post]:
+    return [page.gathered.posts[each] for each in page.own]
+
+
+def _told(page: FeedPage, own: Sequence[Post]) -> list[Write]:
+    """These posts and their author, whole posts shown inside them, and what could not be read."""
+    inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
+    posts = [*own, *(page.gathered.posts[each] for each in sorted(inside) if each in page.gathered.posts)]
+    authors = {post.author_id for post in posts}
+    users = [user for user in page.gathered.users.values() if user.id in authors]
+    return [*users, *{post.id: post for post in posts}.values(), *page.gathered.unreadable]
+
+
+SECOND_LOOK: Final = "looks a second time before it believes what it saw"
+_MOST_RESTARTS: Final = 3
+
+
+class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
+    """The polls of Threads. What a page brings and the poll's own advance land together or not at all."""
+
+    look: FeedLook
+    threads: ThreadsSource
+    clock: Clock
+    rules: FeedRules
+
+    async def poll(self, job: Job[FeedPollArgs]) -> Outcome:
+        feed = await self.look.feed(job.args.feed_id)
+        if feed is None or feed.state is FeedState.REMOVED:
+            return Done()
+        if job.args.phase is FeedPhase.BEGIN:
+            return await self._begin(job, feed)
+        if job.args.visits:
+            return await self._visit(job, feed)
+        if job.args.ended:
+            return self._next_phase(job.args)
+        return await self._page(job, feed)
+
+    async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
+        """Somebody has to be there, and not closed to us. The profile itself is looked at once a day."""
+        errand = CallPurpose(job.id)
+        try:
+            if await self._knows_profile(feed):
+                return self._begun(feed, own=await self.threads.is_own(feed.handle, errand=errand))
+            found = await self.threads.profile(feed.handle, errand=errand)
+        except NotPermitted as error:
+            return Done([FeedRefused(feed_id=feed.id, reason=str(error))])
+        if found is None:
+            return Done([FeedRefused(feed_id=feed.id, reason=f"Threads shows nobody called @{feed.handle}")])
+        known = FeedFound(feed_id=feed.id, user_id=found.user.id)
+        return self._begun(feed, own=found.own, writes=[found.user, known])
+
+    async def _knows_profile(self, feed: Feed) -> bool:
+        if feed.state is not FeedState.ACTIVE or feed.user_id is None:
+            return False
+        seen_at = await self.look.profiled_at(feed.user_id)
+        return seen_at is not None and self.clock.now() - seen_at < self.rules.profile_holds
+
+    def _begun(self, feed: Feed, *, own: bool, writes: Sequence[Write] = ()) -> Continue:
+        begun = FeedPollArgs(
+            feed_id=feed.id,
+            phase=FeedPhase.POSTS,
+            own=own,
+            floor=feed.newest_post_at,
+            reply_floor=feed.newest_reply_at,
+        )
+        return Continue(writes, args=begun)
+
+    async def _page(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
+        at, errand, after = job.args, CallPurpose(job.id), job.args.place.after
+        try:
+            if at.phase is FeedPhase.POSTS:
+                page = await self.threads.posts(feed.handle, own=at.own, after=after, errand=errand)
+            else:
+                page = await self.threads.own_replies(after=after, errand=errand)
+        except (NotPermitted, NotShown) as error:
+            return self._closed(at, error)
+        except BadRequest:
+            if after is None or at.restarts >= _MOST_RESTARTS:
+                raise
+            # a cursor that is not valid any more: from the top again, down to the same floor
+            return Continue(args=msgspec.structs.replace(at, place=FeedPosition(), restarts=at.restarts + 1))
+        at.place.require_progress(page, str(at.phase))
+        sure = at if job.is_first_try else afresh(at)
+        if again := look_again(sure, empty_end=page.is_empty_end, unreadable=page.has_nameless):
+            return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
+        return await self._turned(at, page)
+
+    def _closed(self, at: FeedPollArgs, error: NotPermitted | NotShown) -> Outcome:
+        """Without the posts there is no feed; without the replies there is half of one, and it says so."""
+        if at.phase is FeedPhase.POSTS:
+            return Done([FeedRefused(feed_id=at.feed_id, reason=str(error))])
+        return Continue(args=msgspec.structs.replace(at, ended=True, unread=str(error)))
+
+    async def _turned(self, at: FeedPollArgs, page: FeedPage) -> Outcome:
+        """What the page holds, what it leads to, and where the next one begins."""
+        posts = [page.gathered.posts[each] for each in page.own]
+        known = await self.look.known_posts(Platform.THREADS, page.own)
+        moments = [post.created_at for post in posts]
+        anchor = at.anchor or page.at or max(moments, default=None)
+        visits = await self._visits(at, page, posts, known, anchor)
+        down = msgspec.structs.replace(
+            afresh(at),
+            top=max([*moments, *([at.top] if at.top else [])], default=None) if at.phase is FeedPhase.POSTS else at.top,
+            anchor=anchor,
+            place=at.place.turned(page),
+            ended=page.cursor is None or self._reached(at, moments, anchor),
+            visits=visits,
+        )
+        grown = FeedGrown(feed_id=at.feed_id, posts=len(page.own) - len(known))
+        return Continue([*page.gathered.writes, grown], args=down)
+
+    def _reached(self, at: FeedPollArgs, moments: Sequence[datetime], anchor: datetime | None) -> bool:
+        """Whether all that is wanted lies above the page's last post.
+
+        Posts young enough to be answered by their author are looked at again, known or not.
+        """
+        floor = at.floor if at.phase is FeedPhase.POSTS else at.reply_floor
+        if floor is None or not moments:
+            return False
+        lowest = floor - SLACK
+        young = self._young(at, anchor)
+        if at.phase is FeedPhase.POSTS and not at.own and young:
+            lowest = min(lowest, young)
+        return moments[-1] < lowest
+
+    def _young(self, at: FeedPollArgs, anchor: datetime | None) -> datetime | None:
+        """Posts since then may have been answered by their author after the last look."""
+        since = at.reply_floor or anchor
+        return since - self.rules.reply_window if since else None
+
+    async def _visits(
+        self,
+        at: FeedPollArgs,
+        page: FeedPage,
+        posts: Sequence[Post],
+        known: Collection[PostId],
+        anchor: datetime | None,
+    ) -> Sequence[Visit]:
+        illegible = [each.post_id for each in page.gathered.unreadable if each.post_id]
+        shown = await self._visitor.unseen(page.gathered.posts, posts)
+        wanted = [Visit(each) for each in dict.fromkeys([*illegible, *shown])]
+        if at.own or at.unread or at.phase is not FeedPhase.POSTS:
+            return wanted
+        wanted += [Visit(each, replies=True, whole=True) for each in illegible]
+        young = self._young(at, anchor)
+        talked = [post for post in posts if post.id in page.answered and post.reposted is None]
+        for post in talked:  # one that is known may have come with somebody else's post, and nothing below it
+            fresh = at.floor is None or post.created_at >= at.floor - SLACK
+            whole = at.reply_floor is None or fresh or post.id not in known
+            if whole or young is None or post.created_at >= young:
+                wanted.append(Visit(post.id, replies=True, whole=whole))
+        return wanted
+
+    async def _visit(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
+        at = job.args
+        first, *rest = at.visits
+        sure = first if job.is_first_try else afresh(first)
+        found = await self._visitor.visit(sure, feed, at, errand=CallPurpose(job.id))
+        visits = [*found.ahead, *rest, *found.behind]
+        unread = found.unread or at.unread
+        if first.replies and not unread and at.floor and not at.reply_floor:
+            # replies may be read now, and never were before: as at the first poll, of all posts there are
+            anew = msgspec.structs.replace(at, floor=None, place=FeedPosition(), visits=(), ended=False)
+            return Continue(found.writes, args=anew)
+        if unread:
+            visits = [each for each in visits if not each.replies]
+        down = msgspec.structs.replace(at, visits=visits, unread=unread)
+        waits = bool(found.behind) and all(each.is_second_look for each in visits)
+        if waits:  # once for all that are to be looked at again
+            return Continue(found.writes, args=down, run_at=self._later(), reason=SECOND_LOOK)
+        return Continue(found.writes, args=down)
+
+    def _next_phase(self, at: FeedPollArgs) -> Outcome:
+        if at.own and at.phase is FeedPhase.POSTS:
+            return Continue(
+                args=msgspec.structs.replace(at, phase=FeedPhase.REPLIES, place=FeedPosition(), ended=False)
+            )
+        newest = min(at.top, at.anchor) if at.top and at.anchor else at.top  # no post is of tomorrow
+        return Done(
+            [
+                FeedPolled(
+                    feed_id=at.feed_id,
+                    newest_post_at=newest,
+                    newest_reply_at=None if at.unread else at.anchor,
+                    reason=at.unread,
+                )
+            ]
+        )
+
+    @property
+    def _visitor(self) -> FeedReader:
+        return FeedReader(look=self.look, threads=self.threads)
+
+    def _later(self) -> datetime:
+        return self.clock.now() + self.rules.second_look
+
+
+__all__ = ["FeedPollArgs", "FeedPoller", "FeedRules", "feed_poll"]

@@ -1,0 +1,297 @@
+"""Feeds as somebody asks for them, as they stand, and which of them are due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+from sqlalchemy import ColumnElement, RowMapping, Select, case, func, or_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of
+from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.tables import GAP, LIVE_KEY, jobs
+from mistnet.social.errors import FeedNotFound
+from mistnet.social.feeds.model import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.account_jobs import cancel
+from mistnet.social.store.accounts import StoreLook
+from mistnet.social.tables import feeds, missing
+
+_FIELDS: Final = Feed.__struct_fields__
+_FEEDS_LIVE: Final = feeds.c.state != FeedState.REMOVED
+MakePoll = Callable[[FeedId], NewJob]
+
+
+class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
+    """A feed somebody asked for: begun now, known already, or tried again after it was refused."""
+
+    feed: Feed
+    result: Literal["added", "known", "again"]
+
+
+class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The poll of a feed, or the one that could not be done."""
+
+    id: JobId
+    state: JobState
+    wait_reason: str | None
+    last_error: str | None
+
+    @property
+    def alive(self) -> bool:
+        return self.state in LIVE_STATES
+
+
+class Feeds:
+    """All feeds of one platform that were not removed."""
+
+    def __init__(self, database: Database, platform: Platform = Platform.THREADS) -> None:
+        self._database = database
+        self._platform = platform
+
+    async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Feed]:
+        """In the order in which they were added."""
+        asked = self._asked().where(feeds.c.id > after).order_by(feeds.c.id).limit(limit)
+        async with self._database.read() as connection:
+            return [feed_of(row) for row in (await connection.execute(asked)).mappings()]
+
+    async def get(self, handle: str) -> Feed:
+        async with self._database.read() as connection:
+            found = await self._find(connection, handle)
+        if found is None:
+            raise FeedNotFound(handle)
+        return found
+
+    async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
+        """The latest poll of each that is not over."""
+        names = FeedJob.__struct_fields__
+        keys = [str(each) for each in ids]
+        asked = select(jobs.c.key, *(jobs.c[name] for name in names)).where(
+            jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys)
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(asked.order_by(jobs.c.id))).mappings().all()
+        return {
+            FeedId(int(row["key"])): FeedJob(
+                **{name: row[name] for name in names if name != "state"}, state=JobState(row["state"])
+            )
+            for row in rows
+        }
+
+    async def add(
+        self,
+        handles: Sequence[str],
+        *,
+        every_seconds: float | None,
+        poll: MakePoll,
+        job_writer: JobWriter,
+        now: datetime,
+    ) -> Sequence[AddedFeed]:
+        """Feeds and their first polls in one transaction. One that was refused is tried again."""
+        async with self._database.write() as connection:
+            done = [await self._added(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
+            again = [each.feed.id for each in done if each.result != "known"]
+            await put_away_gaps(connection, again, now)
+            await job_writer.write(connection, [poll(each) for each in again], now)
+        return done
+
+    async def poll(
+        self, handles: Sequence[str], *, poll: MakePoll, job_writer: JobWriter, now: datetime
+    ) -> Sequence[Feed]:
+        """Looks at these at once, at all without any named; a look that is under way is joined."""
+        wanted = [await self.get(each) for each in handles]
+        async with self._database.write() as connection:
+            if not handles:
+                rows = await connection.execute(self._asked().order_by(feeds.c.id))
+                wanted = [feed_of(row) for row in rows.mappings()]
+            ids = [each.id for each in wanted]
+            await put_away_gaps(connection, ids, now)
+            await job_writer.write(connection, [poll(each) for each in ids], now)
+        return wanted
+
+    async def remove(self, handle: str, *, now: datetime) -> Feed:
+        """What was collected stays. A poll that is under way ends."""
+        gone = (
+            update(feeds)
+            .where(feeds.c.platform == self._platform, feeds.c.handle_key == handle.lower(), _FEEDS_LIVE)
+            .values(state=FeedState.REMOVED, removed_at=now)
+            .returning(*(feeds.c[name] for name in _FIELDS))
+        )
+        async with self._database.write() as connection:
+            row = (await connection.execute(gone)).mappings().first()
+            if row is None:
+                raise FeedNotFound(handle)
+            alive = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key == str(row["id"]), text(LIVE_KEY))
+            ids = [JobId(each) for each in (await connection.execute(alive)).scalars()]
+            await cancel(connection, ids, now)
+            await put_away_gaps(connection, [row["id"]], now)
+        return feed_of(row)
+
+    def _asked(self) -> Select[Any]:
+        return select(*(feeds.c[name] for name in _FIELDS)).where(feeds.c.platform == self._platform, _FEEDS_LIVE)
+
+    async def _find(self, connection: AsyncConnection, handle: str) -> Feed | None:
+        asked = self._asked().where(feeds.c.handle_key == handle.lower())
+        row = (await connection.execute(asked)).mappings().first()
+        return feed_of(row) if row else None
+
+    async def _added(
+        self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
+    ) -> AddedFeed:
+        adding = insert_of(connection.dialect.name)(feeds)
+        new = adding.values(
+            platform=self._platform,
+            handle=handle,
+            handle_key=handle.lower(),
+            state=FeedState.NEW,
+            every_seconds=every_seconds,
+            added_at=now,
+        )
+        created = (await connection.execute(new.on_conflict_do_nothing().returning(feeds.c.id))).first()
+        known = await self._find(connection, handle)
+        if known is None:
+            raise FeedNotFound(handle)
+        if created is not None:
+            return AddedFeed(feed=known, result="added")
+        again = known.state is FeedState.REFUSED
+        changed: dict[str, Any] = {"state": FeedState.NEW, "reason": None} if again else {}
+        if every_seconds is not None:
+            changed["every_seconds"] = every_seconds
+        if changed:
+            await connection.execute(update(feeds).where(feeds.c.id == known.id).values(**changed))
+            known = await self._find(connection, handle) or known
+        return AddedFeed(feed=known, result="again" if again else "known")
+
+
+async def due_feeds(
+    connection: AsyncConnection, *, now: datetime, every: timedelta, relook: timedelta
+) -> Sequence[FeedId]:
+    """Those whose time has come. One that was refused is looked at now and then; a poll that died counts as a look."""
+    died = (
+        select(jobs.c.key, func.max(jobs.c.run_at).label("at"))
+        .where(jobs.c.kind == FEED_POLL, text(GAP))
+        .group_by(jobs.c.key)
+    )
+    tried = {row.key: row.at for row in await connection.execute(died)}
+    rows = await connection.execute(
+        select(feeds.c.id, feeds.c.state, feeds.c.every_seconds, feeds.c.polled_at)
+        .where(_FEEDS_LIVE)
+        .order_by(feeds.c.id)
+    )
+    return [FeedId(row.id) for row in rows if _is_due(row, tried.get(str(row.id)), now, every, relook)]
+
+
+def _is_due(row: Any, tried_at: datetime | None, now: datetime, every: timedelta, relook: timedelta) -> bool:
+    pause = timedelta(seconds=row.every_seconds) if row.every_seconds else every
+    pause = max(pause, relook) if row.state == FeedState.REFUSED else pause
+    return all(at is None or at + pause <= now for at in (row.polled_at, tried_at))
+
+
+async def put_away_gaps(connection: AsyncConnection, ids: Sequence[FeedId], now: datetime) -> None:
+    """These are looked at anew: polls that could not be done go to the history."""
+    keys = [str(each) for each in ids]
+    failed = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys), text(GAP)).order_by(jobs.c.id)
+    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
+
+
+def feed_of(row: RowMapping) -> Feed:
+    known = {name: row[name] for name in _FIELDS}
+    user_id = row["user_id"]
+    typed = {
+        "platform": Platform(row["platform"]),
+        "state": FeedState(row["state"]),
+        "user_id": None if user_id is None else UserId(user_id),
+    }
+    return Feed(**{**known, **typed})
+
+
+_LIVE = feeds.c.state != FeedState.REMOVED
+
+
+class StoreFeedLook:
+    """The port's look on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._social = StoreLook(database)
+
+    async def feed(self, feed_id: FeedId) -> Feed | None:
+        asked = select(*(feeds.c[name] for name in Feed.__struct_fields__)).where(feeds.c.id == feed_id)
+        async with self._database.peek() as connection:
+            row = (await connection.execute(asked)).mappings().first()
+        return feed_of(row) if row else None
+
+    async def profiled_at(self, user_id: UserId) -> datetime | None:
+        found = await self._social.profiles(Platform.THREADS, [user_id])
+        return found[user_id].profiled_at if user_id in found else None
+
+    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        return await self._social.known_posts(platform, ids)
+
+    async def missing_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        if not ids:
+            return set()
+        own = missing.c
+        asked = select(own.id).where(own.platform == platform, own.what == "post", own.id.in_(sorted(ids)))
+        async with self._database.peek() as connection:
+            return {PostId(each) for each in (await connection.execute(asked)).scalars()}
+
+
+async def write_feeds_found(connection: AsyncConnection, given: Sequence[FeedFound], _now: datetime) -> None:
+    for each in sorted(given, key=lambda each: each.feed_id):
+        reason = case((feeds.c.state == FeedState.ACTIVE, feeds.c.reason), else_=None)
+        found = update(feeds).where(feeds.c.id == each.feed_id, _LIVE)
+        await connection.execute(found.values(user_id=each.user_id, state=FeedState.ACTIVE, reason=reason))
+
+
+async def write_feeds_refused(connection: AsyncConnection, given: Sequence[FeedRefused], now: datetime) -> None:
+    for each in sorted(given, key=lambda each: each.feed_id):
+        refused = update(feeds).where(feeds.c.id == each.feed_id, _LIVE)
+        await connection.execute(refused.values(state=FeedState.REFUSED, reason=each.reason, polled_at=now))
+
+
+async def write_feeds_grown(connection: AsyncConnection, given: Sequence[FeedGrown], _now: datetime) -> None:
+    for each in sorted(given, key=lambda each: each.feed_id):
+        grown = update(feeds).where(feeds.c.id == each.feed_id)
+        await connection.execute(grown.values(posts=feeds.c.posts + each.posts))
+
+
+async def write_feeds_polled(connection: AsyncConnection, given: Sequence[FeedPolled], now: datetime) -> None:
+    """Both boundaries only rise."""
+    for each in sorted(given, key=lambda each: each.feed_id):
+        told: dict[str, Any] = {"polled_at": now, "reason": each.reason}
+        for name in ("newest_post_at", "newest_reply_at"):
+            at = getattr(each, name)
+            if at is not None:
+                told[name] = case((_is_before(feeds.c[name], at), at), else_=feeds.c[name])
+        await connection.execute(update(feeds).where(feeds.c.id == each.feed_id, _LIVE).values(**told))
+
+
+def _is_before(column: Any, at: datetime) -> ColumnElement[bool]:
+    return or_(column.is_(None), column < at)
+
+
+class FeedPages:
+    """Reads. There are as many feeds as somebody asked for by hand."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def latest(self) -> tuple[object, ...]:
+        """Other values mean that a feed was added, removed, refused or polled meanwhile."""
+        own = feeds.c
+        asked = select(
+            func.count().label("feeds"),
+            func.count(own.removed_at).label("removed"),
+            func.count(own.reason).label("refused"),
+            func.coalesce(func.sum(own.posts), 0).label("posts"),
+            func.max(own.polled_at).label("polled_at"),
+        )
+        async with self._database.read() as connection:
+            row = (await connection.execute(asked)).one()
+        return tuple(row)

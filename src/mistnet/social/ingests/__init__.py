@@ -1,0 +1,1 @@
+"""Ingests: explicit requests to a source, and what each returned."""

@@ -1,0 +1,261 @@
+"""Posts sync: everything a set of users wrote since a post or a time, a page per step, many authors to a question."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from loguru import logger
+
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.text import are, counted
+from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, NewJob, Outcome, Write
+from mistnet.social.accounts import AccountState, StoredProfile
+from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
+from mistnet.social.jobs import args
+from mistnet.social.jobs.sweeps import ENDPOINT, PROFILE_DAYS, SECOND_LOOK, Span, Sweeper, holes
+from mistnet.social.model import Gathered, Page, Platform, Post, PostId, UserId
+
+POSTS_SYNC: Final = KindName("posts_sync")
+READ_AGAIN: Final = "reads a page again on which something was illegible"
+MOST_USERS: Final = 1_000
+AUTHORS_PER_QUESTION: Final = 16
+"""Sixteen of the longest handles and both bounds stay below the 512 characters a question may have."""
+
+
+class PostsSyncArgs(Args, frozen=True):
+    """Whose posts above `floor` are wanted, and how far we are: which question, down to where, what was odd so far."""
+
+    user_ids: tuple[UserId, ...]
+    floor: PostId
+    asked_by: str = "operator"
+    ready: bool = False
+    question: int = 0
+    ceiling: PostId | None = None
+    suspected: bool = False
+    renamed: bool = False
+    reread: bool = False
+    outsiders: int = 0
+    unread: int = 0
+
+    @property
+    def group(self) -> tuple[UserId, ...]:
+        """Whom the present question is about."""
+        first = self.question * AUTHORS_PER_QUESTION
+        return self.user_ids[first : first + AUTHORS_PER_QUESTION]
+
+
+class Targets(Protocol):
+    """What a sync may ask the store."""
+
+    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
+        """Those of these that are stored."""
+        ...
+
+
+def posts_sync(user_ids: Collection[UserId], floor: PostId, *, asked_by: str = "operator") -> NewJob:
+    """The same users since the same post are one job, however many ask for it."""
+    ids = tuple(sorted(set(user_ids)))
+    names = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
+    return NewJob(
+        kind=POSTS_SYNC,
+        key=f"{names}:{floor}",
+        args=PostsSyncArgs(user_ids=ids, floor=floor, asked_by=asked_by),
+    )
+
+
+def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
+    return IngestBegun(
+        platform=Platform.X,
+        kind=IngestKind.POSTS_SYNC,
+        job_id=job.id,
+        asked_by=job.args.asked_by,
+        mode=f"since {job.args.floor}",
+        subject_id=job.args.user_ids[0] if len(job.args.user_ids) == 1 else None,
+        ids=job.args.user_ids,
+    )
+
+
+def question(handles: Collection[str], span: Span) -> str:
+    words = [" OR ".join(f"from:{handle}" for handle in sorted(handles))]
+    words = [f"({words[0]})"] if len(handles) > 1 else words
+    if span.floor:
+        words.append(f"since_id:{span.floor}")
+    if span.ceiling is not None:
+        words.append(f"max_id:{span.ceiling}")
+    return " ".join(words)
+
+
+def shown(page: Page, span: Span) -> list[Post]:
+    """The page's posts within the span, whoever wrote them. Raises BrokenAnswer for a page that cannot be true."""
+    own = [page.gathered.posts[each] for each in page.own]
+    within = [post for post in own if post.id in span]
+    if within or _passed(page, span):
+        return within
+    if own:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, f"only posts outside of what was asked for: {own[0].id}")
+    if page.gathered.unreadable:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, "nothing on the page can be read")
+    if page.has_more:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, "an empty page that claims there is more")
+    return []
+
+
+def lowest(page: Page, posts: Sequence[Post], span: Span) -> PostId | None:
+    """How far down the page reached; None if there is nothing on it."""
+    return min([*(post.id for post in posts), *_passed(page, span)], default=None)
+
+
+def _passed(page: Page, span: Span) -> list[PostId]:
+    return [each.post_id for each in page.gathered.unreadable if each.post_id and each.post_id in span]
+
+
+class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
+    """Works for whoever wants a set of users' posts. Boundaries of accounts stay where they are."""
+
+    sweeper: Sweeper
+    targets: Targets
+
+    async def sync(self, job: Job[PostsSyncArgs]) -> Outcome:
+        at = job.args
+        if not at.ready:
+            return await self._hydrate(job)
+        handles = await self._handles(at)
+        return await self._ask(job, handles) if handles else self._next_question(job, [])
+
+    async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
+        at = job.args
+        span = Span(floor=at.floor, ceiling=at.ceiling)
+        page = await self.sweeper.x.search(question(handles.values(), span), errand=CallPurpose(job.id))
+        if not at.renamed and _taken_over(page, handles):
+            return await self._look_up_again(job, page)
+        posts = shown(page, span)
+        reached = lowest(page, posts, span)
+        if holes(page, span)[1] and not at.reread:
+            again = msgspec.structs.replace(at, reread=True)
+            return Continue([begun(job), *page.gathered.writes, self._told(job)], args=again, reason=READ_AGAIN)
+        if reached is not None:
+            return await self._step(job, page, posts, reached)
+        if not (at.suspected and job.is_first_try):
+            again = msgspec.structs.replace(at, suspected=True)
+            later = self.sweeper.clock.now() + self.sweeper.rules.second_look
+            return Continue([begun(job), self._told(job)], args=again, run_at=later, reason=SECOND_LOOK)
+        return self._next_question(job, [self._told(job)])
+
+    async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
+        """All targets first, strictly: one that cannot be had and nothing is written. Old profiles are refreshed."""
+        wanted = job.args.user_ids
+        known = await self.targets.profiles(Platform.X, wanted)
+        missing = [each for each in wanted if each not in known]
+        stale = [each for each in wanted if each in known and self._is_stale(known[each])]
+        answers = await self._users(job, [*missing, *stale])
+        lacking = [each for each in missing if not any(each in answer.users for answer in answers)]
+        if lacking:
+            return self._refuse(job, lacking, answers)
+        writes = [write for answer in answers for write in answer.writes]
+        ready = msgspec.structs.replace(job.args, ready=True)
+        return Continue([begun(job), *writes, self._told(job, calls=len(answers))], args=ready)
+
+    async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
+        size = self.sweeper.rules.users_per_call
+        return [
+            await self.sweeper.x.users(ids[start : start + size], errand=CallPurpose(job.id))
+            for start in range(0, len(ids), size)
+        ]
+
+    def _is_stale(self, profile: StoredProfile) -> bool:
+        """Handles change; a search under an old one looks in the wrong place."""
+        return profile.profiled_at is None or self.sweeper.clock.now() - profile.profiled_at > PROFILE_DAYS
+
+    def _refuse(self, job: Job[PostsSyncArgs], lacking: Sequence[UserId], answers: Sequence[Gathered]) -> Fail:
+        """One that could not be read may be legible at the next try."""
+        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
+        if unread is not None:
+            raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", unread)
+        problem = str(NotReturned(X_SOURCE, "users", lacking, asked=len(job.args.user_ids)))
+        ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
+        return Fail(problem, [begun(job), ended])
+
+    async def _handles(self, at: PostsSyncArgs) -> Mapping[UserId, str]:
+        known = await self.targets.profiles(Platform.X, at.group)
+        return {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
+
+    async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
+        """A handle is somebody else's now. The question begins anew with the handles of today."""
+        answers = await self._users(job, job.args.group)
+        writes = [*page.gathered.writes, *(write for answer in answers for write in answer.writes)]
+        again = msgspec.structs.replace(job.args, renamed=True, ceiling=None, suspected=False)
+        return Continue([begun(job), *writes, self._told(job, calls=1 + len(answers))], args=again)
+
+    async def _step(self, job: Job[PostsSyncArgs], page: Page, posts: Sequence[Post], reached: PostId) -> Outcome:
+        others = [post for post in posts if post.author_id not in job.args.user_ids]
+        if others:
+            _warn(job, others)
+        by_id, between = holes(page, Span(floor=job.args.floor, ceiling=job.args.ceiling))
+        down = msgspec.structs.replace(
+            job.args,
+            ceiling=PostId(reached - 1),
+            suspected=False,
+            reread=False,
+            outsiders=job.args.outsiders + len(others),
+            unread=job.args.unread + len(between),
+        )
+        look = self.sweeper.look
+        settled = await look.known_posts(Platform.X, by_id) | await look.unreadable_posts(by_id)
+        wanted = [args.hydrate_post(each) for each in by_id if each not in settled]
+        leads = [*await self._leads(page, posts), *wanted]
+        told = self._told(job, items=len(posts))
+        return Continue([begun(job), *page.gathered.writes, *leads, told], args=down)
+
+    async def _leads(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
+        """Posts of tracked accounts lead on as if they had been swept."""
+        leads: list[NewJob] = []
+        for user_id in dict.fromkeys(post.author_id for post in posts):
+            account = await self.sweeper.look.account(Platform.X, user_id)
+            if account and account.state is not AccountState.UNTRACKED:
+                leads += await self.sweeper.leads(page, [post for post in posts if post.author_id == user_id], account)
+        return leads
+
+    def _next_question(self, job: Job[PostsSyncArgs], writes: Sequence[Write]) -> Outcome:
+        at = msgspec.structs.replace(
+            job.args, question=job.args.question + 1, ceiling=None, suspected=False, renamed=False, reread=False
+        )
+        if at.group:
+            return Continue([begun(job), *writes], args=at)
+        ended = IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, problem=_odd(at))
+        return Done([begun(job), *writes, ended])
+
+    def _told(self, job: Job[PostsSyncArgs], *, calls: int = 1, items: int = 0) -> IngestAdvanced:
+        return IngestAdvanced(job_id=job.id, calls=calls, items=items)
+
+
+def _odd(at: PostsSyncArgs) -> str | None:
+    """What a success should tell nevertheless."""
+    notes = (
+        [f"{counted(at.outsiders, 'post')} {are(at.outsiders)} of authors who were not asked for"]
+        if at.outsiders
+        else []
+    )
+    notes += [f"in {at.unread} places something could not be read and is in quarantine"] if at.unread else []
+    return "; ".join(notes) or None
+
+
+def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:
+    """Whether somebody who was not asked for goes by a handle that was."""
+    asked = {handle.lower() for handle in handles.values()}
+    authors = {page.gathered.posts[each].author_id for each in page.own} - handles.keys()
+    return any((page.gathered.users[each].handle or "").lower() in asked for each in authors)
+
+
+def _warn(job: Job[PostsSyncArgs], posts: Sequence[Post]) -> None:
+    """They are kept with their authors: what search shows is not thrown away."""
+    logger.warning(
+        "posts sync, job {job}: {count} of authors not asked for, such as post {post} of user {user}",
+        job=job.id,
+        count=counted(len(posts), "post"),
+        post=posts[0].id,
+        user=posts[0].author_id,
+    )

@@ -1,0 +1,85 @@
+"""Ingest events of jobs: whatever becomes of the job, the event that lands with it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from mistnet.queue.errors import Permanent, Temporary
+from mistnet.queue.model import Args, Done, Fail, Job, Outcome, Retry, Snooze, Write
+from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, traced
+from mistnet.social.model import Platform
+
+A = TypeVar("A", bound=Args)
+JOB = "job"
+
+
+def recorded(
+    handle: Callable[[Job[A]], Awaitable[Outcome]], begun: Callable[[Job[A]], IngestBegun]
+) -> Callable[[Job[A]], Awaitable[Outcome]]:
+    """A handler of many steps whose ingest stays open while it is tried again, and keeps what upstream said."""
+
+    async def run(job: Job[A]) -> Outcome:
+        try:
+            return _with_writes(await handle(job), lambda own: traced(own, job_id=job.id))
+        except Temporary as error:
+            told = IngestAdvanced(
+                job_id=job.id, calls=int(error.exchange is not None), problem=str(error), exchange=error.exchange
+            )
+            return Retry(str(error), writes=[begun(job), told])
+        except Permanent as error:
+            return Fail(str(error), [begun(job), _ended_badly(job, error)])
+
+    return run
+
+
+def one_call(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], came: Collection[int]) -> list[Write]:
+    """One call for a batch of jobs as one event. What did not come is settled by its own job."""
+    found = [each for each in asked if each in came]
+    lacking = len(asked) - len(found)
+    problem = f"upstream does not return {lacking} of {len(asked)}" if lacking else None
+    ended = IngestEnded(job_id=jobs[0].id, status=IngestStatus.SUCCESS, calls=1, items=len(found), problem=problem)
+    return [_begun(kind, jobs, asked), ended]
+
+
+def failed_call(
+    kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], error: Temporary | Permanent
+) -> list[Outcome]:
+    """The fault concerns every job of the batch; its event lands with the first."""
+    writes = [_begun(kind, jobs, asked), _ended_badly(jobs[0], error)]
+    if isinstance(error, Permanent):
+        return [Fail(str(error), writes), *(Fail(str(error)) for _ in jobs[1:])]
+    return [Retry(str(error), writes=writes), *(Retry(str(error)) for _ in jobs[1:])]
+
+
+def with_event(outcomes: Sequence[Outcome], writes: Sequence[Write]) -> list[Outcome]:
+    """Puts the event beside the first outcome that writes anything at all; what all of them write names it."""
+    job_id = next((each.job_id for each in writes if isinstance(each, IngestBegun)), None)
+    told = [_with_writes(each, lambda own: traced(own, job_id=job_id)) for each in outcomes]
+    for place, outcome in enumerate(told):
+        if isinstance(outcome, (Done, Fail, Retry)):
+            told[place] = _with_writes(outcome, lambda own: [*writes, *own])
+            break
+    return told
+
+
+def _with_writes(outcome: Outcome, change: Callable[[Sequence[Write]], Sequence[Write]]) -> Outcome:
+    if isinstance(outcome, Snooze):
+        return outcome
+    return msgspec.structs.replace(outcome, writes=change(outcome.writes))
+
+
+def _begun(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int]) -> IngestBegun:
+    return IngestBegun(platform=Platform.X, kind=kind, job_id=jobs[0].id, asked_by=JOB, mode="background", ids=asked)
+
+
+def _ended_badly(job: Job[A], error: Temporary | Permanent) -> IngestEnded:
+    return IngestEnded(
+        job_id=job.id,
+        status=IngestStatus.ERROR,
+        calls=int(error.exchange is not None),
+        problem=str(error),
+        exchange=error.exchange,
+    )

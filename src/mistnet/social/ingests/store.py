@@ -1,0 +1,367 @@
+"""Ingest events: begun, ended, looked up. They name users by plain ids, so that a failure needs nobody to exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
+from mistnet.kit.exchange import Exchange
+from mistnet.kit.redaction import redact
+from mistnet.kit.statements import insert_of
+from mistnet.queue.errors import WorkError
+from mistnet.queue.model import LIVE_STATES, JobId
+from mistnet.queue.tables import GAP, jobs
+from mistnet.social.ingests.model import (
+    Ingest,
+    IngestAdvanced,
+    IngestBegun,
+    IngestEnded,
+    IngestId,
+    IngestKind,
+    IngestStatus,
+)
+from mistnet.social.model import Platform
+from mistnet.social.store.account_jobs import slices
+from mistnet.social.tables import OPEN_INGEST, ingest_events, ingest_ids
+
+LOST: Final = "the process that did it ended before it did"
+CANCELLED: Final = "its job was cancelled"
+_PROBLEM_LENGTH: Final = 2_000
+_JUST_ENDED: Final = 1_000
+"""Among so many of the newest ingests one is looked for that ended a moment ago."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def write_begun(connection: AsyncConnection, given: Sequence[IngestBegun], now: datetime) -> None:
+    """Inside the job's transaction, before what it ingests."""
+    for each in given:
+        adding = _insert(connection).on_conflict_do_nothing(index_elements=["job_id"], index_where=text(OPEN_INGEST))
+        row = {
+            "platform": each.platform,
+            "kind": each.kind,
+            "status": IngestStatus.IN_PROGRESS,
+            "subject_id": each.subject_id,
+            "mode": each.mode,
+            "asked_by": each.asked_by,
+            "job_id": each.job_id,
+            "started_at": now,
+        }
+        added = (await connection.execute(adding.values(row).returning(ingest_events.c.id))).scalar()
+        if added is not None:
+            await add_ids(connection, IngestId(added), each.ids)
+
+
+async def write_advanced(connection: AsyncConnection, given: Sequence[IngestAdvanced], _now: datetime) -> None:
+    for each in given:
+        step = step_of(each.calls, each.items, each.problem, each.exchange)
+        await connection.execute(update(ingest_events).where(_open(each.job_id)).values(**step))
+
+
+async def write_ended(connection: AsyncConnection, given: Sequence[IngestEnded], now: datetime) -> None:
+    """Inside the job's transaction, after what it ingested. A success does not carry the stumbles before it."""
+    for each in given:
+        values = step_of(each.calls, each.items, each.problem, each.exchange)
+        if each.status is IngestStatus.SUCCESS:
+            values |= {"problem": storable(each.problem), "endpoint": None, "http_status": None, "exchange": None}
+        values |= {"status": each.status, "finished_at": now}
+        if each.plausible is not None:
+            values["plausible"] = each.plausible
+        await connection.execute(update(ingest_events).where(_open(each.job_id)).values(**values))
+
+
+async def open_ingests(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
+    """The ingests these jobs are at, for writers of what refers to them."""
+    asked = select(ingest_events.c.job_id, ingest_events.c.id).where(
+        ingest_events.c.job_id.in_(sorted(set(job_ids))), text(OPEN_INGEST)
+    )
+    return {JobId(row.job_id): IngestId(row.id) for row in await connection.execute(asked)}
+
+
+async def ingests_of_jobs(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
+    """Those these jobs are at. One that just ended counts: jobs of one call may be settled one after the other."""
+    found = dict(await open_ingests(connection, job_ids))
+    rest = [each for each in job_ids if each not in found]
+    if rest:
+        newest = select(func.coalesce(func.max(ingest_events.c.id), 0) - _JUST_ENDED).scalar_subquery()
+        asked = select(ingest_events.c.job_id, func.max(ingest_events.c.id).label("id")).where(
+            ingest_events.c.id > newest, ingest_events.c.job_id.in_(rest)
+        )
+        rows = await connection.execute(asked.group_by(ingest_events.c.job_id))
+        found |= {JobId(row.job_id): IngestId(row.id) for row in rows}
+    return found
+
+
+async def add_ids(connection: AsyncConnection, ingest_id: IngestId, ids: Sequence[int]) -> None:
+    for some in slices(sorted(set(ids))):
+        await connection.execute(insert(ingest_ids), [{"ingest_id": ingest_id, "id": each} for each in some])
+
+
+def _open(job_id: JobId) -> ColumnElement[bool]:
+    return (ingest_events.c.job_id == job_id) & text(OPEN_INGEST)
+
+
+def step_of(calls: int, items: int, problem: str | None, exchange: Exchange | None) -> dict[str, Any]:
+    """What a step adds. What it does not say stays."""
+    own = ingest_events.c
+    step: dict[str, Any] = {"calls": own.calls + calls, "items": own["items"] + items}
+    if problem is not None:
+        step["problem"] = storable(problem)
+    if exchange is not None:
+        step |= {"endpoint": exchange.endpoint, "http_status": exchange.status, "exchange": _encode(exchange)}
+    return step
+
+
+def storable(problem: str | None) -> str | None:
+    """Databases refuse NUL and broken surrogates in text."""
+    if problem is None:
+        return None
+    plain = problem.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+    return plain[:_PROBLEM_LENGTH]
+
+
+def _insert(connection: AsyncConnection) -> Any:
+    return insert_of(connection.dialect.name)(ingest_events)
+
+
+def deserted(lost_before: datetime) -> Select[Any]:
+    """Open ones that no live job works on, or that no job ever did and that nobody ended for long."""
+    alive = select(jobs.c.id).where(jobs.c.id == ingest_events.c.job_id, jobs.c.state.in_(LIVE_STATES)).exists()
+    own = ingest_events.c.job_id.is_not(None) & ~alive
+    processes = ingest_events.c.job_id.is_(None) & (ingest_events.c.started_at < lost_before)
+    return select(ingest_events.c.id, ingest_events.c.job_id).where(text(OPEN_INGEST), own | processes)
+
+
+async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
+    """Ends the ingests of jobs that just ended without their result, in the same transaction."""
+    for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
+        await desert(connection, {"id": ingest_id, "job_id": job_id}, now)
+
+
+async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
+    ended = await _how_it_ended(connection, row["job_id"])
+    change = (
+        update(ingest_events).where(ingest_events.c.id == row["id"], text(OPEN_INGEST)).values(finished_at=now, **ended)
+    )
+    return (await connection.execute(change)).rowcount
+
+
+async def _how_it_ended(connection: AsyncConnection, job_id: int | None) -> Mapping[str, Any]:
+    """A job that failed says why; one that is gone was cancelled."""
+    failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
+    row = (await connection.execute(failed)).first() if job_id is not None else None
+    if row is not None:
+        said = func.coalesce(ingest_events.c.problem, storable(_last_line(row.last_error)))
+        return {"status": IngestStatus.ERROR, "problem": said}
+    why = LOST if job_id is None else CANCELLED
+    return {"status": IngestStatus.CANCELLED, "problem": func.coalesce(ingest_events.c.problem, why)}
+
+
+def _last_line(error: str | None) -> str:
+    lines = (error or "").strip().splitlines()
+    return lines[-1].strip() if lines else "its job failed without saying why"
+
+
+INTERRUPTED: Final = "it was interrupted"
+_LARGEST_ID: Final = 2**63 - 1
+_PASSING: Final = (IngestKind.USERS_BY_IDS, IngestKind.POSTS_BY_IDS, IngestKind.WEBHOOK)
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.2
+
+
+@dataclass(slots=True)
+class Tab:
+    """What an ingest has cost so far."""
+
+    calls: int = 0
+
+
+class Ingests:
+    """The book of ingests."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(
+        self,
+        kind: IngestKind,
+        *,
+        asked_by: str,
+        ids: Sequence[int] = (),
+        subject_id: int | None = None,
+        mode: str | None = None,
+        platform: Platform = Platform.X,
+    ) -> IngestId:
+        """For ingests that no job does. Whoever begins one ends it, whatever happens."""
+        row = {
+            "platform": platform,
+            "kind": kind,
+            "status": IngestStatus.IN_PROGRESS,
+            "subject_id": subject_id,
+            "mode": mode,
+            "asked_by": asked_by,
+            "started_at": self._database.clock.now(),
+        }
+        async with self._database.write() as connection:
+            added = await connection.execute(insert(ingest_events).values(row).returning(ingest_events.c.id))
+            ingest_id = IngestId(added.scalar_one())
+            await add_ids(connection, ingest_id, ids)
+        return ingest_id
+
+    async def end(
+        self,
+        ingest_id: IngestId,
+        status: IngestStatus,
+        *,
+        calls: int = 0,
+        items: int = 0,
+        problem: str | None = None,
+        exchange: Exchange | None = None,
+        connection: AsyncConnection | None = None,
+    ) -> bool:
+        """In a transaction of its own, or in that of what was ingested. False: it had ended already.
+
+        One that was given up too early is not lost after all.
+        """
+        step = step_of(calls, items, problem, exchange)
+        change = (
+            update(ingest_events)
+            .where(ingest_events.c.id == ingest_id, or_(text(OPEN_INGEST), ingest_events.c.problem == LOST))
+            .values(status=status, finished_at=self._database.clock.now(), **step)
+        )
+        if connection is not None:
+            return (await connection.execute(change)).rowcount == 1
+        async with self._database.write() as own:
+            return (await own.execute(change)).rowcount == 1
+
+    @asynccontextmanager
+    async def ending(self, ingest_id: IngestId, *, secrets: Sequence[str] = ()) -> AsyncIterator[Tab]:
+        """What goes wrong inside is kept with the event. That all went well is told with what came of it."""
+        tab = Tab()
+        try:
+            yield tab
+        except MistnetError as error:
+            error.ingest_id = ingest_id
+            exchange = error.exchange if isinstance(error, WorkError) else None
+            tab.calls += exchange is not None
+            await self._end_badly(ingest_id, IngestStatus.ERROR, tab, redact(str(error), secrets), exchange)
+            raise
+        except asyncio.CancelledError:
+            await self._end_badly(ingest_id, IngestStatus.CANCELLED, tab, INTERRUPTED)
+            raise
+
+    async def _end_badly(
+        self,
+        ingest_id: IngestId,
+        status: IngestStatus,
+        tab: Tab,
+        problem: str,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """A database that does not answer either is no news beside what went wrong; the event is given up later."""
+        with suppress(DatabaseError):
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    await self.end(ingest_id, status, calls=tab.calls, problem=problem, exchange=exchange)
+                except DatabaseBusy:
+                    if not tries_left:
+                        raise
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                else:
+                    return
+
+    async def get(self, ingest_id: int) -> Ingest | None:
+        return await self._first(_INGESTS.where(ingest_events.c.id == ingest_id))
+
+    async def latest(
+        self, kind: IngestKind, subject_id: int | None, *, platform: Platform = Platform.X
+    ) -> Ingest | None:
+        """The last one begun, whatever became of it."""
+        return await self._first(_about(platform, kind, subject_id))
+
+    async def latest_success(
+        self, platform: Platform, kind: IngestKind, subject_id: int | None, since: datetime | None = None
+    ) -> Ingest | None:
+        """The last one that succeeded and began no earlier than `since`. A failure after it takes nothing from it."""
+        asked = _about(platform, kind, subject_id).where(ingest_events.c.status == IngestStatus.SUCCESS)
+        return await self._first(asked if since is None else asked.where(ingest_events.c.started_at >= since))
+
+    async def list(
+        self,
+        *,
+        kind: IngestKind | None = None,
+        status: IngestStatus | None = None,
+        subject_id: int | None = None,
+        before: int = _LARGEST_ID,
+        limit: int = 50,
+    ) -> Sequence[Ingest]:
+        """The newest first. The last id of one page is where the next begins."""
+        asked = _INGESTS.where(ingest_events.c.id < before).order_by(ingest_events.c.id.desc()).limit(limit)
+        given = {"kind": kind, "status": status, "subject_id": subject_id}
+        for name, value in given.items():
+            asked = asked if value is None else asked.where(ingest_events.c[name] == value)
+        async with self._database.read() as connection:
+            return [_ingest(row) for row in (await connection.execute(asked)).mappings()]
+
+    async def ids(self, ingest_id: int, *, after: int = -1, limit: int = 5_000) -> Sequence[int]:
+        """What it asked for, in order."""
+        asked = select(ingest_ids.c.id).where(ingest_ids.c.ingest_id == ingest_id, ingest_ids.c.id > after)
+        async with self._database.read() as connection:
+            return list((await connection.execute(asked.order_by(ingest_ids.c.id).limit(limit))).scalars())
+
+    async def settle(self, now: datetime, *, lost_before: datetime) -> int:
+        """Ends ingests whose job, or whose process, ended without telling. Returns how many."""
+        async with self._database.read() as connection:
+            if not (await connection.execute(deserted(lost_before).limit(1))).first():
+                return 0
+        async with self._database.write() as connection:
+            rows = (await connection.execute(deserted(lost_before).with_for_update(of=ingest_events))).mappings()
+            return sum([await desert(connection, row, now) for row in rows.all()])
+
+    async def prune(self, before: datetime, *, limit: int = 500) -> int:
+        """Forgets hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""
+        own = ingest_events.c
+        old = select(own.id).where(own.started_at < before, own.finished_at.is_not(None), own.kind.in_(_PASSING))
+        async with self._database.read() as connection:
+            ids = (await connection.execute(old.limit(limit))).scalars().all()
+        if not ids:
+            return 0
+        async with self._database.write() as connection:
+            return (await connection.execute(delete(ingest_events).where(own.id.in_(ids)))).rowcount
+
+    async def _first(self, asked: Select[Any]) -> Ingest | None:
+        async with self._database.read() as connection:
+            row = (await connection.execute(asked.limit(1))).mappings().first()
+        return _ingest(row) if row else None
+
+
+def _about(platform: Platform, kind: IngestKind, subject_id: int | None) -> Select[Any]:
+    return _INGESTS.where(
+        ingest_events.c.platform == platform,
+        ingest_events.c.kind == kind,
+        ingest_events.c.subject_id.is_(None) if subject_id is None else ingest_events.c.subject_id == subject_id,
+    ).order_by(ingest_events.c.id.desc())
+
+
+def _ingest(row: Mapping[Any, Any]) -> Ingest:
+    kept = row["exchange"]
+    words = {
+        "platform": Platform(row["platform"]),
+        "kind": IngestKind(row["kind"]),
+        "status": IngestStatus(row["status"]),
+        "exchange": msgspec.json.decode(kept, type=Exchange) if kept is not None else None,
+    }
+    return Ingest(**{**row, **words})
+
+
+_INGESTS: Final = select(*(ingest_events.c[name] for name in Ingest.__struct_fields__))

@@ -1,0 +1,1 @@
+"""Job handlers that collect users and posts."""

@@ -1,0 +1,228 @@
+"""What each kind of collecting job is about, and how one is asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from math import floor
+from typing import Final
+
+import msgspec
+
+from mistnet.queue.model import Args, Awaited, KindName, NewJob, Wake
+from mistnet.social.accounts import Frontier
+from mistnet.social.fetch_sizes import FetchRules
+from mistnet.social.model import Post, PostId, UserId
+
+SUGGESTION: Final = KindName("suggestion")
+BACKFILL: Final = KindName("backfill")
+CATCH_UP: Final = KindName("catch_up")
+REPOSTS: Final = KindName("reposts")
+RELOOK: Final = KindName("relook")
+WALK: Final = KindName("walk")
+HYDRATE_USER: Final = KindName("hydrate_user")
+HYDRATE_POST: Final = KindName("hydrate_post")
+LANE: Final = "x"
+
+WALKS_FIRST: Final = 2
+"""Spans that people by id wait while walks go up."""
+
+FILLS_A_BATCH: Final = "waits for others to fill a batch with"
+
+HEAD_START: Final = timedelta(days=1)
+"""A tracked user is hydrated before all others: its job counts as due since then."""
+
+
+class MostCredits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call costs at most, for jobs with a cap of their own."""
+
+    posts: int = 300
+    profile: int = 18
+    follows: int = 398
+    relation: int = 100
+
+
+class CollectRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about collecting."""
+
+    second_look: timedelta = timedelta(seconds=30)
+    batch_fill: timedelta = timedelta(seconds=30)
+    relook: timedelta = timedelta(days=7)
+    reposts: bool = True
+    round_pause: timedelta = timedelta(seconds=60)
+    fetching: FetchRules = FetchRules()
+    summarize: bool = False
+    users_per_call: int = 100
+    posts_per_call: int = 50
+    most: MostCredits = MostCredits()
+
+
+class SuggestionArgs(Args, frozen=True):
+    handle: str
+
+
+class BackfillArgs(Args, frozen=True):
+    """The sweep's place is kept with the account; here is only whether its end is suspected.
+
+    It is after an empty page, and after one that says that there is no more: another look has to confirm it.
+    """
+
+    user_id: UserId
+    suspected: bool = False
+
+
+class RangeArgs(Args, frozen=True):
+    """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post of the `found` ones.
+
+    `known` of those were stored already. A catch-up with a `limit` goes in rounds; what it had found and known
+    when its present round began is told by `found_before` and `known_before`.
+    """
+
+    user_id: UserId
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+    top: PostId | None = None
+    found: int = 0
+    suspected: bool = False
+    mending: bool = False
+    known: int = 0
+    limit: int | None = None
+    found_before: int = 0
+    known_before: int = 0
+
+    @property
+    def fetched(self) -> int:
+        """How many posts this round has fetched."""
+        return self.found - self.found_before
+
+    @property
+    def fetched_new(self) -> int:
+        return self.fetched - (self.known - self.known_before)
+
+    @property
+    def round_is_full(self) -> bool:
+        return self.limit is not None and self.fetched >= self.limit
+
+
+class RelookArgs(Args, frozen=True):
+    user_id: UserId
+
+
+class WalkArgs(Args, frozen=True):
+    """The way up from a reply: the next post wanted, whose it is, and for which account we walk."""
+
+    conversation_id: PostId
+    reply_id: PostId
+    next_id: PostId
+    next_user_id: UserId | None = None
+    account_id: UserId | None = None
+
+
+class HydrateUserArgs(Args, frozen=True):
+    user_id: UserId
+    tracked: bool = False
+
+
+class HydratePostArgs(Args, frozen=True):
+    """A post wanted by id. One that an account's sweep could not read leads on as if it had been swept."""
+
+    post_id: PostId
+    account_id: UserId | None = None
+
+
+def suggestion(handle: str) -> NewJob:
+    return NewJob(kind=SUGGESTION, key=handle.lower(), args=SuggestionArgs(handle=handle))
+
+
+def backfill(user_id: UserId) -> NewJob:
+    return NewJob(kind=BACKFILL, key=str(user_id), args=BackfillArgs(user_id=user_id))
+
+
+def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None) -> NewJob:
+    """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between.
+
+    Without a newest post: everything, for an account that had no posts when its backfill ended.
+    """
+    floor = newest or PostId(0)
+    return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor, limit=limit))
+
+
+def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False) -> NewJob:
+    """A second look between two posts, where something could not be read."""
+    args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True)
+    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:{floor}-{ceiling or ''}", args=args)
+
+
+def reposts(user_id: UserId, floor: PostId) -> NewJob:
+    return NewJob(kind=REPOSTS, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+
+
+def resweep(user_id: UserId, *, reposts: bool = False) -> NewJob:
+    """All of an account's history once more, for one whose stored posts are implausibly few."""
+    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:0-", args=RangeArgs(user_id=user_id))
+
+
+def relook(user_id: UserId) -> NewJob:
+    return NewJob(kind=RELOOK, key=str(user_id), args=RelookArgs(user_id=user_id))
+
+
+def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetime | None = None) -> NewJob:
+    """The way up from a reply, beginning at the first post on it that we lack.
+
+    A post that is gone costs as much as one that is there unless it shares its call, so walks wait for each other.
+    """
+    conversation_id = reply.conversation_id or reply.id
+    args = WalkArgs(
+        conversation_id=conversation_id,
+        reply_id=reply.id,
+        next_id=frontier.post_id,
+        next_user_id=frontier.user_id,
+        account_id=account_id,
+    )
+    return NewJob(
+        kind=WALK,
+        key=f"{conversation_id}:{reply.id}",
+        args=args,
+        run_at=run_at,
+        reason=FILLS_A_BATCH if run_at else None,
+    )
+
+
+def awaits_sweep(user_id: UserId) -> str:
+    """Why a walk waits. The end of that sweep ends the wait."""
+    return f"the sweep of account {user_id} will bring its next post"
+
+
+def sweep_of(user_id: UserId) -> Awaited:
+    """The job that such a walk waits for."""
+    return Awaited(BACKFILL, str(user_id))
+
+
+def sweep_is_over(user_id: UserId) -> Wake:
+    return Wake(kind=WALK, reason=awaits_sweep(user_id))
+
+
+def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:
+    """All jobs of one span fall due together, so that they fill a batch. A tracked user does not wait.
+
+    The others wait longer than walks do, which bring many of them along with their posts.
+    """
+    run_at = now - HEAD_START if tracked else end_of_span(now, fill) + WALKS_FIRST * fill
+    return NewJob(
+        kind=HYDRATE_USER,
+        key=str(user_id),
+        args=HydrateUserArgs(user_id=user_id, tracked=tracked),
+        run_at=run_at,
+        reason=None if tracked else FILLS_A_BATCH,
+    )
+
+
+def hydrate_post(post_id: PostId, account_id: UserId | None = None) -> NewJob:
+    return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id, account_id=account_id))
+
+
+def end_of_span(now: datetime, fill: timedelta) -> datetime:
+    seconds = fill.total_seconds()
+    if seconds <= 0:
+        return now
+    spans = floor(now.timestamp() / seconds) + 1
+    return datetime.fromtimestamp(spans * seconds, now.tzinfo)

@@ -1,0 +1,176 @@
+"""Looks at profiles: suggestions, accounts that could not be collected, users known by id alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.clock import Clock
+from mistnet.queue.errors import Permanent, Temporary
+from mistnet.queue.model import Done, Job, NewJob, Outcome, Retry, Write
+from mistnet.social.accounts import (
+    Account,
+    AccountState,
+    AccountStateChange,
+    Look,
+    Missing,
+    SuggestionClosed,
+    TrackedAccount,
+    XSource,
+)
+from mistnet.social.ingests.model import IngestKind
+from mistnet.social.ingests.recording import failed_call, one_call, with_event
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import CollectRules, HydrateUserArgs, RelookArgs, SuggestionArgs
+from mistnet.social.model import Platform, User, UserId
+
+FULL_BATCH: Final = 100
+NEVER_RETURNED: Final = "upstream does not return this user"
+
+
+class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What upstream says of a tracked user now."""
+
+    state: AccountState
+    reason: str | None = None
+    handle: str | None = None
+    posts_count: int | None = None
+    writes: Sequence[Write] = ()
+
+    def renames(self, account: Account) -> bool:
+        """Whether a search under the known handle would look in the wrong place."""
+        return self.handle is not None and self.handle.lower() != account.handle.lower()
+
+
+async def check_profile(x: XSource, account: Account, errand: CallPurpose) -> CurrentProfile:
+    """Asks by id: handles change, ids do not."""
+    gathered = await x.users([account.user_id], errand=errand)
+    user = gathered.users.get(account.user_id)
+    if user is None and gathered.unreadable:
+        raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
+    return _profile(user)
+
+
+def _profile(user: User | None) -> CurrentProfile:
+    if user is None:
+        return CurrentProfile(state=AccountState.VANISHED, reason=NEVER_RETURNED)
+    state = state_of(user)
+    reason = user.unavailable_reason or ("its posts are protected" if user.protected else None)
+    return CurrentProfile(state=state, reason=reason, handle=user.handle, posts_count=user.posts_count, writes=[user])
+
+
+def state_of(user: User) -> AccountState:
+    if user.unavailable_reason is not None:
+        suspended = "suspend" in user.unavailable_reason.lower()
+        return AccountState.SUSPENDED if suspended else AccountState.VANISHED
+    return AccountState.PROTECTED if user.protected else AccountState.ACTIVE
+
+
+def state_change(user_id: UserId, profile: CurrentProfile, next_look_at: datetime) -> AccountStateChange:
+    """What cannot be collected is looked at again, at a slow rhythm."""
+    active = profile.state is AccountState.ACTIVE
+    return AccountStateChange(
+        platform=Platform.X,
+        user_id=user_id,
+        state=profile.state,
+        reason=profile.reason,
+        next_look_at=None if active else next_look_at,
+    )
+
+
+class Profiler(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs that begin and mend accounts, and fetch users by id."""
+
+    look: Look
+    x: XSource
+    clock: Clock
+    rules: CollectRules
+    fills_up: int = 6
+    """From so many on, a batch filled up to a hundred is cheaper than a small one."""
+
+    async def suggestion(self, job: Job[SuggestionArgs]) -> Outcome:
+        """A handle somebody would like tracked becomes an account, or is refused with the reason."""
+        handle = job.args.handle
+        user = await self.x.user(handle, errand=CallPurpose(job.id))
+        if user is None:
+            return Done([_closed(handle, "upstream knows nobody of that name")])
+        if user.unavailable_reason is not None:
+            return Done([user, _closed(handle, f"unavailable: {user.unavailable_reason}")])
+        return Done([user, *await self._tracked(user), _closed(handle, None, user.id)])
+
+    async def relook(self, job: Job[RelookArgs]) -> Outcome:
+        """An account that could not be collected: can it be now?"""
+        account = await self.look.account(Platform.X, job.args.user_id)
+        if account is None or account.state is AccountState.UNTRACKED:
+            return Done()
+        profile = await check_profile(self.x, account, CallPurpose(job.id, account.user_id))
+        change = state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
+        work = [_sweep(account)] if profile.state is AccountState.ACTIVE else []
+        return Done([*profile.writes, change, *work])
+
+    async def hydrate(self, jobs: Sequence[Job[HydrateUserArgs]]) -> Sequence[Outcome]:
+        """Users by id, each settled alone. A batch that is worth it is filled up with the stalest profiles."""
+        wanted = {job.args.user_id for job in jobs}
+        known = await self.look.known_users(Platform.X, wanted)
+        unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
+        if not unknown:
+            return [Done() for _ in jobs]
+        asked = [*unknown, *(extra := await self._filling(unknown))]
+        try:
+            gathered = await self.x.users(asked, errand=CallPurpose(jobs[0].id))
+        except (Temporary, Permanent) as error:
+            return failed_call(IngestKind.USERS_BY_IDS, jobs, asked, error)
+        along: list[Write] = [gathered.users[each] for each in extra if each in gathered.users]
+        along += gathered.unreadable
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            user = gathered.users.get(job.args.user_id)
+            if user is not None:
+                tracked = await self._tracked(user) if job.args.tracked else []
+                outcomes.append(Done([*along, user, *tracked]))
+            elif job.args.user_id in known:
+                outcomes.append(Done(along))
+            elif gathered.unreadable:
+                outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
+            else:
+                # gone is an answer, not a failure: no one could act on it
+                outcomes.append(Done([*along, never_returned(job.args.user_id)]))
+            along = []
+        return with_event(outcomes, one_call(IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
+
+    async def _filling(self, unknown: Sequence[UserId]) -> Sequence[UserId]:
+        room = FULL_BATCH - len(unknown)
+        if len(unknown) < self.fills_up or room <= 0 or self.rules.users_per_call < FULL_BATCH:
+            return ()
+        extra = await self.look.stalest_users(Platform.X, room, unknown)
+        return extra if len(extra) == room else ()
+
+    async def _tracked(self, user: User) -> list[Write]:
+        account = await self.look.account(Platform.X, user.id)
+        writes: list[Write] = [TrackedAccount(platform=Platform.X, user_id=user.id)]
+        profile = CurrentProfile(state=state_of(user), reason="its posts are protected" if user.protected else None)
+        if profile.state is not AccountState.ACTIVE:
+            return [*writes, state_change(user.id, profile, self.clock.now() + self.rules.relook)]
+        return [*writes, _sweep(account) if account else args.backfill(user.id)]
+
+
+def _sweep(account: Account) -> NewJob:
+    """What an account needs next: the rest of its past, or what is new."""
+    if account.backfilled_at:
+        return args.catch_up(account.user_id, account.newest_post_id)
+    return args.backfill(account.user_id)
+
+
+def never_returned(user_id: UserId) -> Missing:
+    return Missing(platform=Platform.X, what="user", id=user_id, reason=NEVER_RETURNED)
+
+
+def _closed(handle: str, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
+    return SuggestionClosed(
+        platform=Platform.X, handle=handle, accepted=user_id is not None, reason=reason, user_id=user_id
+    )

@@ -1,0 +1,208 @@
+"""Walk from replies up to their roots, and fetch single posts by id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.governor.model import CallPurpose
+from mistnet.kit.clock import Clock
+from mistnet.queue.errors import Permanent, Temporary
+from mistnet.queue.model import Continue, Done, Job, JobId, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.social.accounts import Frontier, Look, Missing, XSource
+from mistnet.social.ingests.model import IngestKind
+from mistnet.social.ingests.recording import failed_call, one_call, with_event
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import CollectRules, HydratePostArgs, WalkArgs
+from mistnet.social.model import Gathered, Platform, Post, PostId, UserId
+
+NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
+LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
+"""For a sweep that will bring a post. Its end wakes the walk; these are for a sweep that never ends."""
+
+IN_FLIGHT: Final = timedelta(minutes=2)
+JUST_FETCHED: Final = timedelta(seconds=2)
+
+
+def first_unknown(reply: Post, shown: Mapping[PostId, Post], own: Collection[PostId]) -> Frontier | None:
+    """Up from a reply through what the same page shows: the first post that is not on it.
+
+    None at a root, and at another post of the account's own, which goes its own way up.
+    """
+    current, seen = reply, {reply.id}
+    while (up := current.in_reply_to_id) is not None and up not in own and up not in seen:
+        if up not in shown:
+            return Frontier(up, current.in_reply_to_user_id)
+        seen.add(up)
+        current = shown[up]
+    return None
+
+
+def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | None:
+    """Where the way up leaves what is stored. None: it ends at a root, or at a post known to be gone."""
+    found = stored.get(start.post_id)
+    return start if found and found.post_id == start.post_id else found
+
+
+class Threads(msgspec.Struct, frozen=True, kw_only=True):
+    """Thread walks and post hydration. Walks never create walks."""
+
+    look: Look
+    x: XSource
+    clock: Clock
+    rules: CollectRules
+    in_flight: dict[PostId, datetime]
+
+    async def walk(self, jobs: Sequence[Job[WalkArgs]]) -> Sequence[Outcome]:
+        """One level up for up to twenty walks with one call. Ends at a root, or at a post that is gone."""
+        now = self.clock.now()
+        starts = {job.id: Frontier(job.args.next_id, job.args.next_user_id) for job in jobs}
+        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values()})
+        wanted = {job_id: beyond(start, stored) for job_id, start in starts.items()}
+        authors = {each.user_id for each in wanted.values() if each and each.user_id}
+        swept = await self.look.being_backfilled(authors)
+        waits = {job.id: self._waits(job, wanted[job.id], swept, now) for job in jobs}
+        asking = {
+            job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
+        }
+        gathered = await self._fetch({each.post_id for each in asking.values()}, _errand(jobs), now)
+        authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
+        strangers = authors - await self.look.known_users(Platform.X, authors)
+        along: list[Write] = list(gathered.unreadable)
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            wait, frontier = waits[job.id], asking.get(job.id)
+            if wait is not None:
+                outcomes.append(wait)
+            elif frontier is None:
+                outcomes.append(Done(along))
+            else:
+                outcomes.append(self._step(job, frontier, gathered, strangers, along))
+            along = along if isinstance(outcomes[-1], Snooze | Retry) else []
+        return outcomes
+
+    def _waits(
+        self, job: Job[WalkArgs], frontier: Frontier | None, swept: Collection[UserId], now: datetime
+    ) -> Snooze | None:
+        """A walk waits where its next post is about to come by itself."""
+        if frontier is None:
+            return None
+        if frontier.user_id is not None and frontier.user_id in swept:
+            wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
+            return Snooze(now + wait, args.awaits_sweep(frontier.user_id), args.sweep_of(frontier.user_id))
+        if self.in_flight.get(frontier.post_id, now) > now:
+            return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
+        return None
+
+    async def _fetch(self, ids: Collection[PostId], errand: CallPurpose, now: datetime) -> Gathered:
+        if not ids:
+            return Gathered({}, {}, [])
+        for post_id in [each for each, until in self.in_flight.items() if until <= now]:
+            del self.in_flight[post_id]
+        self.in_flight.update(dict.fromkeys(ids, now + IN_FLIGHT))
+        found = False
+        try:
+            gathered = await self.x.posts(sorted(ids), errand=errand)
+            found = True
+        finally:  # what was fetched is written in a moment; what was not may be asked for at once
+            until = self.clock.now() + (JUST_FETCHED if found else timedelta())
+            self.in_flight.update(dict.fromkeys(ids, until))
+        return gathered
+
+    def _step(
+        self,
+        job: Job[WalkArgs],
+        frontier: Frontier,
+        gathered: Gathered,
+        strangers: Collection[UserId],
+        along: Sequence[Write],
+    ) -> Outcome:
+        post = gathered.posts.get(frontier.post_id)
+        if post is None and (problem := _unread(frontier.post_id, gathered)):
+            return Retry(problem)
+        if post is None:
+            return Done([*along, gone(frontier.post_id), *self._author(frontier.user_id, strangers)])
+        writes = [*along, *about(post, gathered)]
+        if post.in_reply_to_id is None:
+            return Done(writes)
+        up = msgspec.structs.replace(job.args, next_id=post.in_reply_to_id, next_user_id=post.in_reply_to_user_id)
+        return Continue(writes, args=up)
+
+    def _author(self, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
+        """Of a post that is gone we can still know whose it was."""
+        if user_id is None or user_id not in strangers:
+            return []
+        return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill)]
+
+    async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
+        """Posts by id with their authors, each settled alone."""
+        known = await self._stored_since(jobs)
+        if known:
+            asking = await self.hydrate([job for job in jobs if job.id not in known]) if len(known) < len(jobs) else ()
+            rest = iter(asking)
+            return [Done() if job.id in known else next(rest) for job in jobs]
+        asked = [job.args.post_id for job in jobs]
+        try:
+            gathered = await self.x.posts(asked, errand=CallPurpose(jobs[0].id))
+        except (Temporary, Permanent) as error:
+            return failed_call(IngestKind.POSTS_BY_IDS, jobs, asked, error)
+        along: list[Write] = list(gathered.unreadable)
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            post = gathered.posts.get(job.args.post_id)
+            if post is not None:
+                outcomes.append(Done([*along, *about(post, gathered), *await self._walk_from(post, job.args)]))
+            elif problem := _unread(job.args.post_id, gathered):
+                outcomes.append(Retry(problem))
+                continue
+            else:
+                outcomes.append(Done([*along, gone(job.args.post_id)]))
+            along = []
+        return with_event(outcomes, one_call(IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
+
+    async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
+        """Those whose sweep could not read a post that another way has brought, with all above it."""
+        swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
+        stored = await self.look.known_posts(Platform.X, swept.values())
+        above = await self.look.frontiers(Platform.X, stored)
+        return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
+
+    async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
+        """A reply that its sweep could not read still has its way up to be walked."""
+        start = first_unknown(post, {}, ())
+        if wanted.account_id != post.author_id or start is None:
+            return []
+        frontier = beyond(start, await self.look.frontiers(Platform.X, {start.post_id}))
+        if frontier is None:
+            return []
+        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
+        return [args.walk(post, frontier, post.author_id, run_at=together)]
+
+
+def about(post: Post, gathered: Gathered) -> list[Write]:
+    """A post with the originals it shows, and all their authors."""
+    shown = [reference.id for reference in (post.quoted, post.reposted) if reference]
+    posts = [post, *(gathered.posts[post_id] for post_id in shown)]
+    return [*(gathered.users[each.author_id] for each in posts), *posts]
+
+
+def _unread(post_id: PostId, gathered: Gathered) -> str | None:
+    """Why a post that did not come could not be read; None if it was not among what came at all."""
+    own = next((each.problem for each in gathered.unreadable if each.post_id == post_id), None)
+    if own is not None:
+        return f"cannot be read: {own}"
+    nameless = next((each.problem for each in gathered.unreadable if each.post_id is None), None)
+    return f"not among the posts that could be read; one without an id: {nameless}" if nameless else None
+
+
+def gone(post_id: PostId) -> Missing:
+    return Missing(platform=Platform.X, what="post", id=post_id, reason=NOT_RETURNED)
+
+
+def _errand(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:
+    """One call for many walks belongs to an account only if they all do."""
+    accounts = {job.args.account_id for job in jobs}
+    return CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)

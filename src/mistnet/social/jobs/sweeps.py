@@ -1,0 +1,388 @@
+"""Sweep one account's posts backwards, one page per step: backfill, catch-up, native retweets, news."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import msgspec
+
+from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.clock import Clock
+from mistnet.queue.events import EventKind, NewEvent, summaries
+from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Write
+from mistnet.social.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept, XSource
+from mistnet.social.coverage.model import enough_stored
+from mistnet.social.fetch_sizes import Fetched, after, next_limit
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
+from mistnet.social.jobs.profiles import CurrentProfile, check_profile, state_change
+from mistnet.social.jobs.reply_chains import beyond, first_unknown
+from mistnet.social.model import Page, Platform, Post, PostId, Unreadable, UserId
+
+ENDPOINT = "tweet/advanced_search"
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids a page was asked for: above the floor, up to the ceiling."""
+
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+
+    def __contains__(self, post_id: PostId) -> bool:
+        return self.floor < post_id and (self.ceiling is None or post_id <= self.ceiling)
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Own posts within the span, and how far down the page reached."""
+
+    posts: Sequence[Post]
+    lowest: PostId
+    highest: PostId
+
+
+class OtherAuthors(msgspec.Struct, frozen=True):
+    """Nothing but posts of others: the handle is not this account's any more."""
+
+
+class Emptiness(msgspec.Struct, frozen=True):
+    """Nothing, and nothing more promised."""
+
+
+Verdict: TypeAlias = Progress | OtherAuthors | Emptiness
+
+
+def query(handle: str, span: Span, *, reposts: bool = False) -> str:
+    """`from:` never shows native retweets; a filter shows nothing else. Both bounds are ids."""
+    words = [f"from:{handle}"]
+    if reposts:
+        words.append("filter:nativeretweets")
+    if span.floor:
+        words.append(f"since_id:{span.floor}")
+    if span.ceiling is not None:
+        words.append(f"max_id:{span.ceiling}")
+    return " ".join(words)
+
+
+def verdict(page: Page, user_id: UserId, span: Span) -> Verdict:
+    """Raises BrokenAnswer for a page that cannot be true: one to ask for again, never an end."""
+    shown = [page.gathered.posts[post_id] for post_id in page.own]
+    own = [post for post in shown if post.author_id == user_id]
+    within = [post for post in own if post.id in span]
+    passed = [each.post_id for each in page.gathered.unreadable if each.post_id and each.post_id in span]
+    if within or passed:
+        reached = [*(post.id for post in within), *passed]
+        return Progress(posts=within, lowest=min(reached), highest=max(reached))
+    if own:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, f"only posts above the ceiling {span.ceiling}")
+    if shown:
+        return OtherAuthors()
+    if page.gathered.unreadable:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, "nothing on the page can be read")
+    if page.has_more:
+        raise BrokenAnswer(X_SOURCE, ENDPOINT, "an empty page that claims there is more")
+    return Emptiness()
+
+
+def holes(page: Page, span: Span) -> tuple[list[PostId], list[Span]]:
+    """Posts that could not be read: to be had by id where it is legible, else between their neighbours.
+
+    Below the page's last legible post there is no hole: the next page begins there.
+    """
+    by_id = [each.post_id for each in page.gathered.unreadable if each.post_id]
+    between = [_between(each, span) for each in page.gathered.unreadable if not each.post_id and each.below]
+    return by_id, list(dict.fromkeys(between))
+
+
+def _between(hole: Unreadable, span: Span) -> Span:
+    ceiling = PostId(hole.above - 1) if hole.above else span.ceiling
+    return Span(floor=hole.below or span.floor, ceiling=ceiling)
+
+
+def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
+    """A catch-up that found something new, from where it began up to the newest post."""
+    if at.found == at.known:
+        return []
+    payload = {
+        "user_id": str(account.user_id),
+        "handle": account.handle,
+        "new": at.found - at.known,
+        "since_post_id": _shown(at.floor or None),
+        "newest_post_id": _shown(at.top),
+    }
+    return [NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(account.user_id), payload=payload)]
+
+
+def backfilled(account: Account) -> list[NewEvent]:
+    """The first time the beginning of a history is reached."""
+    if account.backfilled_at is not None:
+        return []
+    payload = {
+        "user_id": str(account.user_id),
+        "handle": account.handle,
+        "oldest_post_id": _shown(account.oldest_post_id),
+        "newest_post_id": _shown(account.newest_post_id),
+    }
+    return [NewEvent(kind=EventKind.ACCOUNT_BACKFILLED, subject=str(account.user_id), payload=payload)]
+
+
+def _shown(post_id: int | None) -> str | None:
+    return None if post_id is None else str(post_id)
+
+
+PROFILE_FRESH: Final = timedelta(minutes=5)
+PROFILE_DAYS: Final = timedelta(days=1)
+SECOND_LOOK: Final = "looks a second time before it believes the end"
+
+
+class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
+    """The sweeps of one source. One page per step; everything a page leads to lands with it or not at all."""
+
+    look: Look
+    x: XSource
+    clock: Clock
+    rules: CollectRules
+
+    async def backfill(self, job: Job[BackfillArgs]) -> Outcome:
+        """From the oldest post we have down to the first one ever written."""
+        account = await self.look.account(Platform.X, job.args.user_id)
+        if account is None:
+            return Fail(f"there is no account {job.args.user_id}")
+        if account.state is not AccountState.ACTIVE:
+            return Done()
+        span = Span(ceiling=PostId(account.oldest_post_id - 1) if account.oldest_post_id else None)
+        page = await self._page(job, account, span)
+        match verdict(page, account.user_id, span):
+            case Progress(posts=posts, lowest=lowest, highest=highest):
+                reached = Swept(
+                    platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
+                )
+                writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
+                on = BackfillArgs(user_id=account.user_id, suspected=not page.has_more)
+                return self._down(page, [*writes, reached], on)
+            case Emptiness() | OtherAuthors() if not (job.args.suspected and job.is_first_try):
+                again = BackfillArgs(user_id=account.user_id, suspected=True)
+                return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
+            case Emptiness() | OtherAuthors():
+                return await self._end_of_backfill(job, account, page)
+
+    async def _end_of_backfill(self, job: Job[BackfillArgs], account: Account, page: Page) -> Outcome:
+        """Two looks agree. The end is believed if the handle is still this account's."""
+        writes: list[Write] = list(page.gathered.writes)
+        counted = account.posts_count
+        if page.own or not self._is_sure_of_handle(account):
+            profile = await check_profile(self.x, account, self._errand(job, account))
+            writes += profile.writes
+            counted = profile.posts_count
+            if profile.state is not AccountState.ACTIVE:
+                change = self._state_change(account, profile)
+                return Done([*writes, change, args.sweep_is_over(account.user_id)])
+            if profile.renames(account):
+                return Continue(writes, args=BackfillArgs(user_id=account.user_id))
+        finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
+        writes += [finished, *backfilled(account)]
+        writes += await self._judged(account, counted, reposts_ended=False)
+        return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
+
+    def _is_sure_of_handle(self, account: Account) -> bool:
+        """Whether the profile was seen a moment ago, and a search for its handle has shown this account's posts."""
+        if account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_FRESH:
+            return False
+        return account.oldest_post_id is not None or account.posts_count == 0
+
+    async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
+        """From the newest post there is down to the newest one we had. The newest moves when all between is there."""
+        return await self._range(job, reposts=False)
+
+    async def reposts(self, job: Job[RangeArgs]) -> Outcome:
+        return await self._range(job, reposts=True)
+
+    async def _range(self, job: Job[RangeArgs], *, reposts: bool) -> Outcome:
+        account = await self.look.account(Platform.X, job.args.user_id)
+        if account is None:
+            return Fail(f"there is no account {job.args.user_id}")
+        if account.state is not AccountState.ACTIVE:
+            return Done()
+        at = job.args
+        span = Span(floor=at.floor, ceiling=at.ceiling)
+        page = await self._page(job, account, span, reposts=reposts)
+        found = verdict(page, account.user_id, span)
+        sure = at.suspected and job.is_first_try
+        if at.mending and (sure or isinstance(found, Progress)):
+            return Done(await self._mended(page, found, at, account, reposts=reposts))
+        match found:
+            case Progress():
+                writes = await self._collected(page, found.posts, account)
+                writes += await self.mending(page, account, span, reposts=reposts)
+                down = await self._lowered(at, found, more=page.has_more, reposts=reposts)
+                full = down.round_is_full and page.has_more
+                return self._end_of_round(account, writes, down) if full else self._down(page, writes, down)
+            case Emptiness() | OtherAuthors() if not sure and (at.mending or at.top or (reposts and not at.floor)):
+                again = msgspec.structs.replace(at, suspected=True)
+                return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
+            case Emptiness() | OtherAuthors():
+                return await self._end_of_range(job, account, page, reposts=reposts)
+
+    async def _lowered(self, at: RangeArgs, found: Progress, *, more: bool, reposts: bool) -> RangeArgs:
+        ids = [post.id for post in found.posts]
+        known = set() if reposts else await self.look.known_posts(Platform.X, ids)
+        return msgspec.structs.replace(
+            at,
+            ceiling=PostId(found.lowest - 1),
+            top=max(at.top or found.highest, found.highest),
+            found=at.found + len(ids),
+            known=at.known + len(known),
+            suspected=not more,
+        )
+
+    def _down(self, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
+        """On to the next page. A page that says there is none has told of the end: the next look confirms it."""
+        if page.has_more:
+            return Continue(writes, args=on)
+        return Continue(writes, args=on, run_at=self._later(), reason=SECOND_LOOK)
+
+    def _end_of_round(self, account: Account, writes: Sequence[Write], at: RangeArgs) -> Continue:
+        """Enough for now. The rest comes after a pause, with a limit that has learned from this round."""
+        now = self.clock.now()
+        learned = after(account.fetch, fetched=at.fetched, new=at.fetched_new, limit=at.limit, at=now)
+        go_on_at = now + self.rules.round_pause
+        return Continue(
+            [*writes, self._fetched(at)],
+            args=msgspec.structs.replace(
+                at, limit=next_limit(learned, self.rules.fetching), found_before=at.found, known_before=at.known
+            ),
+            run_at=go_on_at,
+            reason=f"has more new posts than its limit of {at.limit}; goes on at {go_on_at:%H:%M}",
+        )
+
+    def _fetched(self, at: RangeArgs) -> Fetched:
+        return Fetched(platform=Platform.X, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
+
+    async def _mended(
+        self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
+    ) -> list[Write]:
+        """What a second look brought. Above everything else it may have found the newest post there is."""
+        if not isinstance(found, Progress):
+            return list(page.gathered.writes)
+        writes = await self._collected(page, found.posts, account)
+        newest = account.newest_repost_id if reposts else account.newest_post_id
+        if at.ceiling is None and not page.has_more and (newest is None or newest >= at.floor):
+            top = Swept(platform=Platform.X, user_id=account.user_id)
+            field = "newest_repost" if reposts else "newest"
+            writes.append(msgspec.structs.replace(top, **{field: found.highest}))
+        return writes
+
+    async def _end_of_range(self, job: Job[RangeArgs], account: Account, page: Page, *, reposts: bool) -> Outcome:
+        at, counted = job.args, account.posts_count
+        stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
+        writes: list[Write] = list(page.gathered.writes)
+        if stale or page.own:
+            profile = await check_profile(self.x, account, self._errand(job, account))
+            writes += profile.writes
+            counted = profile.posts_count
+            if profile.state is not AccountState.ACTIVE:
+                return Done([*writes, self._state_change(account, profile)])
+            if profile.renames(account):
+                return Continue(writes, args=msgspec.structs.replace(at, suspected=False))
+        if reposts:
+            done = Swept(
+                platform=Platform.X,
+                user_id=account.user_id,
+                newest_repost=at.top,
+                reposts_backfilled=at.floor == 0,
+            )
+            first = at.floor == 0 and account.reposts_backfilled_at is None
+            judged = await self._judged(account, counted, reposts_ended=True) if first or account.suspect_since else []
+            return Done([*writes, done, *judged])
+        # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
+        oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
+        writes.append(Swept(platform=Platform.X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
+        if account.suspect_since:
+            writes += await self._judged(account, counted, reposts_ended=False)
+        swept_again = not at.floor and account.newest_post_id is not None
+        if not swept_again and (at.fetched or not at.found_before):
+            writes.append(self._fetched(at))
+        writes += await self._summaries(job, account)
+        return Done([*writes, *collected(account, at), *self._reposts(account)])
+
+    async def _summaries(self, job: Job[RangeArgs], account: Account) -> list[NewEvent]:
+        """Asks for a summary of what this catch-up brought, if that is wanted."""
+        at = job.args
+        if not self.rules.summarize or at.found == at.known:
+            return []
+        new = await self.look.new_posts(Platform.X, account.user_id, above=at.floor, stored_since=job.created_at)
+        about = {"user_id": str(account.user_id), "handle": account.handle}
+        return summaries(str(account.user_id), about, new)
+
+    async def _judged(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
+        """Whether what is stored at an end is plausible beside the profile's count.
+
+        The pass for native retweets, where there is one, has the last word.
+        """
+        last_word = reposts_ended or not self.rules.reposts
+        enough = enough_stored(counted, with_reposts=reposts_ended)
+        stored = await self.look.stored_posts(Platform.X, account.user_id, most=enough) if enough else 0
+        if stored >= enough and not (last_word and account.suspect_since):
+            return []
+        return [HistoryJudged(platform=Platform.X, user_id=account.user_id, suspect=stored < enough)]
+
+    async def _page(
+        self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
+    ) -> Page:
+        return await self.x.search(query(account.handle, span, reposts=reposts), errand=self._errand(job, account))
+
+    async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
+        """The page's users and posts, and the work they lead to."""
+        return [*page.gathered.writes, *await self.leads(page, posts, account)]
+
+    async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
+        """The work that an account's posts lead to: the ways up from replies, and whom they answer."""
+        return [*await self._walks(page, posts, account), *await self._strangers(page, posts)]
+
+    async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
+        """Another look at what could not be read. A post that is stored, or a gap already, needs no new job."""
+        by_id, between = holes(page, span)
+        settled = await self.look.known_posts(Platform.X, by_id) | await self.look.unreadable_posts(by_id)
+        again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]
+        return [*(args.hydrate_post(each, account.user_id) for each in by_id if each not in settled), *again]
+
+    async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
+        """One for each reply whose way up leads to a post we lack."""
+        own = {post.id for post in posts}
+        starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
+        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values() if start})
+        wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
+        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
+        return [
+            args.walk(post, frontier, account.user_id, run_at=together)
+            for post in posts
+            if (frontier := wanted[post.id]) is not None
+        ]
+
+    async def _strangers(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
+        """Whom these replies answer, if we know nothing of them yet."""
+        answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
+        unknown = answered - page.gathered.users.keys()
+        unknown -= await self.look.known_users(Platform.X, unknown)
+        now, fill = self.clock.now(), self.rules.batch_fill
+        return [args.hydrate_user(user_id, now=now, fill=fill) for user_id in sorted(unknown)]
+
+    def _reposts(self, account: Account) -> list[NewJob]:
+        """`from:` never shows native retweets: they take a pass of their own."""
+        if not self.rules.reposts:
+            return []
+        if account.reposts_backfilled_at is None:
+            return [args.reposts(account.user_id, PostId(0))]
+        # Where none was ever found, one look over everything is enough: the next one follows at the next catch-up.
+        return [args.reposts(account.user_id, account.newest_repost_id or PostId(1))]
+
+    def _state_change(self, account: Account, profile: CurrentProfile) -> AccountStateChange:
+        return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
+
+    def _errand(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> CallPurpose:
+        return CallPurpose(job.id, account.user_id)
+
+    def _later(self) -> datetime:
+        return self.clock.now() + self.rules.second_look

@@ -1,0 +1,126 @@
+"""What people type into a search, taken apart: words, phrases, beginnings of words, choices, exclusions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from mistnet.social.errors import BadSearch
+
+# Kana, Han, Hangul, Thai, Lao, Khmer, Burmese: written without blanks, or searched by part of a word.
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f]+"
+)
+
+
+def search_text(text: str) -> str | None:
+    """The text with blanks around such characters; None where it has none and can be searched as it is."""
+    if text.isascii() or not _UNSPACED.search(text):
+        return None
+    return " ".join(_UNSPACED.sub(_separated, text).split())
+
+
+def _separated(run: re.Match[str]) -> str:
+    return f" {' '.join(run[0])} "
+
+
+LONGEST_QUERY: Final = 1_000
+_PIECE: Final = re.compile(r'(?P<minus>-?)(?:["“”](?P<phrase>[^"“”]*)["“”]?(?P<star>\*?)|(?P<word>[^\s"“”]+))')
+
+
+class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """Words that must stand side by side. With `prefix`, the last of them is a beginning only."""
+
+    text: str
+    words: Sequence[str]
+    prefix: bool = False
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A post is found if it has at least one term of every choice, and none that is excluded."""
+
+    choices: Sequence[Sequence[SearchTerm]]
+    excluded: Sequence[SearchTerm] = ()
+
+
+def parse(given: str) -> SearchQuery:
+    """Reads any text whatever; only one that asks for nothing is refused."""
+    if len(given) > LONGEST_QUERY:
+        raise BadSearch(given, f"it is longer than {LONGEST_QUERY:,} characters")
+    choices: list[tuple[SearchTerm, ...]] = []
+    excluded: list[SearchTerm] = []
+    joined = False
+    for piece in _PIECE.finditer(_readable(given)):
+        if piece[0] == "OR":
+            joined = bool(choices)
+            continue
+        term = _term(piece)
+        if term is None:
+            continue
+        if piece["minus"]:
+            excluded.append(term)
+        elif joined:
+            choices[-1] += (term,)
+        else:
+            choices.append((term,))
+        joined = False
+    if not choices:
+        raise BadSearch(given, "name at least one word to look for" + (" beside those to leave out" * bool(excluded)))
+    return SearchQuery(choices=tuple(choices), excluded=tuple(excluded))
+
+
+def _readable(given: str) -> str:
+    """Databases refuse NUL and broken characters, even in a question."""
+    return given.encode("utf-8", "replace").decode().replace("\x00", " ")
+
+
+def _term(piece: re.Match[str]) -> SearchTerm | None:
+    """None for what has no letter and no digit: no database keeps it as a word."""
+    written = piece["phrase"] if piece["word"] is None else piece["word"]
+    if not any(_is_spoken(letter) for letter in written):
+        return None
+    prefix = bool(piece["star"]) or (piece["word"] or "").endswith("*")
+    text = search_text(written) or " ".join(written.split())
+    return SearchTerm(text=text.rstrip("* "), words=_words(text), prefix=prefix)
+
+
+def _is_spoken(letter: str) -> bool:
+    return unicodedata.category(letter)[0] in "LN"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Runs of letters, digits and the marks upon them."""
+    return tuple("".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split())
+
+
+def pattern(query: SearchQuery) -> re.Pattern[str]:
+    """Finds what was looked for; the longest of what could be meant."""
+    wanted = [_pattern_of(term) for choice in query.choices for term in choice]
+    return re.compile("|".join(sorted(wanted, key=len, reverse=True)), re.IGNORECASE)
+
+
+def _pattern_of(term: SearchTerm) -> str:
+    """The term as a text may have it. Only where a script has blanks do words have edges."""
+    words = _with_their_marks(term.words)
+    begins = r"(?<!\w)" if search_text(words[0]) is None else ""
+    ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(words[-1]) is None else ""
+    return begins + r"[\W_]*".join(map(re.escape, words)) + ends
+
+
+def _with_their_marks(words: Sequence[str]) -> Sequence[str]:
+    """Vowel signs and accents belong to the letter before them.
+
+    As words of their own they could be part of what is between words, in more ways than can be tried.
+    """
+    joined: list[str] = []
+    for word in words:
+        if joined and not any(letter.isalnum() for letter in word):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined

@@ -1,0 +1,1 @@
+"""Reads and writes of users, posts, tracked accounts and quarantine."""

@@ -1,0 +1,92 @@
+"""The jobs that belong to accounts and suggestions: finds them by their keys, ends them, takes them up again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+from sqlalchemy import func, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.statements import command, statement
+from mistnet.queue.model import JobId, JobState, KindName, NewJob
+from mistnet.queue.tables import GAP, LIVE_KEY, jobs
+from mistnet.social.model import UserId
+
+T = TypeVar("T")
+
+SUGGESTION: Final = KindName("suggestion")
+HYDRATION: Final = KindName("hydrate_user")
+SWEEPS: Final = tuple(map(KindName, ("backfill", "catch_up", "reposts", "relook")))
+"""Kinds whose jobs belong to one account; their key is its id, or begins with it and a colon."""
+
+_MANY: Final = 5_000
+
+
+def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at a time that a database takes them as values of one statement."""
+    return (given[start : start + _MANY] for start in range(0, len(given), _MANY))
+
+
+async def live_sweeps(connection: AsyncConnection, user_id: UserId) -> list[JobId]:
+    own = or_(jobs.c.key == str(user_id), jobs.c.key.startswith(f"{user_id}:", autoescape=True))
+    asked = select(jobs.c.id).where(jobs.c.kind.in_(SWEEPS), own, text(LIVE_KEY))
+    return [JobId(each) for each in (await connection.execute(asked)).scalars()]
+
+
+async def live_suggestions(connection: AsyncConnection, handle: str) -> list[JobId]:
+    asked = select(jobs.c.id).where(jobs.c.kind == SUGGESTION, jobs.c.key == handle.lower(), text(LIVE_KEY))
+    return [JobId(each) for each in (await connection.execute(asked)).scalars()]
+
+
+async def live_hydrations(connection: AsyncConnection, user_ids: Collection[UserId], *, tracking: bool) -> list[JobId]:
+    """Those that track whom they fetch, or those that only fetch."""
+    found: list[JobId] = []
+    for each in slices([str(user_id) for user_id in sorted(user_ids)]):
+        asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATION, jobs.c.key.in_(each), text(LIVE_KEY))
+        rows = await connection.execute(asked)
+        found += [JobId(row.id) for row in rows if bool(row.args.get("tracked")) is tracking]
+    return found
+
+
+async def sweeps_by_account(connection: AsyncConnection) -> dict[UserId, dict[KindName, int]]:
+    """How many live jobs of each kind belong to each account."""
+    asked = (
+        select(jobs.c.kind, jobs.c.key, func.count().label("jobs"))
+        .where(jobs.c.kind.in_(SWEEPS), text(LIVE_KEY))
+        .group_by(jobs.c.kind, jobs.c.key)
+        .order_by(jobs.c.kind)
+    )
+    found: dict[UserId, dict[KindName, int]] = {}
+    for row in await connection.execute(asked):
+        user_id = row.key.partition(":")[0]
+        if user_id.isdecimal():
+            own = found.setdefault(UserId(int(user_id)), {})
+            own[row.kind] = own.get(row.kind, 0) + row.jobs
+    return found
+
+
+async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetime) -> Sequence[JobId]:
+    """Ends jobs for good; a worker on one of them finds its lease gone. Returns those that were still there."""
+    dialect = connection.dialect.name
+    if not ids:
+        return []
+    if dialect == "postgresql":
+        return list((await connection.execute(statement("cancel", dialect), {"ids": ids, "now": now})).scalars())
+    await connection.execute(command("history", dialect), {"ids": ids, "now": now, "state": JobState.CANCELLED})
+    await connection.execute(command("forget", dialect), {"ids": ids})
+    return ids
+
+
+async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:
+    """Jobs of these kinds and keys that ended without their result start anew. Returns how many."""
+    keys = {(job.kind, job.key) for job in wanted}
+    gaps: list[JobId] = []
+    for kind in sorted({job.kind for job in wanted}):
+        asked = select(jobs.c.id, jobs.c.key).where(jobs.c.kind == kind, text(GAP))
+        gaps += [JobId(row.id) for row in await connection.execute(asked) if (kind, row.key) in keys]
+    if not gaps:
+        return 0
+    revived = await connection.execute(statement("revive", connection.dialect.name), {"ids": gaps, "now": now})
+    return len(revived.all())

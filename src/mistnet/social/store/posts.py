@@ -1,0 +1,351 @@
+"""Writes users and posts: what was known is kept, what is new is added, nothing gets poorer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache, partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import Table, bindparam, func, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.statements import insert_of, statement
+from mistnet.kit.types import moment, storable
+from mistnet.queue.model import JobId
+from mistnet.social.accounts import Missing
+from mistnet.social.ingests.store import ingests_of_jobs
+from mistnet.social.model import LONGEST_CLEAN_TEXT, Detail, LinkMention, Media, Post, Unreadable, User
+from mistnet.social.search_query import search_text
+from mistnet.social.tables import missing, posts, quarantine, user_versions, users
+
+_RICHNESS: Final = {Detail.AUTHOR: 0, Detail.LISTED: 1, Detail.PROFILE: 2}
+_PICTURE_SIZE: Final = re.compile(r"_(?:normal|mini|bigger|\d+x\d+)(?=\.\w+$)")
+_VERSIONED: Final = ("handle", "name", "bio", "avatar_url")
+_USER_TEXTS: Final = (*_VERSIONED, "location", "website", "banner_url", "verified_kind", "unavailable_reason")
+_USER_FACTS: Final = (
+    *("verified", "protected", "automated", "created_at"),
+    *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
+)
+_FRESH: Final = timedelta(hours=1)
+Row = dict[str, Any]
+V = TypeVar("V", User, Post, Missing)
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def write_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
+    """Adds and enriches users. Earlier handles, names, bios and pictures are kept as versions."""
+    dialect = connection.dialect.name
+    wanted = _latest(given)
+    known = await _known_users(connection, wanted)
+    ingests = await _ingests_of(connection, wanted.values())
+    when = partial(moment, dialect)
+    added = [_new_user(user, when(now), when, ingests.get(key)) for key, user in wanted.items() if key not in known]
+    again = {key: user for key, user in wanted.items() if key in known}
+    news = {key: user for key, user in again.items() if _tells_news(known[key], user, now)}
+    changed = [_merged(known[key], user, now) for key, user in news.items() if key not in ingests]
+    named = [
+        {**_merged(known[key], user, now), "new_ingest_id": ingests[key]}
+        for key, user in news.items()
+        if key in ingests
+    ]
+    versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
+    if versions:
+        await connection.execute(_insert(dialect, user_versions).on_conflict_do_nothing(), versions)
+    if added:
+        await connection.exec_driver_sql(_enriching(dialect), added)
+    if changed:
+        await connection.execute(_UPDATE_USER, changed)
+    if named:
+        await connection.execute(_UPDATE_NAMED_USER, named)
+
+
+async def _ingests_of(
+    connection: AsyncConnection, given: Collection[User] | Collection[Post]
+) -> Mapping[tuple[str, int], int]:
+    """The ingests these came with. Most come with none: then nothing is asked."""
+    job_ids = {JobId(each.ingest_job_id) for each in given if each.ingest_job_id is not None}
+    of_jobs = await ingests_of_jobs(connection, sorted(job_ids)) if job_ids else {}
+    return {
+        (each.platform, each.id): ingest_id
+        for each in given
+        if (ingest_id := each.ingest_id or (each.ingest_job_id and of_jobs.get(JobId(each.ingest_job_id))))
+    }
+
+
+def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
+    """One per id, in an order that all writers share, so that two of them cannot wait for each other."""
+    found: dict[tuple[str, int], V] = {}
+    for each in given:
+        before = found.get((each.platform, each.id))
+        if isinstance(each, User) and isinstance(before, User) and _RICHNESS[before.detail] > _RICHNESS[each.detail]:
+            continue
+        if isinstance(each, Post) and isinstance(before, Post) and each.nested and not before.nested:
+            continue
+        found[each.platform, each.id] = each
+    return dict(sorted(found.items()))
+
+
+async def _known_users(
+    connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
+) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """What is known of them, locked until the transaction ends, in the order all writers share."""
+    platforms, ids = zip(*wanted, strict=True)
+    dialect = connection.dialect.name
+    binds: dict[str, Any] = {"asked": msgspec.json.encode(list(wanted)).decode()}
+    if dialect == "postgresql":
+        binds = {"platforms": list(platforms), "ids": list(ids)}
+    rows = await connection.execute(statement("known_profiles", dialect), binds)
+    return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
+
+
+def _shown(user: User) -> Row:
+    texts = {name: storable(getattr(user, name)) for name in _USER_TEXTS}
+    return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
+
+
+_USER_COLUMNS: Final = tuple(column.name for column in users.columns)
+
+
+def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: int | None) -> tuple[Any, ...]:
+    """One row in the order of the table's columns, as the driver takes it: a page of followers brings hundreds."""
+    return (
+        str(user.platform),
+        user.id,
+        storable(user.handle),
+        _key(user.handle),
+        storable(user.name),
+        storable(user.bio),
+        storable(user.location),
+        storable(user.website),
+        storable(user.avatar_url),
+        storable(user.banner_url),
+        user.verified,
+        storable(user.verified_kind),
+        user.protected,
+        user.automated,
+        user.followers_count,
+        user.following_count,
+        user.posts_count,
+        user.media_count,
+        user.likes_count,
+        when(user.created_at) if user.created_at else None,
+        storable(user.unavailable_reason),
+        str(user.detail),
+        user.raw.decode("utf-8", "replace"),
+        now,
+        now,
+        now if user.detail is Detail.PROFILE else None,
+        ingest_id,
+    )
+
+
+def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
+    """An author looks the same on every page of a sweep: once an hour is often enough to say so."""
+    if user.detail is Detail.PROFILE or now - old["last_updated_at"] >= _FRESH:
+        return True
+    richer = _RICHNESS[user.detail] > _RICHNESS[Detail(old["detail"])]
+    return richer or any(value is not None and value != old[name] for name, value in _shown(user).items())
+
+
+def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
+    """What was known with what this payload says on top. What it does not say stays."""
+    row = {name: old[name] if value is None else value for name, value in _shown(user).items()}
+    poorer = _RICHNESS[user.detail] < _RICHNESS[Detail(old["detail"])]
+    if poorer:
+        row |= {name: old[name] for name in ("avatar_url", "banner_url") if old[name]}
+    if user.unavailable_reason is None and user.detail is Detail.PROFILE:
+        row["unavailable_reason"] = None
+    return {
+        **{f"new_{name}": value for name, value in row.items()},
+        "new_handle_key": _key(row["handle"]),
+        "new_detail": old["detail"] if poorer else user.detail,
+        "new_raw": None if poorer else user.raw,
+        "new_last_updated_at": now,
+        "new_profiled_at": now if user.detail is Detail.PROFILE else old["profiled_at"],
+        "known_platform": user.platform,
+        "known_id": user.id,
+    }
+
+
+def _version(old: Mapping[str, Any], user: User, now: datetime) -> list[Row]:
+    """The earlier face, if this payload shows another one."""
+    shown = _shown(user)
+    turned = [
+        name
+        for name in _VERSIONED
+        if shown[name] is not None and old[name] is not None and not _alike(name, old[name], shown[name])
+    ]
+    if not turned:
+        return []
+    earlier = {name: old[name] for name in _VERSIONED}
+    return [
+        {
+            "platform": user.platform,
+            "user_id": user.id,
+            "until": now,
+            **earlier,
+            "handle_key": _key(old["handle"]),
+        }
+    ]
+
+
+def _alike(name: str, old: str, new: str) -> bool:
+    """The same picture comes in several sizes, and an embedded author may lack a bio."""
+    if name == "avatar_url":
+        return _PICTURE_SIZE.sub("", old) == _PICTURE_SIZE.sub("", new)
+    return old == new or (name == "bio" and not new)
+
+
+@cache
+def _enriching(dialect: str) -> str:
+    """Somebody else may add the same user at the same moment: then both tellings count."""
+    kept = {"platform", "id", "first_seen_at", "detail", "raw"}
+    told = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
+    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, told)
+
+
+_TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
+_UPDATE_USER: Final = (
+    update(users)
+    .where(users.c.platform == bindparam("known_platform"), users.c.id == bindparam("known_id"))
+    .values(
+        **{name: bindparam(f"new_{name}", type_=users.c[name].type) for name in _TURNED},
+        raw=func.coalesce(bindparam("new_raw", type_=users.c.raw.type), users.c.raw),
+    )
+)
+
+
+_UPDATE_NAMED_USER: Final = _UPDATE_USER.values(ingest_id=bindparam("new_ingest_id", type_=users.c.ingest_id.type))
+"""Apart from the other: users of old databases are hydrated before there is such a column."""
+
+
+async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
+    """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
+    dialect = connection.dialect.name
+    when = partial(moment, dialect)
+    wanted = _latest(given)
+    ingests = await _ingests_of(connection, wanted.values())
+    rows = [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
+    await connection.exec_driver_sql(_refreshing(dialect), rows)
+
+
+_POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
+
+
+def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:
+    """One row in the order of the table's columns, as the driver takes it: most of all rows are posts."""
+    reference = post.reposted or post.quoted
+    whole = storable(post.one_line)
+    clean = whole[:LONGEST_CLEAN_TEXT]
+    metrics = post.metrics
+    return (
+        str(post.platform),
+        post.id,
+        post.author_id,
+        storable(post.text),
+        clean,
+        search_text(whole) or (None if whole == clean else whole),  # every word is found, those that are cut off too
+        storable(post.lang),
+        storable(post.url),
+        created_at,
+        post.conversation_id,
+        post.in_reply_to_id,
+        post.in_reply_to_user_id,
+        post.quoted.id if post.quoted else None,
+        post.reposted.id if post.reposted else None,
+        storable(reference.text) if reference else None,
+        storable(reference.author_handle) if reference else None,
+        _listed(reference.media) if reference else None,
+        _listed(post.media),
+        _listed(post.links),
+        metrics.likes,
+        metrics.replies,
+        metrics.reposts,
+        metrics.quotes,
+        metrics.bookmarks,
+        metrics.views,
+        post.nested,
+        post.raw.decode("utf-8", "replace"),
+        now,
+        now,
+        ingest_id,
+        storable(reference.text_clean) if reference else None,
+    )
+
+
+def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
+    return _encode(values).decode() if values else None
+
+
+@cache
+def _refreshing(dialect: str) -> str:
+    # Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
+    kept = {"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"}
+    told = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
+    told += [
+        "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
+        "nested = posts.nested AND excluded.nested",
+    ]
+    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, told)
+
+
+def _upsert(dialect: str, insert_into: str, columns: Sequence[str], told: Sequence[str]) -> str:
+    """With places for one row, in the order of the table's columns."""
+    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
+    return (
+        f"{insert_into} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(told)}"
+    )
+
+
+async def write_missing(connection: AsyncConnection, given: Sequence[Missing], now: datetime) -> None:
+    found = {(each.platform, each.what, each.id): each for each in given}
+    rows = [
+        {"platform": each.platform, "what": each.what, "id": each.id, "reason": each.reason, "asked_at": now}
+        for _, each in sorted(found.items())
+    ]
+    adding = _insert(connection.dialect.name, missing)
+    again = {
+        "reason": adding.excluded.reason,
+        "asked_at": adding.excluded.asked_at,
+        "times_asked": missing.c.times_asked + 1,
+    }
+    await connection.execute(adding.on_conflict_do_update(index_elements=["platform", "what", "id"], set_=again), rows)
+
+
+async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadable], now: datetime) -> None:
+    """The same payload is kept once, however often it comes."""
+    found = {(each.platform, each.endpoint, hashlib.sha256(each.payload).hexdigest()): each for each in given}
+    rows = [
+        {
+            "platform": platform,
+            "endpoint": endpoint,
+            "digest": digest,
+            "problem": storable(each.problem),
+            "payload": each.payload,
+            "first_seen_at": now,
+            "last_seen_at": now,
+        }
+        for (platform, endpoint, digest), each in sorted(found.items(), key=lambda item: item[0])
+    ]
+    adding = _insert(connection.dialect.name, quarantine)
+    again = {
+        "problem": adding.excluded.problem,
+        "last_seen_at": adding.excluded.last_seen_at,
+        "times_seen": quarantine.c.times_seen + 1,
+    }
+    where = ["platform", "endpoint", "digest"]
+    await connection.execute(adding.on_conflict_do_update(index_elements=where, set_=again), rows)
+
+
+def _insert(dialect: str, table: Table) -> Any:
+    return insert_of(dialect)(table)
+
+
+def _key(handle: str | None) -> str | None:
+    return handle.lower() if handle else None

@@ -1,0 +1,217 @@
+"""Payloads that could not be read: how many there are, and a second try with today's decoder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from sqlalchemy import func, select, text, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.errors import WriteRefused
+from mistnet.kit.statements import statement
+from mistnet.queue.model import JobId, JobState, KindName, Write
+from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.tables import GAP, jobs
+from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
+from mistnet.social.store.account_jobs import slices
+from mistnet.social.tables import posts, quarantine, users
+
+_SLICE: Final = 200
+
+
+class KeptPayload(msgspec.Struct, frozen=True, kw_only=True):
+    """One payload that is still to be read."""
+
+    id: int
+    platform: Platform
+    endpoint: str
+    problem: str
+    payload: bytes
+    last_seen_at: datetime
+
+
+class ReparseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a payload turns out to hold, or why it still cannot be read."""
+
+    writes: Sequence[Write] = ()
+    problem: str | None = None
+
+
+class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a second try brought: how many are read now, by what was wrong with them, and how many are not."""
+
+    resolved: Mapping[str, int]
+    left: Mapping[str, int]
+
+
+class Quarantine:
+    """What was set aside. It stays until it can be read: then it is marked as resolved, and pruned in time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def count(self) -> int:
+        async with self._database.read() as connection:
+            counted = select(func.count()).select_from(quarantine).where(quarantine.c.resolved_at.is_(None))
+            return (await connection.execute(counted)).scalar_one()
+
+    async def naming(self, user_id: UserId) -> int:
+        """How many payloads name a user, as their author or otherwise."""
+        binds = {"named": f'"{user_id}"'}
+        async with self._database.read() as connection:
+            counted = await connection.execute(statement("quarantined_of", self._database.dialect), binds)
+            return int(counted.scalar_one())
+
+    async def reparse(
+        self, read: Callable[[KeptPayload], ReparseResult], writers: Writers, *, now: datetime
+    ) -> Reparsed:
+        """Tries every payload again. What can be read is written in the transaction that marks it as resolved."""
+        resolved: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        async for kept in self._slices():
+            readings = {each.id: read(each) for each in kept}
+            left.update(found.problem for found in readings.values() if found.problem is not None)
+            legible = [each for each in kept if readings[each.id].problem is None]
+            try:
+                done = await self._resolve(legible, readings, writers, now)
+                resolved.update(each.problem for each in legible if each.id in done)
+            except WriteRefused:
+                for each in legible:
+                    try:
+                        if await self._resolve([each], readings, writers, now):
+                            resolved[each.problem] += 1
+                    except WriteRefused as error:
+                        left[str(error)] += 1
+        return Reparsed(resolved=dict(resolved.most_common()), left=dict(left.most_common()))
+
+    async def _slices(self) -> AsyncIterator[Sequence[KeptPayload]]:
+        """All unresolved payloads by and by, so that there may be any number of them."""
+        columns = [quarantine.c[name] for name in KeptPayload.__struct_fields__]
+        unresolved = select(*columns).where(quarantine.c.resolved_at.is_(None)).order_by(quarantine.c.id).limit(_SLICE)
+        last = 0
+        while True:
+            async with self._database.read() as connection:
+                rows = (await connection.execute(unresolved.where(quarantine.c.id > last))).mappings().all()
+            if not rows:
+                return
+            yield [KeptPayload(**{**row, "platform": Platform(row["platform"])}) for row in rows]
+            last = rows[-1]["id"]
+
+    async def _resolve(
+        self, kept: Sequence[KeptPayload], readings: Mapping[int, ReparseResult], writers: Writers, now: datetime
+    ) -> set[int]:
+        """Which of these were resolved by this call; another doctor may have been faster."""
+        if not kept:
+            return set()
+        marked = (
+            update(quarantine)
+            .where(quarantine.c.id.in_([each.id for each in kept]), quarantine.c.resolved_at.is_(None))
+            .values(resolved_at=now)
+            .returning(quarantine.c.id)
+        )
+        prepared = {each.id: writers.prepare(readings[each.id].writes) for each in kept}
+        async with self._database.write() as connection:
+            won = set((await connection.execute(marked)).scalars())
+            told = [(each, prepared[each.id].writes) for each in kept if each.id in won]
+            await writers.write(connection, Prepared(await _news(connection, told)), now)
+        return won
+
+
+async def _news(connection: AsyncConnection, told: Sequence[tuple[KeptPayload, Sequence[Write]]]) -> Sequence[Write]:
+    """What is not known better by now: an old payload must not turn back a count, nor bring back an old handle."""
+    known = await _updated_at(connection, [write for _, writes in told for write in writes])
+    return [
+        write
+        for kept, writes in told
+        for write in writes
+        if (at := known.get(_place(write))) is None or at < kept.last_seen_at
+    ]
+
+
+async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> Mapping[object, datetime]:
+    """When the users and posts among these were told of last, as far as they are stored."""
+    known: dict[object, datetime] = {}
+    for of, table in ((User, users), (Post, posts)):
+        places = {(each.platform, each.id) for each in writes if isinstance(each, User | Post) and type(each) is of}
+        stored = select(table.c.platform, table.c.id, table.c.last_updated_at).where(
+            tuple_(table.c.platform, table.c.id).in_(sorted(places))
+        )
+        if places:
+            known |= {(of, row.platform, row.id): row.last_updated_at for row in await connection.execute(stored)}
+    return known
+
+
+def _place(write: Write) -> object:
+    if isinstance(write, PartOfPost):
+        return Post, write.platform, write.post_id
+    return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None
+
+
+HYDRATE_POST: Final = KindName("hydrate_post")
+LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """A post that could not be had, and when it was last tried."""
+
+    id: JobId
+    key: str
+    state: str
+    created_at: datetime
+    started_at: datetime | None
+
+
+async def gaps_among(connection: AsyncConnection, ids: Collection[PostId]) -> set[PostId]:
+    asked = select(jobs.c.key).where(
+        jobs.c.kind == HYDRATE_POST, text(GAP), jobs.c.key.in_([str(each) for each in sorted(ids)])
+    )
+    return {PostId(int(key)) for key in (await connection.execute(asked)).scalars()}
+
+
+async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
+    """Gives gaps another try: those whose post was stored since, which this ends, and those that are due.
+
+    One that is due has a single attempt, so that an unreadable post is paid for once each time.
+    """
+    found = await _gaps(connection)
+    stored = await _stored(connection, [row for row in found if row.key.isdecimal()])
+    readable = {row.id for row in found if _came_since(row, stored)}
+    due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
+    if not readable and not due:
+        return 0
+    revive = statement("revive", connection.dialect.name)
+    revived = (await connection.execute(revive, {"ids": sorted(readable | due), "now": now})).scalars().all()
+    once = [each for each in revived if each in due]
+    await connection.execute(update(jobs).where(jobs.c.id.in_(once)).values(attempts=jobs.c.max_attempts - 1))
+    return len(revived)
+
+
+async def _gaps(connection: AsyncConnection) -> list[Gap]:
+    asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
+    return [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
+
+
+async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:
+    """When the posts of these gaps were stored, by their keys."""
+    stored: dict[str, datetime] = {}
+    for some in slices([int(row.key) for row in gaps]):
+        asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == Platform.X, posts.c.id.in_(some))
+        stored |= {str(row.id): row.first_seen_at for row in await connection.execute(asked)}
+    return stored
+
+
+def _came_since(row: Gap, stored: dict[str, datetime]) -> bool:
+    """Stored after the last try: a later try that fails again waits for its time."""
+    at = stored.get(row.key)
+    return at is not None and (row.started_at is None or at > row.started_at)
+
+
+def _is_due(row: Gap, now: datetime) -> bool:
+    """As long after the last try as that was after the gap began: the wait doubles."""
+    tried_at = row.started_at or row.created_at
+    return bool(now - tried_at >= min(max(tried_at - row.created_at, LEAST_WAIT), LONGEST_WAIT))

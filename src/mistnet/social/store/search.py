@@ -1,0 +1,166 @@
+"""Finds posts by their words: FTS5 on SQLite, a GIN index on PostgreSQL, one query language on both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, and_, bindparam, case, column, false, func, literal_column, or_, select, table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
+from mistnet.social.search_query import SearchQuery, SearchTerm, parse
+from mistnet.social.store.post_listing import PostSpan, narrow_posts
+from mistnet.social.tables import WORDS, posts, users
+
+_OF_THE_POST: Final = (
+    *("platform", "id", "author_id", "created_at", "text", "url"),
+    *("likes", "replies", "reposts", "views"),
+)
+_INDEX: Final = table("posts_search", column("rowid"))
+_ROW: Final = case((posts.c.platform == Platform.X, posts.c.id), else_=-posts.c.id)
+_FEW: Final = 2_000
+"""So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
+
+
+class FoundPost(msgspec.Struct, frozen=True, kw_only=True):
+    """A post with its author's present handle and name."""
+
+    platform: Platform
+    id: PostId
+    author_id: UserId
+    handle: str | None
+    name: str | None
+    created_at: datetime
+    text: str
+    url: str | None
+    likes: int | None
+    replies: int | None
+    reposts: int | None
+    views: int | None
+
+    @property
+    def cursor(self) -> PostCursor:
+        return PostCursor(self.created_at, self.platform, self.id)
+
+
+class PostSearch:
+    """Reads. The cursor of the last post of one page is the `before` of the next."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(
+        self, query: str, span: PostSpan, *, before: PostCursor | None = None, limit: int
+    ) -> Sequence[FoundPost]:
+        """The newest first, of all authors or of some."""
+        words = parse(query)
+        async with self._database.read() as connection:
+            few = self._database.dialect != "sqlite" or await _has_few(connection, words)
+            asked = _question(self._database.dialect, words, span, before, few=few)
+            rows = (await connection.execute(_with_authors(asked.limit(limit)))).mappings()
+            found = [FoundPost(**{**row, "platform": Platform(row["platform"])}) for row in rows]
+        return sorted(found, key=lambda post: post.cursor, reverse=True)
+
+
+async def find_authors(
+    database: Database, author: str | UserId, platform: Platform | None = None
+) -> Sequence[tuple[Platform, UserId]]:
+    """Who is meant by a present handle or an id, on one platform or on each."""
+    platforms = [*Platform] if platform is None else [platform]
+    if not isinstance(author, str):
+        return [(each, author) for each in platforms]
+    async with database.read() as connection:
+        return [(own, user_id) for own, user_id in await holders(connection, author) if own in platforms]
+
+
+async def holders(connection: AsyncConnection, handle: str) -> Sequence[tuple[Platform, UserId]]:
+    """Who goes by this handle now, as far as we know: on each platform nobody, one, or several."""
+    asked = select(users.c.platform, users.c.id).where(
+        users.c.platform.in_([*Platform]), users.c.handle_key == handle_key(handle)
+    )
+    rows = await connection.execute(asked.order_by(users.c.platform, users.c.id))
+    return [(Platform(row.platform), UserId(row.id)) for row in rows]
+
+
+def handle_key(handle: str) -> str:
+    return handle.strip().removeprefix("@").lower()
+
+
+async def _has_few(connection: AsyncConnection, words: SearchQuery) -> bool:
+    one_too_many = select(_INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
+    return (await connection.execute(one_too_many)).first() is None
+
+
+def _with_authors(asked: Select[Any]) -> Select[Any]:
+    """Authors are looked up for the few posts that are shown; a planner that could would begin with them."""
+    hits = asked.subquery()
+    own = (users.c.platform == hits.c.platform) & (users.c.id == hits.c.author_id)
+    return select(hits, users.c.handle, users.c.name).join_from(hits, users, own)
+
+
+def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
+    asked = narrow_posts(select(*(posts.c[name] for name in _OF_THE_POST)), span)
+    if span.authors is not None:
+        own = [and_(posts.c.platform == platform, posts.c.author_id == each) for platform, each in span.authors]
+        asked = asked.where(or_(*own) if own else false())
+    if before is not None:
+        asked = asked.where(older_than(before))
+    if dialect == "postgresql":
+        return _on_postgresql(words, asked)
+    if few:
+        row = _INDEX.c.rowid
+        its_platform = case((row > 0, str(Platform.X)), else_=str(Platform.THREADS))
+        same = and_(posts.c.platform == its_platform, posts.c.id == func.abs(row))
+        return asked.join_from(_INDEX, posts, same).where(_matches(words)).order_by(*NEWEST_FIRST)
+    return asked.where(_ROW.in_(select(_INDEX.c.rowid).where(_matches(words)))).order_by(*NEWEST_FIRST)
+
+
+def _matches(words: SearchQuery) -> Any:
+    return literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))
+
+
+def _on_postgresql(words: SearchQuery, asked: Select[Any]) -> Select[Any]:
+    """OFFSET 0 keeps the planner from reading all posts by time until enough match, which it takes for cheap."""
+    wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+    hits = asked.where(literal_column(WORDS).op("@@")(wanted)).offset(0).subquery()
+    return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc())
+
+
+def fts5(query: SearchQuery) -> str:
+    """For MATCH. All that people wrote stands inside quotes, as words without any sign."""
+    wanted = " AND ".join(f"({' OR '.join(map(_fts5_term, choice))})" for choice in query.choices)
+    return f"({wanted}) NOT ({' OR '.join(map(_fts5_term, query.excluded))})" if query.excluded else wanted
+
+
+def _fts5_term(term: SearchTerm) -> str:
+    return f'"{" ".join(term.words)}"' + " *" * term.prefix
+
+
+def tsquery(query: SearchQuery) -> str:
+    """For to_tsquery. All that people wrote stands inside quotes."""
+    wanted = " & ".join(f"({' | '.join(map(_tsquery_term, choice))})" for choice in query.choices)
+    return f"{wanted} & !({' | '.join(map(_tsquery_term, query.excluded))})" if query.excluded else wanted
+
+
+def _tsquery_term(term: SearchTerm) -> str:
+    """PostgreSQL keeps `example.com`, `3.14` or `and/or` as one word: such are looked for both whole and in parts."""
+    in_parts = _tsquery_parts(term)
+    if " ".join(term.words) == term.text:
+        return f"({in_parts})"
+    return f"({_quoted(term.text)}{':*' * term.prefix} | ({in_parts}))"
+
+
+def _tsquery_parts(term: SearchTerm) -> str:
+    *before, last = term.words
+    if not term.prefix:
+        return _quoted(" ".join(term.words))
+    return " <-> ".join([*([_quoted(" ".join(before))] if before else []), f"{_quoted(last)}:*"])
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

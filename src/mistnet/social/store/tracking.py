@@ -1,0 +1,416 @@
+"""Which accounts are suggested, tracked, refused and untracked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, Text, cast, exists, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mistnet.kit.database import Database
+from mistnet.kit.statements import insert_of
+from mistnet.queue.model import Enqueued, JobId, KindName, NewJob
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.social.accounts import AccountState
+from mistnet.social.fetch_sizes import FetchStats, next_limit
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store import account_jobs
+from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.tables import LIVE, accounts, posts, suggestions, users
+
+REFUSED: Final = "refused"
+
+
+class RefusedHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """A handle that is not tracked, when it was refused, and why."""
+
+    handle: str
+    reason: str
+    refused_at: datetime
+
+
+class Refusals:
+    """Reads. A refusal stands until its handle is suggested again, tracked, or let go by hand."""
+
+    def __init__(self, database: Database, platform: Platform = Platform.X) -> None:
+        self._database = database
+        self._platform = platform
+
+    async def standing(self, limit: int | None = None) -> Sequence[RefusedHandle]:
+        """The latest first."""
+        return await self._refused(still_refused(self._platform).limit(limit))
+
+    async def of_handle(self, handle: str) -> RefusedHandle | None:
+        found = await self._refused(still_refused(self._platform).where(suggestions.c.handle_key == handle.lower()))
+        return found[0] if found else None
+
+    async def _refused(self, asked: Select[Any]) -> Sequence[RefusedHandle]:
+        async with self._database.read() as connection:
+            rows = (await connection.execute(asked)).all()
+        return [RefusedHandle(handle=row.handle, reason=row.reason or "", refused_at=row.deleted_at) for row in rows]
+
+
+def still_refused(platform: Platform) -> Select[Any]:
+    """Of each handle the latest suggestion, if it was refused and no account of that name is tracked."""
+    latest = select(func.max(suggestions.c.id)).where(suggestions.c.platform == platform)
+    return (
+        select(suggestions.c.handle, suggestions.c.reason, suggestions.c.deleted_at)
+        .where(
+            suggestions.c.platform == platform,
+            suggestions.c.outcome == REFUSED,
+            suggestions.c.withdrawn_at.is_(None),
+            suggestions.c.id.in_(latest.group_by(suggestions.c.handle_key).correlate(None)),
+            ~exists(
+                select(accounts.c.user_id)
+                .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+                .where(
+                    users.c.platform == platform,
+                    users.c.handle_key == suggestions.c.handle_key,
+                    accounts.c.state != AccountState.UNTRACKED,
+                )
+            ),
+        )
+        .order_by(suggestions.c.id.desc())
+    )
+
+
+class SuggestionResult(StrEnum):
+    """What somebody who wants an account tracked is told."""
+
+    ADDED = "added"
+    SUGGESTED = "already suggested"
+    TRACKED = "already tracked"
+
+
+class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A handle somebody would like tracked, with what he says of it."""
+
+    handle: str
+    wallet: str | None = None
+    labels: Mapping[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        return self.handle.lower()
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.wallet or self.labels)
+
+    def over(self, earlier: NewSuggestion) -> NewSuggestion:
+        """Both as one. Where both say something the later one counts."""
+        labels = {**earlier.labels, **self.labels}
+        return NewSuggestion(handle=earlier.handle, wallet=self.wallet or earlier.wallet, labels=labels)
+
+
+class Suggested(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a suggestion. The user is known if they are tracked already.
+
+    `merged` tells that its wallet and labels were added to those of an earlier suggestion.
+    """
+
+    handle: str
+    result: SuggestionResult
+    user_id: UserId | None = None
+    merged: bool = False
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A suggestion as it is kept; one that was accepted or refused says when and why."""
+
+    id: int
+    handle: str
+    wallet: str | None
+    labels: msgspec.Raw
+    suggested_at: datetime
+    deleted_at: datetime | None
+    outcome: str | None
+    reason: str | None
+    user_id: UserId | None
+    withdrawn_at: datetime | None = None
+
+
+class TrackedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One account: how far its collecting is, and what is under way for it."""
+
+    user_id: UserId
+    handle: str | None
+    state: AccountState
+    state_reason: str | None
+    state_since: datetime
+    tracked_at: datetime
+    backfilled_at: datetime | None
+    oldest_post_id: PostId | None
+    newest_post_id: PostId | None
+    next_look_at: datetime | None
+    last_fetched_at: datetime | None
+    stored_posts: int
+    profile_posts: int | None
+    live_jobs: Mapping[KindName, int]
+    fetch: FetchStats
+    next_limit: int
+    """How many posts the next round of a catch-up may fetch."""
+
+
+class LetGo(msgspec.Struct, frozen=True, kw_only=True):
+    """What ended when an account was let go. `was` None: it was no account."""
+
+    user_id: UserId | None = None
+    was: AccountState | None = None
+    withdrawn: bool = False
+    cancelled: Sequence[JobId] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.was is not None or self.withdrawn or bool(self.cancelled)
+
+
+class TrackingStore:
+    """Suggestions and accounts as an operator sees and changes them. Each change is one transaction."""
+
+    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = Platform.X) -> None:
+        self._database = database
+        self._job_writer = job_writer
+        self._platform = platform
+
+    async def suggest(
+        self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
+    ) -> Sequence[Suggested]:
+        """Adds what is neither tracked nor suggested. `job` makes the job that lands with a suggestion.
+
+        What is said of a handle that was suggested or tracked before is added to what was said then.
+        """
+        wanted: dict[str, NewSuggestion] = {}
+        for each in given:
+            wanted[each.key] = each.over(wanted[each.key]) if each.key in wanted else each
+        async with self._database.write() as connection:
+            tracked = await self._tracked(connection, wanted)
+            asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
+            added = await self._add(connection, asked, now)
+            told = [each for key, each in wanted.items() if key not in added and each.says_something]
+            for each in told:
+                await self._merge(connection, each, tracked.get(each.key), now)
+            await self._begin(connection, [job(each.handle) for each in asked], now)
+        merged = {each.key for each in told}
+        return [_suggested(each, tracked, added, merged) for each in wanted.values()]
+
+    async def suggest_first(
+        self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
+    ) -> Sequence[str]:
+        """Suggests handles that were not suggested before and that no account goes by. Returns those.
+
+        For what names accounts over and over, such as a configuration: what was refused or let go stays so.
+        """
+        wanted = {each.key: each for each in given}
+        async with self._database.write() as connection:
+            known: set[str] = set()
+            for some in slices(sorted(wanted)):
+                before = select(suggestions.c.handle_key).where(
+                    suggestions.c.platform == self._platform, suggestions.c.handle_key.in_(some)
+                )
+                holders = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(some))
+                known.update((await connection.execute(before)).scalars())
+                known.update(row.handle_key for row in await connection.execute(holders) if row.state is not None)
+            first = [wanted[key] for key in sorted(wanted.keys() - known)]
+            added = await self._add(connection, first, now)
+            created = [each.handle for each in first if each.key in added]
+            await self._begin(connection, [job(handle) for handle in created], now)
+        return created
+
+    async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
+        """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
+        async with self._database.write() as connection:
+            return await self._begin(connection, wanted, now)
+
+    async def track_by_id(
+        self, user_ids: Collection[UserId], *, job: Callable[[UserId], NewJob], now: datetime
+    ) -> Enqueued:
+        """Adds hydrations that track whom they fetch; they take the place of those that would only fetch."""
+        async with self._database.write() as connection:
+            outdone = await account_jobs.live_hydrations(connection, user_ids, tracking=False)
+            await account_jobs.cancel(connection, outdone, now)
+            return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
+
+    async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
+        """Nothing is fetched for this account any more; what is stored stays. By its handle, or by its id."""
+        async with self._database.write() as connection:
+            handle = who if isinstance(who, str) else await self._handle_of(connection, who)
+            # Jobs first, as workers do, or the two could wait for each other.
+            waiting = await account_jobs.live_suggestions(connection, handle)
+            cancelled = [*await account_jobs.cancel(connection, waiting, now)]
+            user_id = await self._account_called(connection, who) if isinstance(who, str) else who
+            was = None
+            if user_id is not None:
+                waiting = await account_jobs.live_sweeps(connection, user_id)
+                waiting += await account_jobs.live_hydrations(connection, [user_id], tracking=True)
+                cancelled += await account_jobs.cancel(connection, waiting, now)
+                was = await self._let_go(connection, user_id, reason, now)
+            withdrawn = await self._withdraw(connection, handle, reason, now)
+        return LetGo(user_id=user_id, was=was, withdrawn=withdrawn, cancelled=cancelled)
+
+    async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[TrackedEntry]:
+        """All accounts or these, in the order of their handles; those that are not tracked any more too."""
+        asked = _ENTRIES.where(accounts.c.platform == self._platform)
+        some = [asked]
+        if user_ids is not None:
+            some = [asked.where(accounts.c.user_id.in_(each)) for each in slices(sorted(user_ids))]
+        async with self._database.read() as connection:
+            live = await account_jobs.sweeps_by_account(connection)
+            rows = [row for each in some for row in (await connection.execute(each)).mappings()]
+        found = [_entry(row, live.get(row["user_id"], {})) for row in rows]
+        return sorted(found, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
+
+    async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
+        """Oldest first."""
+        asked = (
+            select(*(suggestions.c[name] for name in Suggestion.__struct_fields__ if name != "labels"))
+            .add_columns(cast(suggestions.c.labels, Text).label("labels"))
+            .where(suggestions.c.platform == self._platform)
+            .order_by(suggestions.c.id)
+        )
+        if live_only:
+            asked = asked.where(suggestions.c.deleted_at.is_(None))
+        async with self._database.read() as connection:
+            rows = (await connection.execute(asked)).mappings()
+            return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
+
+    async def _tracked(self, connection: AsyncConnection, keys: Collection[str]) -> dict[str, UserId]:
+        """Of each handle whoever showed it last, if he is tracked. A former holder does not stand in the way."""
+        found: dict[str, UserId | None] = {}
+        for each in slices(sorted(keys)):
+            asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(each))
+            for row in await connection.execute(asked):
+                tracked = row.state not in (None, AccountState.UNTRACKED)
+                found[row.handle_key] = UserId(row.id) if tracked else None
+        return {key: user_id for key, user_id in found.items() if user_id is not None}
+
+    async def _account_called(self, connection: AsyncConnection, handle: str) -> UserId | None:
+        """The account that goes by a handle; of several, one that is tracked."""
+        asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key == handle.lower())
+        found = [row for row in await connection.execute(asked) if row.state is not None]
+        found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
+        return UserId(found[-1].id) if found else None
+
+    async def _handle_of(self, connection: AsyncConnection, user_id: UserId) -> str:
+        asked = select(users.c.handle).where(users.c.platform == self._platform, users.c.id == user_id)
+        return (await connection.execute(asked)).scalar() or ""
+
+    async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
+        """The handles that had no live suggestion until now."""
+        if not given:
+            return set()
+        adding = insert_of(connection.dialect.name)(suggestions).on_conflict_do_nothing(
+            index_elements=["platform", "handle_key"], index_where=text(LIVE)
+        )
+        rows = [self._row(each, now) for each in given]
+        return set((await connection.execute(adding.returning(suggestions.c.handle_key), rows)).scalars())
+
+    async def _merge(
+        self, connection: AsyncConnection, given: NewSuggestion, user_id: UserId | None, now: datetime
+    ) -> None:
+        """Adds what is said now to the open suggestion of the handle, or to the last one of an account.
+
+        An account that was never suggested, such as one that was tracked by its id, gets one that is closed already.
+        """
+        live = (suggestions.c.handle_key == given.key) & suggestions.c.deleted_at.is_(None)
+        asked = (
+            select(suggestions.c.id, suggestions.c.wallet, cast(suggestions.c.labels, Text).label("labels"))
+            .where(suggestions.c.platform == self._platform, suggestions.c.user_id == user_id if user_id else live)
+            .order_by(suggestions.c.id.desc())
+            .limit(1)
+            .with_for_update()
+        )
+        row = (await connection.execute(asked)).first()
+        if row is not None:
+            earlier = NewSuggestion(handle=given.handle, wallet=row.wallet, labels=msgspec.json.decode(row.labels))
+            both = given.over(earlier)
+            kept = {"wallet": both.wallet, "labels": msgspec.json.encode(both.labels)}
+            await connection.execute(update(suggestions).where(suggestions.c.id == row.id).values(kept))
+        elif user_id is not None:
+            closed = {"deleted_at": now, "outcome": "accepted", "user_id": user_id}
+            await connection.execute(insert(suggestions).values({**self._row(given, now), **closed}))
+
+    def _row(self, given: NewSuggestion, now: datetime) -> dict[str, Any]:
+        return {
+            "platform": self._platform,
+            "handle": given.handle,
+            "handle_key": given.key,
+            "wallet": given.wallet,
+            "labels": msgspec.json.encode(given.labels),
+            "suggested_at": now,
+        }
+
+    async def _begin(self, connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> Enqueued:
+        revived = await account_jobs.revive_gaps(connection, wanted, now)
+        added = await self._job_writer.write(connection, wanted, now)
+        return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
+
+    async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
+        """Closes the open suggestion of a handle, and takes back refusals of it: it is not to be tracked any more."""
+        own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
+        closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
+        closed = await connection.execute(
+            update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closing)
+        )
+        refused = (suggestions.c.outcome == REFUSED) & suggestions.c.withdrawn_at.is_(None)
+        taken_back = await connection.execute(update(suggestions).where(own, refused).values(withdrawn_at=now))
+        return bool(closed.rowcount or taken_back.rowcount)
+
+    async def _let_go(
+        self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
+    ) -> AccountState | None:
+        """The state the account was in until now; None if it is no account."""
+        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
+        was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
+        if was is not None and was != AccountState.UNTRACKED:
+            await connection.execute(
+                update(accounts)
+                .where(own)
+                .values(state=AccountState.UNTRACKED, state_since=now, state_reason=reason, next_look_at=None)
+            )
+        return AccountState(was) if was else None
+
+
+_HOLDERS: Final = (
+    select(users.c.id, users.c.handle_key, accounts.c.state)
+    .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
+    .order_by(users.c.last_updated_at, users.c.id)
+)
+
+_STORED: Final = (
+    select(func.count())
+    .select_from(posts)
+    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
+    .correlate(accounts)
+    .scalar_subquery()
+)
+
+_ENTRIES: Final = select(
+    *(accounts.c[name] for name in TrackedEntry.__struct_fields__ if name in accounts.c and name != "last_fetched_at"),
+    *STATISTICS,
+    users.c.handle,
+    users.c.posts_count.label("profile_posts"),
+    _STORED.label("stored_posts"),
+).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+
+
+def _suggested(
+    given: NewSuggestion, tracked: Mapping[str, UserId], added: Collection[str], merged: Collection[str]
+) -> Suggested:
+    known = given.key in merged
+    if given.key in tracked:
+        return Suggested(handle=given.handle, result=SuggestionResult.TRACKED, user_id=tracked[given.key], merged=known)
+    result = SuggestionResult.ADDED if given.key in added else SuggestionResult.SUGGESTED
+    return Suggested(handle=given.handle, result=result, merged=known)
+
+
+def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> TrackedEntry:
+    own = {name: value for name, value in row.items() if name in TrackedEntry.__struct_fields__}
+    fetch = stats_of(row)
+    known = {"state": AccountState(row["state"]), "live_jobs": live_jobs, "fetch": fetch}
+    return TrackedEntry(**{**own, **known, "next_limit": next_limit(fetch)})

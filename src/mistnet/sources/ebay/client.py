@@ -1,0 +1,369 @@
+"""Searches eBay: what is for sale by the Browse API, what was sold by Marketplace Insights."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.model import CallPurpose, Gate, SourceName
+from mistnet.kit.clock import Clock
+from mistnet.kit.redaction import redact, shorten
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
+from mistnet.prices.model import EBAY_API, Item, PriceAnswer, PriceListing, UnreadableListing
+from mistnet.sources.ebay.listings import for_sale, sold
+from mistnet.sources.market.amounts import query_of
+from mistnet.sources.market.memory import PageCursor, PageCursors
+
+T = TypeVar("T")
+
+TOKENS: Final = "/identity/v1/oauth2/token"
+SCOPE: Final = "https://api.ebay.com/oauth/api_scope"
+SOLD_SCOPE: Final = f"{SCOPE}/buy.marketplace.insights"
+REFUSED_WAIT: Final = timedelta(hours=1)
+QUICK_TRIES: Final = 2
+QUICK_PAUSE_SECONDS: Final = 0.5
+_EARLY: Final = timedelta(minutes=5)
+_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = 86_400
+_OK: Final = 200
+_TOO_EARLY: Final = (408, 425)
+_SOLD_WORD: Final = "item_sales"
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """An application's name and secret at eBay, and what its tokens shall be good for."""
+
+    client_id: str
+    client_secret: str
+    marketplace: str = "EBAY_US"
+    sold: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials(marketplace={self.marketplace!r})"
+
+    @property
+    def basic(self) -> str:
+        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+
+    @property
+    def scopes(self) -> str:
+        return f"{SCOPE} {SOLD_SCOPE}" if self.sold else SCOPE
+
+
+class EbayToken(msgspec.Struct, frozen=True, kw_only=True):
+    """Good until then. It is kept in memory alone, and shown to nobody but eBay."""
+
+    text: str
+    until: datetime
+
+    def __repr__(self) -> str:
+        return f"Token(until={self.until.isoformat()})"
+
+
+class GivenToken(msgspec.Struct, frozen=True, kw_only=True):
+    access_token: str
+    expires_in: float
+
+
+class EbayErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What eBay says when it does not answer: in one of two shapes."""
+
+    errors: Sequence[Mapping[str, object]] = ()
+    error: str | None = None
+    error_description: str | None = None
+
+
+_given = msgspec.json.Decoder(GivenToken, strict=False).decode
+_complaint = msgspec.json.Decoder(EbayErrorBody, strict=False).decode
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class EbayAsker:
+    """All calls to eBay of one process. Each goes through the gate, those for tokens too."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate,
+        clock: Clock,
+        credentials: Credentials,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._gate = gate
+        self._clock = clock
+        self._credentials = credentials
+        self._sleep = sleep
+        self._token: EbayToken | None = None
+        self._fetching = asyncio.Lock()
+
+    async def ask(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[bytes], tuple[T, int]],
+        *,
+        errand: CallPurpose,
+    ) -> T:
+        """What `read` makes of the answer. A token that eBay does not know any more is replaced, once."""
+        for last in (False, True):
+            token = await self._current(errand)
+            request = HttpRequest(path=path, query=query, headers=self._headers(token))
+            found = await self._call(request, read, errand, forgive=() if last else (401,))
+            if found is not None:
+                return found
+            self._forget(token)
+        raise AssertionError("the last try returns or raises")
+
+    def _headers(self, token: EbayToken) -> Mapping[str, str]:
+        shop = self._credentials.marketplace
+        return {"Authorization": f"Bearer {token.text}", "X-EBAY-C-MARKETPLACE-ID": shop, "Accept": "application/json"}
+
+    async def _current(self, errand: CallPurpose) -> EbayToken:
+        """One token for all calls of this process, replaced a while before its end."""
+        async with self._fetching:
+            if self._token is None or self._token.until <= self._clock.now():
+                self._token = await self._fetched(errand)
+            return self._token
+
+    def _forget(self, token: EbayToken) -> None:
+        if self._token is token:
+            self._token = None
+
+    async def _fetched(self, errand: CallPurpose) -> EbayToken:
+        asked_at = self._clock.now()
+        request = HttpRequest(
+            path=TOKENS,
+            query={},
+            headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
+            form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
+        )
+        given = await self._call(request, _read_token, errand)
+        assert given is not None  # noqa: S101 (nothing is forgiven here)
+        lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
+        return EbayToken(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
+
+    async def _call(
+        self,
+        request: HttpRequest,
+        read: Callable[[bytes], tuple[T, int]],
+        errand: CallPurpose,
+        *,
+        forgive: Sequence[int] = (),
+    ) -> T | None:
+        """Asked once more at once if the connection failed. None: the status is one the caller forgives."""
+        for tries in range(1, QUICK_TRIES + 1):
+            try:
+                return await self._call_once(request, read, errand, forgive)
+            except SourceDown as error:
+                if error.status is not None or tries == QUICK_TRIES:
+                    raise
+                await self._sleep(QUICK_PAUSE_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    async def _call_once(
+        self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], errand: CallPurpose, forgive: Sequence[int]
+    ) -> T | None:
+        endpoint = "/".join(request.path.rsplit("/", 2)[1:])
+        async with self._gate.call(endpoint, most=0, errand=errand) as call:
+            try:
+                answer = await self._transport.send(request)
+            except Unanswered as error:
+                raise SourceDown(EBAY_API, self._clean(str(error), request)) from None  # its cause may show headers
+            if answer.status in forgive:
+                call.settle(items=0, credits_due=0)
+                return None
+            if answer.status != _OK:
+                raise self._refusal(answer, endpoint, request)
+            found, items = read(answer.body)
+            call.settle(items=items, credits_due=0)
+            return found
+
+    def _refusal(self, answer: HttpAnswer, endpoint: str, request: HttpRequest) -> Exception:
+        """Every status but 200, named for what it means to us."""
+        now, status = self._clock.now(), answer.status
+        problem = shorten(self._clean(_told(answer.body), request), 300)
+        if status == 429:
+            return RateLimited(EBAY_API, now + _wait(answer, now))
+        if status == 403 and _SOLD_WORD in endpoint:
+            advice = f"{problem}; eBay must grant Marketplace Insights, or turn `ebay_sold` off"
+            return NotPermitted(EBAY_API, endpoint, advice, status=status)
+        if status == 401 and request.path != TOKENS:
+            # Who may have tokens is decided where they are given out. One may be forgotten again at any time.
+            return SourceDown(EBAY_API, f"it does not know a token that it gave out ({problem})", status=status)
+        if status in (401, 403) or (request.path == TOKENS and status == 400):
+            return SourceRefused(EBAY_API, now + REFUSED_WAIT, f"{_advice(problem)} ({problem})", status=status)
+        if status >= 500 or status in _TOO_EARLY:
+            return SourceDown(EBAY_API, f"{status} {problem}", status=status)
+        return BadRequest(EBAY_API, endpoint, status, problem)
+
+    def _clean(self, text: str, request: HttpRequest) -> str:
+        """No answer may give away what we sent."""
+        sent = [value.partition(" ")[2] for name, value in request.headers.items() if name == "Authorization"]
+        return redact(text, [*sent, self._credentials.client_secret, *([self._token.text] if self._token else [])])
+
+
+def _advice(problem: str) -> str:
+    if "scope" in problem.lower():
+        return "it does not grant what `ebay_sold` needs: turn that off, or apply for Marketplace Insights"
+    return "it refuses ebay_client_id and ebay_client_secret"
+
+
+def _read_token(body: bytes) -> tuple[GivenToken, int]:
+    try:
+        given = _given(body)
+    except _UNREADABLE:
+        raise BrokenAnswer(EBAY_API, "oauth2/token", "no token is in it") from None  # its cause may show the token
+    if not given.access_token:
+        raise BrokenAnswer(EBAY_API, "oauth2/token", "the token is empty")
+    return given, 1
+
+
+def _told(body: bytes) -> str:
+    try:
+        found = _complaint(body)
+    except _UNREADABLE:
+        return body[:300].decode("utf-8", "replace")
+    first = found.errors[0] if found.errors else {}
+    said = [first.get("errorId"), first.get("message"), first.get("longMessage"), found.error, found.error_description]
+    return ", ".join(str(each) for each in said if each) or body[:300].decode("utf-8", "replace")
+
+
+def _wait(answer: HttpAnswer, now: datetime) -> timedelta:
+    asked = retry_after(answer.headers, now, longest=timedelta(seconds=_LONGEST_WAIT))
+    return _WAIT if asked is None else max(asked, timedelta(seconds=1))
+
+
+BROWSE: Final = "/buy/browse/v1/item_summary/search"
+INSIGHTS: Final = "/buy/marketplace_insights/v1_beta/item_sales/search"
+LARGEST_PAGE: Final = 200
+ALL_WAYS: Final = "buyingOptions:{FIXED_PRICE|AUCTION|BEST_OFFER}"
+"""Unless it is asked for, eBay leaves auctions out."""
+
+_LONGEST_QUERY: Final = 100
+
+
+class EbayRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about asking eBay. `listings` is how many are read of each search, at most."""
+
+    listings: int = 200
+    sold: bool = False
+    filter: str | None = None
+
+
+class EbayPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One page of either search. What is listed stays raw: one bad element must not spoil the others."""
+
+    item_summaries: Sequence[msgspec.Raw] | None = None
+    item_sales: Sequence[msgspec.Raw] | None = None
+    total: int | None = None
+    next: str | None = None
+
+
+_page = msgspec.json.Decoder(EbayPage, strict=False).decode
+
+
+class EbaySource:
+    """What eBay says of an item. Where it was asked and how it was refused is the asker's business."""
+
+    def __init__(self, asker: EbayAsker, *, clock: Clock, rules: EbayRules, pages: PageCursors | None = None) -> None:
+        self._asker = asker
+        self._clock = clock
+        self._rules = rules
+        self._pages = pages
+
+    @property
+    def name(self) -> SourceName:
+        return EBAY_API
+
+    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
+        """What is for sale, and what was sold where the settings say that we may ask."""
+        mark = PageCursor(self._pages, clock=self._clock, source=self.name, errand=errand)
+        listings: list[PriceListing] = []
+        unreadable: list[UnreadableListing] = []
+        for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
+            for raw in await self._listed(path, item, errand, mark):
+                found = (for_sale if path == BROWSE else sold)(raw, now=self._clock.now())
+                if isinstance(found, UnreadableListing):
+                    unreadable.append(found)
+                else:
+                    listings += found
+        await mark.close()
+        return PriceAnswer(listings=_once(listings), unreadable=unreadable)
+
+    async def _listed(self, path: str, item: Item, errand: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
+        """Page after page until there is no more, or as many as the settings want."""
+        wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
+        listed: list[bytes] = []
+        for offset in range(0, wanted, size):
+            query = self._query(path, item, size, offset)
+            page = await self._page(path, query, offset, errand, mark)
+            listed += map(bytes, _elements(page))
+            if not _goes_on(page, offset + size):
+                break
+        return listed[:wanted]
+
+    async def _page(
+        self, path: str, query: Mapping[str, str], offset: int, errand: CallPurpose, mark: PageCursor
+    ) -> EbayPage:
+        """As this job has read it before, or as eBay tells it now."""
+        question = f"{path}?{urlencode(query)}"
+        kept = await mark.recall(question)
+        if kept is not None:
+            return _page(kept.body)
+        read = partial(_read, path=path, offset=offset)
+        page, body = await self._asker.ask(path, query, read, errand=errand)
+        if _goes_on(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
+            await mark.keep(question, body)
+        return page
+
+    def _query(self, path: str, item: Item, size: int, offset: int) -> Mapping[str, str]:
+        filters = [ALL_WAYS] if path == BROWSE else []
+        filters += [self._rules.filter] if self._rules.filter else []
+        query = {"q": _short(query_of(item)), "limit": str(size), "offset": str(offset)}
+        return query | ({"filter": ",".join(filters)} if filters else {})
+
+
+def _short(query: str) -> str:
+    """eBay takes no longer questions; the last word is not asked by half."""
+    if len(query) <= _LONGEST_QUERY:
+        return query
+    return query[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query[:_LONGEST_QUERY]
+
+
+def _goes_on(page: EbayPage, reached: int) -> bool:
+    return bool(page.next) and (page.total is None or reached < page.total)
+
+
+def _read(body: bytes, *, path: str, offset: int) -> tuple[tuple[EbayPage, bytes], int]:
+    """The page, and how many things it lists. An answer without a list is one only where nothing was to be listed."""
+    try:
+        page = _page(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenAnswer(EBAY_API, endpoint_of(path), str(error)) from error
+    count = len(_elements(page))
+    if not count and (page.total is None or page.total > offset):
+        raise BrokenAnswer(EBAY_API, endpoint_of(path), f"it counts {page.total} listings and lists none")
+    return (page, body), count
+
+
+def _elements(page: EbayPage) -> Sequence[msgspec.Raw]:
+    return page.item_summaries or page.item_sales or ()
+
+
+def endpoint_of(path: str) -> str:
+    return "/".join(path.rsplit("/", 2)[1:])
+
+
+def _once(listings: Iterable[PriceListing]) -> Sequence[PriceListing]:
+    """A listing that moved from one page to the next while we read is told twice."""
+    return list({listing.external_id: listing for listing in listings}.values())

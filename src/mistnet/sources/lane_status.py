@@ -1,0 +1,137 @@
+"""How lanes stand: what waits on each, what went through it lately, and whether its source may be asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName, SourceState
+from mistnet.operations.lanes import LaneCount, LanePages
+from mistnet.prices.model import EBAY_API
+from mistnet.queue.model import JobState, Lane
+from mistnet.shops.model import CRAWL_LANES
+from mistnet.sources.status import SourceStatus, configured, known_here, standing
+
+if TYPE_CHECKING:
+    from mistnet.app import App
+
+
+LATELY: Final = timedelta(hours=1)
+JUST_NOW: Final = timedelta(minutes=1)
+_KEYED: Final = (X_SOURCE, THREADS_SOURCE, EBAY_API)
+
+
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane. What went through is of the last hour; `source` is how what it reads from stands, if it reads."""
+
+    lane: Lane
+    states: Mapping[JobState, int]
+    parked: int
+    due: int
+    oldest_due_at: datetime | None
+    jobs_per_second: float
+    succeeded: int
+    retried: int
+    failed: int
+    dead: int
+    crawled: int
+    wait_p50: timedelta | None
+    wait_p95: timedelta | None
+    source: str | None
+    why: str | None
+    until: datetime | None
+
+    @property
+    def dead_letters(self) -> int:
+        return self.states.get(JobState.DEAD, 0)
+
+    @property
+    def total(self) -> int:
+        return sum(self.states.values())
+
+
+class Lately(msgspec.Struct, frozen=True, kw_only=True):
+    """What went through all lanes."""
+
+    finished: Mapping[Lane, int]
+    just_now: Mapping[Lane, int]
+    failures: Mapping[Lane, int]
+    ended: Mapping[tuple[Lane, JobState], int]
+    waits: Mapping[Lane, Sequence[timedelta]]
+
+
+async def lane_statuses(app: App) -> Sequence[LaneStatus]:
+    """Every lane that a kind of job has or a job is on: those of crawls first, then by name. Looks at all jobs."""
+    now, pages = app.database.clock.now(), LanePages(app.database)
+    counts = await pages.counts(now=now)
+    lately = await _lately(pages, now)
+    sources = {state.name: state for state in await app.harvest.book.states()}
+    names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
+    ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
+    return [_standing(app, lane, counts, lately, sources, now) for lane in ordered]
+
+
+async def _lately(pages: LanePages, now: datetime) -> Lately:
+    since = now - LATELY
+    return Lately(
+        finished=await pages.finished(since=since),
+        just_now=await pages.finished(since=now - JUST_NOW),
+        failures=await pages.failures(since=since),
+        ended=await pages.ended(since=since),
+        waits=await pages.waits(since=since),
+    )
+
+
+def _standing(
+    app: App,
+    lane: Lane,
+    counts: Sequence[LaneCount],
+    lately: Lately,
+    sources: Mapping[SourceName, SourceState],
+    now: datetime,
+) -> LaneStatus:
+    own = [count for count in counts if count.lane == lane]
+    dead, failed = (lately.ended.get((lane, state), 0) for state in (JobState.DEAD, JobState.FAILED))
+    waits = lately.waits.get(lane, ())
+    source = _source(app, lane, sources, now)
+    return LaneStatus(
+        lane=lane,
+        states={count.state: count.jobs for count in own},
+        parked=sum(count.parked for count in own),
+        due=sum(count.due for count in own),
+        oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
+        jobs_per_second=lately.just_now.get(lane, 0) / JUST_NOW.total_seconds(),
+        succeeded=lately.finished.get(lane, 0),
+        retried=max(lately.failures.get(lane, 0) - dead - failed, 0),
+        failed=failed,
+        dead=dead,
+        crawled=len(waits),
+        wait_p50=percentile(waits, 0.50),
+        wait_p95=percentile(waits, 0.95),
+        source=source.state if source else None,
+        why=source.why if source else None,
+        until=source.until if source else None,
+    )
+
+
+def _source(app: App, lane: Lane, sources: Mapping[SourceName, SourceState], now: datetime) -> SourceStatus | None:
+    """Some lanes read from nobody else: those of segments and deliveries."""
+    name = SourceName(lane)
+    if name not in known_here(app) and name not in sources:
+        return None
+    keys, limits = configured(app, name)
+    found = standing(sources.get(name) or SourceState(name=name), (), limits, now)
+    if name not in sources and not keys and name in _KEYED:
+        return msgspec.structs.replace(found, state="no key", why="it was never asked, and no key is configured here")
+    return found
+
+
+def percentile(ordered: Sequence[timedelta], share: float) -> timedelta | None:
+    """The value that so large a share of them does not exceed."""
+    if not ordered:
+        return None
+    return ordered[math.ceil(round(len(ordered) * share, 6)) - 1]

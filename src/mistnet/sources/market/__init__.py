@@ -1,0 +1,1 @@
+"""What price sources share: amounts, cached answers, the price jobs."""

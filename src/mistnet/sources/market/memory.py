@@ -1,0 +1,135 @@
+"""Caches what a source answered about an item."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.kit.clock import Clock
+from mistnet.kit.errors import DatabaseError
+from mistnet.prices.model import Item, PriceAnswer, PriceSource
+from mistnet.shops.model import AnswerBook, CachedAnswer, bounded
+from mistnet.sources.market.amounts import remembered_as
+
+_REMEMBERED_OK: Final = 200
+_answer = msgspec.json.Decoder(PriceAnswer).decode
+
+
+class Remembered:
+    """A source of prices with a memory that all workers share. What is asked of it must depend on its key alone."""
+
+    def __init__(
+        self, source: PriceSource, *, answers: AnswerBook, clock: Clock, keep: timedelta, with_grade: bool = False
+    ) -> None:
+        self._source = source
+        self._answers = answers
+        self._clock = clock
+        self._keep = keep
+        self._with_grade = with_grade
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def name(self) -> SourceName:
+        return self._source.name
+
+    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:
+        key = bounded(remembered_as(self.name, item, with_grade=self._with_grade))
+        async with self._asking.setdefault(key, asyncio.Lock()):  # who asks the same at once waits for the one answer
+            found = None if fresh else await self._recalled(key)
+            if found is not None:
+                return found
+            told = await self._source.search(item, errand=errand, fresh=fresh)
+            await self._keep_in_mind(key, told)
+            return told
+
+    async def _recalled(self, key: str) -> PriceAnswer | None:
+        stored = await self._answers.get(key)
+        if stored is None or stored.fresh_until <= self._clock.now():
+            return None
+        try:
+            told = _answer(stored.body)
+        except msgspec.MsgspecError:  # kept by another version: asked for anew
+            return None
+        return msgspec.structs.replace(told, cached=True)
+
+    async def _keep_in_mind(self, key: str, told: PriceAnswer) -> None:
+        """What was told is told, even if it cannot be remembered."""
+        now = self._clock.now()
+        answer = CachedAnswer(
+            key=key,
+            source=self.name,
+            stored_at=now,
+            fresh_until=now + self._keep,
+            status=_REMEMBERED_OK,
+            headers={},
+            body=msgspec.json.encode(told),
+        )
+        with suppress(DatabaseError):
+            await self._answers.put(answer)
+
+
+KEPT: Final = timedelta(hours=1)
+"""A page that is older than this is asked for again: what it says may have changed."""
+
+_OK: Final = 200
+
+
+class PageCursors(AnswerBook, Protocol):
+    """Answers that can be taken out again."""
+
+    async def drop(self, keys: Sequence[str]) -> None: ...
+
+
+class PageCursor:
+    """One look. Without a job there is nobody who could begin anew, and nothing is kept."""
+
+    def __init__(self, book: PageCursors | None, *, clock: Clock, source: SourceName, errand: CallPurpose) -> None:
+        self._book = book if errand.job_id is not None else None
+        self._clock = clock
+        self._source = source
+        self._job_id = errand.job_id
+        self._used: list[str] = []
+
+    async def recall(self, question: str) -> CachedAnswer | None:
+        """The page as this job has read it before, if it has."""
+        if self._book is None:
+            return None
+        kept = await self._book.get(self._key(question))
+        if kept is None:
+            return None
+        self._used.append(kept.key)
+        return kept if kept.fresh_until > self._clock.now() else None
+
+    async def keep(self, question: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """For a page that others follow. One that cannot be kept is still read: it is asked for again, at worst."""
+        if self._book is None:
+            return
+        now, key = self._clock.now(), self._key(question)
+        self._used.append(key)
+        page = CachedAnswer(
+            key=key,
+            source=self._source,
+            stored_at=now,
+            fresh_until=now + KEPT,
+            status=_OK,
+            headers=dict(headers or {}),
+            body=body,
+        )
+        with suppress(DatabaseError):
+            await self._book.put(page)
+
+    async def close(self) -> None:
+        """The look is over: its pages are of no use to anybody."""
+        if self._book is not None and self._used:
+            with suppress(DatabaseError):  # they are forgotten with other old answers, then
+                await self._book.drop(sorted(set(self._used)))
+
+    def _key(self, question: str) -> str:
+        return bounded(f"page {self._source} {self._job_id} {question}")

@@ -1,0 +1,238 @@
+"""Reads untrusted pages in child processes with limits on time, memory and nesting depth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from mistnet.prices.model import PriceListing, UnreadableListing
+from mistnet.shops import extraction
+from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.model import PageFacts, PageVisit
+
+if TYPE_CHECKING:
+    from mistnet.sources.shopfile.config import ShopRules
+
+
+HEAD: Final = 4
+"""So many bytes before each message give its length."""
+
+
+class ReadingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one page may cost: seconds of CPU time, and memory beyond what the process needs by itself."""
+
+    seconds: float
+    megabytes: int
+
+
+class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page of any shop, or the JSON that a shop's own page is made from."""
+
+    url: str
+    content_type: str | None
+    body: bytes
+
+    def run(self) -> PageFacts:
+        return extraction.read_page(self.body, url=self.url, content_type=self.content_type)
+
+
+class SearchRead(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a shop's search. `problem` says why it is not the page that the shop's file describes."""
+
+    listings: Sequence[PriceListing] = ()
+    unreadable: Sequence[UnreadableListing] = ()
+    next_url: str | None = None
+    problem: str | None = None
+
+
+class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page of listings, to be read as a file describes it. `rules` is that part of the file, as JSON."""
+
+    rules: str
+    url: str
+    content_type: str | None
+    body: bytes
+    now: datetime
+
+    def run(self) -> SearchRead:
+        from mistnet.sources.shopfile.listings import read_search  # noqa: PLC0415 (most children read no search)
+
+        return read_search(self.body, _rules_of(self.rules), url=self.url, content_type=self.content_type, now=self.now)
+
+
+Task: TypeAlias = ReadPage | ReadSearch
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """What a task came to, still encoded."""
+
+    result: msgspec.Raw
+
+
+class GaveUp(msgspec.Struct, frozen=True, tag=True):
+    """Why a page cannot be read. `spent` says that the child should not be used again."""
+
+    reason: str
+    spent: bool = False
+
+
+Reply: TypeAlias = Answered | GaveUp
+
+
+class PageReader(Protocol):
+    """Reads what strangers wrote. Raises PageUnreadable for what is beyond the limits."""
+
+    async def page(self, seen: PageVisit) -> PageFacts: ...
+
+    async def search(self, asked: ReadSearch) -> SearchRead: ...
+
+    async def close(self) -> None: ...
+
+
+class ReadsHere:
+    """Reads in this process, without limits: for pages that are known, as in simulations."""
+
+    async def page(self, seen: PageVisit) -> PageFacts:
+        return page_task(seen).run()
+
+    async def search(self, asked: ReadSearch) -> SearchRead:
+        return asked.run()
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def framed(message: bytes) -> bytes:
+    return len(message).to_bytes(HEAD) + message
+
+
+def page_task(seen: PageVisit) -> ReadPage:
+    return ReadPage(url=seen.final_url, content_type=seen.content_type, body=seen.body)
+
+
+@lru_cache(maxsize=64)
+def _rules_of(written: str) -> ShopRules:
+    from mistnet.sources.shopfile.config import ShopRules  # noqa: PLC0415 (most children read no search)
+
+    return ShopRules.model_validate_json(written)
+
+
+T = TypeVar("T")
+
+_PAGES_EACH: Final = 1_000
+"""After so many a child is replaced: memory that its parsers hold on to goes with it."""
+_PATIENCE: Final = 12
+_LEAST_PATIENCE_SECONDS: Final = 60.0
+"""A machine with much else to do may take so many times the CPU time, or so long. Then the child is taken to hang."""
+_TRIES: Final = 2
+"""A child may die of something that is not the page's doing, so a page gets a second one."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_reply: Final = msgspec.msgpack.Decoder(Reply).decode
+_facts: Final = msgspec.msgpack.Decoder(PageFacts)
+_search: Final = msgspec.msgpack.Decoder(SearchRead)
+
+
+class ReadsApart:
+    """Reads pages in child processes, at most `most` at a time. They end with `close`, or with this process."""
+
+    def __init__(self, *, most: int, limits: ReadingLimits) -> None:
+        self._limits = limits
+        self._patience = max(limits.seconds * _PATIENCE, _LEAST_PATIENCE_SECONDS)
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[_Child] = []
+
+    async def page(self, seen: PageVisit) -> PageFacts:
+        return await self._read(page_task(seen), _facts)
+
+    async def search(self, asked: ReadSearch) -> SearchRead:
+        return await self._read(asked, _search)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _read(self, task: Task, decoder: msgspec.msgpack.Decoder[T]) -> T:
+        message = framed(_encode(task))
+        async with self._free:
+            match await self._answer(message):
+                case Answered(result):
+                    return decoder.decode(result)
+                case GaveUp(reason):
+                    raise PageUnreadable(reason)
+
+    async def _answer(self, message: bytes) -> Reply:
+        died = ""
+        for _ in range(_TRIES):
+            child = self._idle.pop() if self._idle else await _Child.start(self._limits)
+            try:
+                async with asyncio.timeout(self._patience):
+                    reply = await child.ask(message)
+            except TimeoutError:
+                await child.end()
+                return GaveUp(f"the process that read it hung for {self._patience:g} s")
+            except (EOFError, ConnectionError):
+                if (died := await child.cause_of_death()) == _OUT_OF_TIME:
+                    return GaveUp(f"reading it takes longer than {self._limits.seconds:g} s (`crawl_read_seconds`)")
+                continue
+            except BaseException:
+                await child.end()  # its answer would be taken for the next page's
+                raise
+            if child.answers >= _PAGES_EACH or (isinstance(reply, GaveUp) and reply.spent):
+                await child.end()
+            else:
+                self._idle.append(child)
+            return reply
+        return GaveUp(f"the process that read it died of it: {died}")
+
+
+_OUT_OF_TIME: Final = signal.SIGPROF.name
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.answers = 0
+
+    @classmethod
+    async def start(cls, limits: ReadingLimits) -> _Child:
+        command = (sys.executable, "-m", "mistnet.sources.reading_child", msgspec.json.encode(limits).decode())
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=_without_secrets()))
+
+    async def ask(self, message: bytes) -> Reply:
+        asking, answering = self._process.stdin, self._process.stdout
+        assert asking is not None  # noqa: S101 (both were asked for)
+        assert answering is not None  # noqa: S101
+        asking.write(message)
+        await asking.drain()
+        length = int.from_bytes(await answering.readexactly(HEAD))
+        reply: Reply = _reply(await answering.readexactly(length))
+        self.answers += 1
+        return reply
+
+    async def cause_of_death(self) -> str:
+        code = await self._process.wait()
+        await self.end()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        transport: Any = getattr(self._process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+
+def _without_secrets() -> dict[str, str]:
+    """Whoever takes a reader over by a page finds no key and no password in its environment."""
+    kept = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "TMPDIR", "SYSTEMROOT")
+    return {name: value for name, value in os.environ.items() if name.startswith(kept)}

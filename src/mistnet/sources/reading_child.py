@@ -1,0 +1,80 @@
+"""The process that reads pages: asked on its standard input, answering on its standard output.
+
+It ends when its worker does. A page that takes too long ends it too: the kernel sends SIGPROF when the time is used up,
+and nothing here stands in its way, not even a parser that never returns to Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+from selectolax.lexbor import SelectolaxError
+
+from mistnet.shops.errors import PageUnreadable
+from mistnet.sources.reading import HEAD, Answered, GaveUp, ReadingLimits, ReadPage, Reply, Task, framed
+
+_MEGABYTE: Final = 1_000_000
+_READY: Final = b"<html><head><title>a</title></head><body><h1>a</h1><p>$1</p></body></html>"
+_task: Final = msgspec.msgpack.Decoder(Task).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def main() -> None:
+    limits = msgspec.json.decode(sys.argv[1], type=ReadingLimits)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they are the worker's to obey; this process ends when the worker does
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not be taken for an answer
+    ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run()
+    gc.freeze()
+    _limit_memory(limits.megabytes)
+    serve(sys.stdin.buffer, answers, limits)
+
+
+def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits) -> None:
+    while head := asked.read(HEAD):
+        task = _task(asked.read(int.from_bytes(head)))
+        signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+        reply = _read(task, limits)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answers.write(framed(_encode(reply)))
+        answers.flush()
+        if isinstance(reply, GaveUp) and reply.spent:
+            return
+
+
+def _read(task: Task, limits: ReadingLimits) -> Reply:
+    try:
+        return Answered(msgspec.Raw(_encode(task.run())))
+    except PageUnreadable as error:
+        return GaveUp(error.reason)
+    except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on
+        return GaveUp(_out_of_memory(limits), spent=True)
+    except Exception as error:  # noqa: BLE001 (no page may end the process that reads it)
+        return GaveUp(f"reading it failed: {type(error).__name__}: {error}"[:300], spent=True)
+
+
+def _out_of_memory(limits: ReadingLimits) -> str:
+    return f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
+
+
+def _limit_memory(megabytes: int) -> None:
+    """Beyond what the process has mapped by now. Where the system knows no such limit, time is the limit."""
+    mapped = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + megabytes * _MEGABYTE, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Asks a shop that a file describes: fills in its URL, walks its pages, reads its listings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceDown, SourcePaused, SourceRefused
+from mistnet.governor.model import CallPurpose, SourceName
+from mistnet.kit.clock import Clock
+from mistnet.prices.model import Item, ItemRequest, PriceAnswer, PriceListing, UnreadableListing
+from mistnet.shops.model import CachedAnswer, Hop, PageVisit, Web
+from mistnet.sources.market.amounts import query_of
+from mistnet.sources.market.memory import PageCursor, PageCursors
+from mistnet.sources.reading import PageReader, ReadSearch, SearchRead
+from mistnet.sources.shopfile.config import PLACES, ShopRules
+
+SEARCH: Final = "search"
+REFUSED_WAIT: Final = timedelta(hours=1)
+NO_SECRET_WAIT: Final = timedelta(minutes=5)
+_OK: Final = 200
+_KEY_REFUSED: Final = (401, 402, 403)
+_TRY_LATER: Final = (408, 425)
+_AT: Final = "page-url"
+"""Under this name the address a page was found at is kept with it."""
+
+
+class ConfiguredShop:
+    """One shop of the file. Raises typed errors; decides nothing about the jobs it works for."""
+
+    def __init__(
+        self,
+        name: SourceName,
+        rules: ShopRules,
+        *,
+        web: Web,
+        reader: PageReader,
+        clock: Clock,
+        pages: PageCursors | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._rules = rules
+        self._web = web
+        self._reader = reader
+        self._written_rules = rules.model_dump_json()
+        self._clock = clock
+        self._pages = pages
+        self._environment = os.environ if environment is None else environment
+
+    @property
+    def name(self) -> SourceName:
+        return self._name
+
+    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
+        """Page after page, until there is no more or the file allows no more."""
+        self._require_secrets()
+        mark = PageCursor(self._pages, clock=self._clock, source=self.name, errand=errand)
+        listings: dict[object, PriceListing] = {}
+        unreadable: list[UnreadableListing] = []
+        url: str | None = filled(self._rules.url, item)
+        seen: set[str] = set()
+        while url is not None and url not in seen and len(seen) < self._rules.pages:
+            seen.add(url)
+            page = await self._page(url, errand, mark)
+            for listing in page.listings:
+                listings.setdefault(_identity(listing), listing)
+            unreadable += page.unreadable
+            url = page.next_url
+        await mark.close()
+        return PriceAnswer(listings=list(listings.values()), unreadable=unreadable)
+
+    async def _page(self, url: str, errand: CallPurpose, mark: PageCursor) -> SearchRead:
+        """As this job has read it before, or as the shop shows it now."""
+        kept = await mark.recall(url)
+        if kept is not None:
+            return await self._read(_visited(url, kept))
+        seen, page = await self._web.visit(
+            url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
+        )
+        if page.next_url is not None:
+            await mark.keep(url, seen.body, {"content-type": seen.content_type or "", _AT: seen.final_url})
+        return page
+
+    def _require_secrets(self) -> None:
+        missing = [variable for variable in self._rules.secret_headers.values() if not self._environment.get(variable)]
+        if missing:
+            problem = f"the environment has no {missing[0]}, which its secret_headers need; set it"
+            raise SourcePaused(self.name, self._clock.now() + NO_SECRET_WAIT, problem)
+
+    def _hop(self, before: str, after: str) -> Hop:
+        """Whoever is sent a secret is the host the file names, and by no weaker way than before."""
+        old, new = urlsplit(before), urlsplit(after)
+        if not self._rules.secret_headers or (new.hostname == old.hostname and new.scheme in (old.scheme, "https")):
+            return Hop.FOLLOW
+        return Hop.REFUSE
+
+    async def _read(self, visited: PageVisit) -> SearchRead:
+        if visited.status != _OK:
+            raise self._refusal(visited)
+        if visited.unread:
+            raise BrokenAnswer(self.name, SEARCH, visited.unread)
+        page = await self._reader.search(
+            ReadSearch(
+                rules=self._written_rules,
+                url=visited.final_url,
+                content_type=visited.content_type,
+                body=visited.body,
+                now=self._clock.now(),
+            )
+        )
+        if page.problem is not None:
+            raise BrokenAnswer(self.name, SEARCH, page.problem)
+        return page
+
+    def _refusal(self, visited: PageVisit) -> Exception:
+        """Every status but 200 (a 429 is the web client's business), named for what it means to us."""
+        status, until = visited.status, self._clock.now() + REFUSED_WAIT
+        if status in _KEY_REFUSED and self._rules.secret_headers:
+            names = ", ".join(sorted(self._rules.secret_headers.values()))
+            return SourceRefused(self.name, until, f"it refuses what {names} holds (status {status})", status=status)
+        if status in _KEY_REFUSED:
+            problem = f"it blocks us with status {status}: lower its rate_per_minute, or give it secret_headers"
+            return SourceDown(self.name, problem, status=status)
+        if status >= 500 or status in _TRY_LATER:
+            return SourceDown(self.name, f"status {status}", status=status)
+        return BadRequest(self.name, SEARCH, status, "mend its `url` in the file that `price_sources` names")
+
+
+def _visited(url: str, kept: CachedAnswer) -> PageVisit:
+    at = kept.headers.get(_AT, url)
+    return PageVisit(url=url, final_url=at, status=kept.status, headers=kept.headers, body=kept.body, cached=True)
+
+
+def filled(template: str, item: ItemRequest) -> str:
+    """The URL with an item's words in its gaps, each made safe for an address."""
+    values = {name: item.attributes.get(name, "") for name in PLACES}
+    values |= {"title": item.title, "query": query_of(item)}
+    return template.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+def _identity(listing: PriceListing) -> object:
+    return listing.external_id or (listing.url, listing.title, listing.amount, listing.kind, listing.observed_at)

@@ -1,0 +1,216 @@
+"""Shops described in a file: what each must say, checked when it is read."""
+
+from __future__ import annotations
+
+import re
+import string
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName
+from mistnet.kit.errors import did_you_mean
+from mistnet.prices.model import EBAY_API
+from mistnet.shops.errors import BadShop
+from mistnet.shops.model import CRAWL_LANES
+from mistnet.sources.shopfile.paths import problem_of_path, problem_of_selector
+
+PLACES: Final = ("query", "title", "year", "mint_mark", "denomination", "series", "grade")
+"""What a URL may have gaps for."""
+
+TAKEN: Final = frozenset({X_SOURCE, THREADS_SOURCE, EBAY_API, *CRAWL_LANES})
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}")
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
+_STRICT: Final = ConfigDict(extra="forbid", frozen=True)
+Path_: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
+Kind: TypeAlias = Literal["ask", "bid", "sold"]
+
+
+class Fields(BaseModel):
+    """Where each value of a listing is: a dotted path (JSON), or a CSS selector with `@attribute` behind it (HTML)."""
+
+    model_config = _STRICT
+
+    title: Path_
+    price: Path_
+    currency: Path_ | None = None
+    url: Path_ | None = None
+    id: Path_ | None = None
+    condition: Path_ | None = None
+    sold_at: Path_ | None = None
+    bids: Path_ | None = None
+    kind: Path_ | None = None
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        return self.model_dump(exclude_none=True)
+
+
+class ShopRules(BaseModel):
+    """One shop: a `[shops.NAME]` table."""
+
+    model_config = _STRICT
+
+    url: Annotated[str, Field(min_length=1, max_length=2_000)]
+    format: Literal["json", "html"]
+    listings: Path_
+    fields: Fields
+    kind: Kind | None = None
+    kinds: dict[str, Kind] = {}
+    currency: str | None = None
+    minor_units: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
+    pages: Annotated[int, Field(ge=1, le=100)] = 1
+    next: Path_ | None = None
+    empty: Path_ | None = None
+    robots: bool | None = None
+    headers: dict[str, str] = {}
+    secret_headers: dict[str, str] = {}
+
+    @field_validator("url")
+    @classmethod
+    def _has_known_gaps(cls, given: str) -> str:
+        gaps = _gaps(given)
+        for gap in gaps:
+            if gap not in PLACES:
+                known = ", ".join(f"{{{place}}}" for place in PLACES)
+                raise ValueError(f"there is nothing to put in {{{gap}}}.{did_you_mean(gap, PLACES)} Known: {known}")
+        if not {"query", "title"} & set(gaps):
+            raise ValueError("it asks for nothing: put {query} or {title} where the words of the search go")
+        parts = urlsplit(given)
+        if parts.scheme not in ("https", "http") or not parts.hostname or "{" in parts.netloc:
+            raise ValueError("it must begin with https:// or http:// and name a host without gaps")
+        return given
+
+    @field_validator("currency")
+    @classmethod
+    def _is_iso(cls, given: str | None) -> str | None:
+        if given is not None and not _CURRENCY.fullmatch(given):
+            raise ValueError(f"{given[:20]!r} is no currency; write an ISO code such as USD")
+        return given
+
+    @field_validator("headers", "secret_headers")
+    @classmethod
+    def _are_headers(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if not _HEADER.fullmatch(name) or name.lower() in ("host", "content-length"):
+                raise ValueError(f"{name[:40]!r} is no header that can be sent")
+            if not value.isprintable() or not value.isascii():
+                raise ValueError(f"the value of {name} has signs that no header may have")
+        return given
+
+    @field_validator("secret_headers")
+    @classmethod
+    def _name_variables(cls, given: dict[str, str]) -> dict[str, str]:
+        """The name of a variable is shown in errors; a secret that was written here by mistake is not."""
+        for header, variable in given.items():
+            if not _VARIABLE.fullmatch(variable):
+                raise ValueError(f"{header}: write the name of an environment variable here, not the secret itself")
+            if variable.upper().startswith("MISTNET_"):
+                raise ValueError(f"{header}: names that begin with MISTNET_ are settings; call the variable otherwise")
+        return given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ShopRules:
+        if self.currency is None and self.fields.currency is None and self.minor_units != 1:
+            raise ValueError("currency: bare numbers need one; set `currency`, or `currency` in [fields]")
+        if self.kinds and self.fields.kind is None:
+            raise ValueError("kinds: nothing tells which of them a listing is; set `kind` in [fields]")
+        if self.kind == "bid" and self.fields.bids is None:
+            raise ValueError("fields.bids: a bid needs somebody who made it; say where the number of bids is")
+        if self.pages > 1 and self.next is None:
+            raise ValueError("next: say where the address of the next page is, or leave out `pages`")
+        for place, path in _paths(self).items():
+            check = problem_of_path if self.format == "json" else problem_of_selector
+            problem = check(path) if path else None
+            if problem:
+                raise ValueError(f"{place}: {problem}")
+        return self
+
+    @property
+    def asks_for_grade(self) -> bool:
+        return "grade" in _gaps(self.url)
+
+    @property
+    def next_path(self) -> str | None:
+        """In a page, the address of the next one is where its link leads."""
+        bare = self.next is not None and self.format == "html" and "@" not in self.next
+        return f"{self.next}@href" if bare else self.next
+
+    @property
+    def asks_robots(self) -> bool:
+        """Pages are made for people; whoever offers answers in JSON expects programs."""
+        return self.format == "html" if self.robots is None else self.robots
+
+
+class ShopFile(BaseModel):
+    model_config = _STRICT
+
+    shops: dict[str, ShopRules] = {}
+
+
+def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
+    """All shops of a file, or BadShop saying what is wrong where, and what to do."""
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadShop(file, None, None, "there is no such file; mend the setting `price_sources`") from None
+    except OSError as error:
+        raise BadShop(file, None, None, f"it cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadShop(file, None, None, f"it is not valid TOML: {error}") from None
+    _require_names(file, told.get("shops"))
+    try:
+        found = ShopFile.model_validate(told)
+    except ValidationError as error:
+        raise _explained(file, error) from None
+    return {SourceName(name): found.shops[name] for name in sorted(found.shops)}
+
+
+def _require_names(file: Path, shops: object) -> None:
+    for name in shops if isinstance(shops, dict) else ():
+        if not _NAME.fullmatch(name):
+            problem = "use small letters, digits and _, beginning with a letter, 40 at most"
+            raise BadShop(file, name[:60], None, problem)
+        if name in TAKEN:
+            raise BadShop(file, name, None, "mistnet has a source of this name; call the shop otherwise")
+
+
+def _explained(file: Path, error: ValidationError) -> BadShop:
+    """A key that is misspelt is told before the one that is missing because of it."""
+    found = error.errors(include_url=False, include_input=False)
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
+    place = [str(part) for part in first["loc"]]
+    shop = place[1] if len(place) > 1 else None
+    key = ".".join(place[2:]) or None
+    return BadShop(file, shop, key or (place[0] if place and not shop else None), _problem(first, place))
+
+
+def _problem(first: Mapping[str, Any], place: Sequence[str]) -> str:
+    match first["type"]:
+        case "extra_forbidden":
+            known = Fields if "fields" in place[:-1] else ShopRules if len(place) > 1 else ShopFile
+            return f"there is no such key.{did_you_mean(place[-1], known.model_fields)}"
+        case "missing":
+            return "it is missing; docs/price-sources.md shows a whole example"
+        case _:
+            said = str(first["msg"]).removeprefix("Value error, ")
+            return said[:1].lower() + said[1:]
+
+
+def _gaps(url: str) -> Sequence[str]:
+    try:
+        return [name for _, name, _, _ in string.Formatter().parse(url) if name is not None]
+    except ValueError as error:
+        raise ValueError(f"its braces do not match: {error}; write {{{{ or }}}} for a brace of its own") from None
+
+
+def _paths(rules: ShopRules) -> Mapping[str, str | None]:
+    fields = {f"fields.{name}": path for name, path in rules.fields.given.items()}
+    return {"listings": rules.listings, **fields, "next": rules.next, "empty": rules.empty}

@@ -1,0 +1,181 @@
+"""Reads the listings of a shop that a file describes: each by itself, or why it cannot be read. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from mistnet.prices.model import PriceListing, UnreadableListing
+from mistnet.shops import extraction
+from mistnet.shops.model import PriceKind
+from mistnet.sources.market.amounts import IllegibleAmount, believable, count, currency, exact, moment
+from mistnet.sources.reading import SearchRead
+from mistnet.sources.shopfile.config import ShopRules
+from mistnet.sources.shopfile.paths import FoundListing, HtmlTree, JsonTree, Tree
+
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_ISO: Final = re.compile(r"[A-Za-z]{3}")
+_LONGEST_ID: Final = 300
+
+
+class ShopAmount(msgspec.Struct, frozen=True, kw_only=True):
+    """An amount as a shop told it, in a currency, and what kind of price its words say it is."""
+
+    amount: Decimal
+    currency: str
+    kind: PriceKind = PriceKind.ASK
+
+
+def read_listing(
+    found: FoundListing, rules: ShopRules, *, page_url: str, now: datetime
+) -> PriceListing | UnreadableListing:
+    try:
+        return _listing(found, rules, page_url, now)
+    except IllegibleAmount as error:
+        return UnreadableListing(problem=str(error), payload=found.payload)
+
+
+def _listing(found: FoundListing, rules: ShopRules, page_url: str, now: datetime) -> PriceListing:
+    title = _text(found, rules.fields.title)
+    if title is None:
+        raise IllegibleAmount("it has no title")
+    price = _price(found, rules, page_url)
+    bids = _optional(found, rules.fields.bids)
+    bid_count = count(bids) if bids is not None else None
+    sold_at = _optional(found, rules.fields.sold_at)
+    kind = _kind(found, rules, price.kind, is_sold=sold_at is not None)
+    if kind is PriceKind.BID and not bid_count:
+        kind = PriceKind.ASK  # nobody has bid: it is the price the seller opens with
+    at = moment(sold_at) if kind is PriceKind.SOLD and sold_at is not None else now
+    if at > now:
+        raise IllegibleAmount(f"it was sold at {sold_at}, which is still to come")
+    return PriceListing(
+        kind=kind,
+        amount=price.amount,
+        currency=price.currency,
+        title=title,
+        url=_url(found, rules, page_url),
+        observed_at=at,
+        external_id=(_text(found, rules.fields.id) or "")[:_LONGEST_ID] or None,
+        condition=_text(found, rules.fields.condition),
+        bid_count=bid_count,
+    )
+
+
+def _optional(found: FoundListing, path: str | None) -> object | None:
+    value = found.value(path) if path else None
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _text(found: FoundListing, path: str | None) -> str | None:
+    value = _optional(found, path)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        raise IllegibleAmount(f"what {path!r} leads to is no text")
+    whole = str(value).encode("utf-8", "replace").decode()  # half a character is none
+    return " ".join(whole.split()) or None
+
+
+def _price(found: FoundListing, rules: ShopRules, page_url: str) -> ShopAmount:
+    """A number is taken as it is; a text is read as people write prices."""
+    told, code = _optional(found, rules.fields.price), _text(found, rules.fields.currency)
+    if told is None:
+        raise IllegibleAmount("it has no price")
+    is_number = not isinstance(told, str) or (rules.format == "json" and _NUMBER.fullmatch(told.strip()))
+    if is_number or (rules.minor_units != 1 and isinstance(told, str) and told.strip().isdecimal()):
+        amount = believable(exact(told) / rules.minor_units)
+        return ShopAmount(amount=amount, currency=_one_currency(None, code, rules.currency))
+    parsed = extraction.parse_price(str(told), currency_hint=code or rules.currency, site=urlsplit(page_url).hostname)
+    if isinstance(parsed, extraction.NoPrice):
+        raise IllegibleAmount(f"{str(told)[:60]!r} is no price: {parsed.reason}")
+    amount = believable(parsed.min / rules.minor_units)
+    return ShopAmount(amount=amount, currency=_one_currency(parsed.currency, code, rules.currency), kind=parsed.kind)
+
+
+def _one_currency(written: str | None, told: str | None, usual: str | None) -> str:
+    """What the text says and what the shop says beside it must not be two things. A mark such as $ is only a hint."""
+    stated = currency(told) if told and _ISO.fullmatch(told) else None
+    if written and stated and written != stated:
+        raise IllegibleAmount(f"its price is in {written}, its currency is {stated}")
+    found = stated or written or usual
+    if not found:
+        raise IllegibleAmount("no currency is told; set `currency` for this shop")
+    return found
+
+
+def _kind(found: FoundListing, rules: ShopRules, said: PriceKind, *, is_sold: bool) -> PriceKind:
+    told = _text(found, rules.fields.kind)
+    if told is not None:
+        known = {name.casefold(): kind for name, kind in rules.kinds.items()}
+        word = known.get(told.casefold(), told.casefold())
+        if word not in list(PriceKind):
+            raise IllegibleAmount(f"its kind is {told[:40]!r}; say in `kinds` whether that is ask, bid or sold")
+        return PriceKind(word)
+    if rules.kind:
+        return PriceKind(rules.kind)
+    return PriceKind.SOLD if is_sold else said
+
+
+def _url(found: FoundListing, rules: ShopRules, page_url: str) -> str:
+    told = _text(found, rules.fields.url)
+    if told is None:
+        return page_url
+    try:
+        full = urljoin(page_url, told.replace(" ", "%20"))
+        parts = urlsplit(full)
+    except ValueError:
+        raise IllegibleAmount(f"{told[:80]!r} is no address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise IllegibleAmount(f"{told[:80]!r} is no address of a page")
+    return full
+
+
+def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | None, now: datetime) -> SearchRead:
+    try:
+        tree = _tree(body, rules, content_type)
+        found = tree.listings(rules.listings)
+        if not found and (problem := _lack(tree, rules)):
+            return SearchRead(problem=problem)
+        next_url = _next(tree, rules, url)
+    except IllegibleAmount as error:
+        return SearchRead(problem=str(error))
+    read = [read_listing(each, rules, page_url=url, now=now) for each in found]
+    return SearchRead(
+        listings=[each for each in read if isinstance(each, PriceListing)],
+        unreadable=[each for each in read if isinstance(each, UnreadableListing)],
+        next_url=next_url,
+    )
+
+
+def _tree(body: bytes, rules: ShopRules, content_type: str | None) -> Tree:
+    if rules.format == "json":
+        return JsonTree(body)
+    return HtmlTree(extraction.decode(body, content_type=content_type))
+
+
+def _lack(tree: Tree, rules: ShopRules) -> str | None:
+    """A page that is not the one we know must not pass for one that lists nothing."""
+    if rules.empty and tree.value(rules.empty) is None:
+        return f"neither {rules.listings!r} nor {rules.empty!r} is on the page"
+    return None if rules.empty else tree.lack(rules.listings)
+
+
+def _next(tree: Tree, rules: ShopRules, url: str) -> str | None:
+    """On the same host, or not at all."""
+    told = tree.value(rules.next_path) if rules.next_path else None
+    if not isinstance(told, str) or not told.strip():
+        return None
+    try:
+        found = urljoin(url, told.strip())
+        same = urlsplit(found).netloc == urlsplit(url).netloc
+    except ValueError:
+        same = False
+    if not same:
+        raise IllegibleAmount(f"its next page {told[:80]!r} is on no page of the same host")
+    return found

@@ -1,0 +1,167 @@
+"""Finds values in answers: by dotted paths in JSON, by CSS selectors in HTML. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Protocol
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+
+from mistnet.shops.extraction.html import parse_html
+from mistnet.sources.market.amounts import IllegibleAmount
+
+EVERY: Final = "*"
+_KEPT: Final = 20_000
+_json = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+class FoundListing(Protocol):
+    """One listing as it was found, before anybody reads it."""
+
+    def value(self, path: str) -> object | None:
+        """What is there, or None if nothing is."""
+        ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+
+class Tree(Protocol):
+    """A whole answer."""
+
+    def listings(self, path: str) -> Sequence[FoundListing]: ...
+
+    def value(self, path: str) -> object | None: ...
+
+    def lack(self, path: str) -> str | None:
+        """Why there can be no listings here, or None if there could be."""
+        ...
+
+
+def problem_of_path(path: str) -> str | None:
+    if any(not part for part in path.split(".")):
+        return f"{path!r} has an empty part; write names with dots between, such as results.*.price"
+    return None
+
+
+def problem_of_selector(selector: str) -> str | None:
+    css, _attribute = _parted(selector)
+    if not css:
+        return None
+    try:
+        LexborHTMLParser("<p></p>").css(css)
+    except SelectolaxError as error:
+        return f"{css!r} is no CSS selector: {error}"
+    return None
+
+
+class JsonTree:
+    """An answer in JSON. Raises Illegible if it is none."""
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            self._told = _decoded(body)
+        except (ValueError, RecursionError, ArithmeticError) as error:
+            raise IllegibleAmount(f"it is no JSON: {error}") from None
+
+    def listings(self, path: str) -> Sequence[FoundListing]:
+        found = _walk(self._told, path.split("."))
+        return [JsonFound(each) for one in found for each in (one if isinstance(one, list) else [one])]
+
+    def value(self, path: str) -> object | None:
+        return next(_walk(self._told, path.split(".")), None)
+
+    def lack(self, path: str) -> str | None:
+        """An empty list is an answer; none at all is not."""
+        before = path.split(".")
+        before = before[: before.index(EVERY)] if EVERY in before else before[:-1]
+        if next(_walk(self._told, before), None) is None:
+            return f"there is no {'.'.join(before)!r} in it"
+        return None
+
+
+def _decoded(body: bytes) -> object:
+    """The strict reader is the quick one. Where half a character stands in one listing, the others are still read."""
+    try:
+        return _json(body)
+    except msgspec.DecodeError:
+        return json.loads(body, parse_float=Decimal)
+
+
+class JsonFound:
+    """A listing of any shape."""
+
+    def __init__(self, told: object) -> None:
+        self._told = told
+
+    def value(self, path: str) -> object | None:
+        return next((each for each in _walk(self._told, path.split(".")) if each is not None), None)
+
+    @property
+    def payload(self) -> bytes:
+        return json.dumps(self._told, default=str, ensure_ascii=False).encode("utf-8", "replace")[:_KEPT]
+
+
+def _walk(told: Any, path: Sequence[str]) -> Iterator[Any]:
+    """Everything the path leads to. `*` stands for all that is in a list or a table."""
+    if not path:
+        yield told
+        return
+    part, rest = path[0], path[1:]
+    if isinstance(told, Mapping):
+        inside = list(told.values()) if part == EVERY else [told[part]] if part in told else []
+    elif isinstance(told, list):
+        inside = told if part == EVERY else [told[int(part)]] if part.isdecimal() and int(part) < len(told) else []
+    else:
+        inside = []
+    for each in inside:
+        yield from _walk(each, rest)
+
+
+class HtmlTree:
+    def __init__(self, text: str) -> None:
+        self._page = parse_html(text)
+
+    def listings(self, path: str) -> Sequence[FoundListing]:
+        return [HtmlFound(node) for node in self._page.css(path)]
+
+    def value(self, path: str) -> object | None:
+        return _value(self._page.root, path)
+
+    def lack(self, path: str) -> str | None:  # noqa: ARG002 (any page may show nothing)
+        return None
+
+
+class HtmlFound:
+    def __init__(self, node: LexborNode) -> None:
+        self._node = node
+
+    def value(self, path: str) -> object | None:
+        return _value(self._node, path)
+
+    @property
+    def payload(self) -> bytes:
+        return (self._node.html or "").encode("utf-8", "replace")[:_KEPT]
+
+
+def _value(node: LexborNode | None, path: str) -> str | None:
+    """The text of what a selector finds, or its attribute. Without a selector the listing itself is meant."""
+    css, attribute = _parted(path)
+    if css and node is not None:
+        node = node.css_first(css)
+    if node is None:
+        return None
+    found = node.attributes.get(attribute) if attribute else node.text(separator=" ", strip=True)
+    text = " ".join((found or "").split())
+    return text or None
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """`a.price@content` is the attribute `content`; an @ inside brackets or quotes belongs to the selector."""
+    css, at, attribute = path.rpartition("@")
+    if not at or any(sign in attribute for sign in "]\"') "):
+        return path.strip(), ""
+    return css.strip(), attribute.strip()

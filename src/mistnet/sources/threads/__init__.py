@@ -1,0 +1,1 @@
+"""Threads, through Meta's API."""

@@ -1,0 +1,233 @@
+"""The questions feeds ask the Threads API, and what its answers hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from mistnet.governor.errors import BrokenAnswer, NotPermitted
+from mistnet.governor.model import CallPurpose, Gate
+from mistnet.kit.clock import Clock
+from mistnet.kit.transport import Transport
+from mistnet.social.errors import NotShown
+from mistnet.social.feeds.model import FeedPage, ThreadsProfile
+from mistnet.social.model import Gathered, PostId, User
+from mistnet.sources.threads.asking import Asker, Heard, ThreadsAnswer, ThreadsRequest
+from mistnet.sources.threads.decode import UNREADABLE, gather_posts, listed, read_profile
+from mistnet.sources.threads.errors import SOURCE
+from mistnet.sources.threads.payloads import (
+    OWN_FIELDS,
+    OWN_PROFILE_FIELDS,
+    POST_FIELDS,
+    REPLY_FIELDS,
+    TokenFacts,
+    TokenFactsEnvelope,
+    TokenPayload,
+)
+from mistnet.sources.threads.tokens import TokenKeeper
+
+T = TypeVar("T")
+
+VERSION: Final = "/v1.0"
+PAGE_SIZE: Final = 100
+OWN_PROFILE_HOLDS: Final = timedelta(hours=1)
+NOBODY: Final = CallPurpose()
+
+_token = msgspec.json.Decoder(TokenPayload, strict=False).decode
+_facts = msgspec.json.Decoder(TokenFactsEnvelope, strict=False).decode
+
+
+class ThreadsClient:
+    """The way to Threads. Raises typed errors; decides nothing about the jobs it works for."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate,
+        clock: Clock,
+        keeper: TokenKeeper,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._asker = Asker(transport, gate=gate, clock=clock, keeper=keeper, sleep=sleep)
+        self._clock = clock
+        self._keeper = keeper
+        self._own: tuple[str, datetime, User] | None = None
+
+    async def me(self, *, errand: CallPurpose = NOBODY) -> User:
+        """Whose token it is. Asked for once an hour."""
+        token, now = self._keeper.token or "", self._clock.now()
+        if self._own and self._own[0] == token and now - self._own[1] < OWN_PROFILE_HOLDS:
+            return self._own[2]
+        question = _question("me", {"fields": ",".join(OWN_PROFILE_FIELDS)})
+        user = await self._asker.ask(question, _profile_in("me"), errand)
+        self._own = token, now, user
+        return user
+
+    async def is_own(self, handle: str, *, errand: CallPurpose = NOBODY) -> bool:
+        return ((await self.me(errand=errand)).handle or "").lower() == handle.lower()
+
+    async def profile(self, handle: str, *, errand: CallPurpose = NOBODY) -> ThreadsProfile | None:
+        """The profile behind a handle; None if there is nobody, or nobody who is shown."""
+        if await self.is_own(handle, errand=errand):
+            return ThreadsProfile(user=await self.me(errand=errand), own=True)
+        question = _question("profile_lookup", {"username": handle})
+        try:
+            user = await self._asker.ask(question, _profile_in("profile_lookup"), errand)
+        except NotShown:
+            return None
+        return ThreadsProfile(user=user, own=False)
+
+    async def posts(
+        self, handle: str, *, own: bool, after: str | None = None, errand: CallPurpose = NOBODY
+    ) -> FeedPage:
+        """An account's posts, newest first; without replies."""
+        if own:
+            return await self._page("me/threads", OWN_FIELDS, after, errand, author=handle)
+        asked = {"username": handle}
+        return await self._page("profile_posts", POST_FIELDS, after, errand, author=handle, asked=asked)
+
+    async def own_replies(self, *, after: str | None = None, errand: CallPurpose = NOBODY) -> FeedPage:
+        """The replies of whoever the token belongs to, newest first."""
+        return await self._page("me/replies", REPLY_FIELDS, after, errand)
+
+    async def replies(self, post_id: PostId, *, after: str | None = None, errand: CallPurpose = NOBODY) -> FeedPage:
+        """Direct replies to a post, newest first."""
+        return await self._page(f"{post_id}/replies", REPLY_FIELDS, after, errand, asked={"reverse": "true"})
+
+    async def conversation(
+        self, post_id: PostId, *, after: str | None = None, errand: CallPurpose = NOBODY
+    ) -> FeedPage:
+        """Everything said below a post, replies to replies too, newest first."""
+        return await self._page(f"{post_id}/conversation", REPLY_FIELDS, after, errand, asked={"reverse": "true"})
+
+    async def search(
+        self,
+        query: str,
+        *,
+        kind: Literal["TOP", "RECENT"] = "RECENT",
+        mode: Literal["KEYWORD", "TAG"] = "KEYWORD",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        author: str | None = None,
+        after: str | None = None,
+        errand: CallPurpose = NOBODY,
+    ) -> FeedPage:
+        """Public posts by a word or a tag."""
+        asked = {
+            "q": query,
+            "search_type": kind,
+            "search_mode": mode,
+            "since": str(int(since.timestamp())) if since else None,
+            "until": str(int(until.timestamp())) if until else None,
+            "author_username": author,
+        }
+        return await self._page("keyword_search", POST_FIELDS, after, errand, asked=asked)
+
+    async def post(self, post_id: PostId, *, errand: CallPurpose = NOBODY) -> Gathered | None:
+        """One post; None if it is gone, or not shown to this token."""
+
+        def read(heard: Heard) -> ThreadsAnswer[Gathered]:
+            gathered, own, _ = gather_posts([msgspec.Raw(heard.body)], "media")
+            return ThreadsAnswer(gathered, len(own))
+
+        question = _question(str(post_id), {"fields": ",".join(REPLY_FIELDS)}, endpoint="media")
+        try:
+            return await self._asker.ask(question, read, errand)
+        except (NotShown, NotPermitted):
+            return None
+
+    async def token_facts(self) -> TokenFacts:
+        """What Threads knows of our token."""
+
+        def read(heard: Heard) -> ThreadsAnswer[TokenFacts]:
+            facts = _decoded(_facts, heard.body, "debug_token").data
+            if facts is None:
+                raise BrokenAnswer(SOURCE, "debug_token", "no 'data' in it")
+            return ThreadsAnswer(facts, 1)
+
+        asked = {"input_token": self._asker.require_token()}
+        return await self._asker.ask(
+            ThreadsRequest(path="/debug_token", endpoint="debug_token", hidden=asked), read, NOBODY
+        )
+
+    async def refresh(self) -> None:
+        """Trades the token for one that lasts longer, and keeps that."""
+        endpoint = "refresh_access_token"
+        question = ThreadsRequest(
+            path=f"/{endpoint}", endpoint=endpoint, query={"grant_type": "th_refresh_token"}, bears_token=True
+        )
+        fresh = await self._asker.ask(
+            question, lambda heard: ThreadsAnswer(_decoded(_token, heard.body, endpoint), 1), NOBODY
+        )
+        now = self._clock.now()
+        expires_at = now + timedelta(seconds=fresh.expires_in) if fresh.expires_in else None
+        self._keeper.keep(fresh.access_token, issued_at=now, expires_at=expires_at)
+        self._own = None
+
+    async def _page(
+        self,
+        path: str,
+        fields: tuple[str, ...],
+        after: str | None,
+        errand: CallPurpose,
+        *,
+        author: str | None = None,
+        asked: Mapping[str, str | None] | None = None,
+    ) -> FeedPage:
+        first, _, rest = path.partition("/")
+        endpoint = f"media/{rest}" if first.isdecimal() else path  # the ledger needs no ids
+        query = {"fields": ",".join(fields), "limit": str(PAGE_SIZE), "after": after, **(asked or {})}
+
+        def read(heard: Heard) -> ThreadsAnswer[FeedPage]:
+            page = _page_of(heard, endpoint, author)
+            return ThreadsAnswer(page, len(page.own))
+
+        return await self._asker.ask(_question(path, query, endpoint=endpoint), read, errand)
+
+
+def _question(path: str, query: Mapping[str, str | None], *, endpoint: str | None = None) -> ThreadsRequest:
+    return ThreadsRequest(path=f"{VERSION}/{path}", endpoint=endpoint or path, query=query)
+
+
+def _page_of(heard: Heard, endpoint: str, author: str | None) -> FeedPage:
+    if bytes(heard.envelope.data) in (b"", b"null"):
+        raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
+    try:
+        elements = listed(heard.envelope.data)
+    except UNREADABLE as error:
+        raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+    gathered, own, answered = gather_posts(elements, endpoint, author=author)
+    return FeedPage(own=own, gathered=gathered, cursor=_cursor(heard, endpoint), at=heard.at, answered=answered)
+
+
+def _cursor(heard: Heard, endpoint: str) -> str | None:
+    """Where the next page begins. `next` tells whether there is one; its URL has a token in it and is never used."""
+    paging = heard.envelope.paging
+    if paging is None or not paging.next:
+        return None
+    if paging.cursors is None or not paging.cursors.after:
+        raise BrokenAnswer(SOURCE, endpoint, "a page that claims there is more and does not say where")
+    return paging.cursors.after
+
+
+def _profile_in(endpoint: str) -> Callable[[Heard], ThreadsAnswer[User]]:
+    def read(heard: Heard) -> ThreadsAnswer[User]:
+        try:
+            return ThreadsAnswer(read_profile(heard.body), 1)
+        except UNREADABLE as error:
+            raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+
+    return read
+
+
+def _decoded(decode: Callable[[bytes], T], body: bytes, endpoint: str) -> T:
+    """What is wrong is told by its place alone: the body may hold a token."""
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BrokenAnswer(SOURCE, endpoint, "it lacks what was asked for") from None

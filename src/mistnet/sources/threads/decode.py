@@ -1,0 +1,252 @@
+"""Turns the payloads of Threads into users and posts; what cannot be read is kept, never dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from mistnet.kit.text import web_url
+from mistnet.shops import links as link_rules
+from mistnet.shops.model import LinkPlace
+from mistnet.social.feeds.model import user_id_of
+from mistnet.social.model import (
+    Detail,
+    Gathered,
+    LinkMention,
+    Media,
+    Platform,
+    Post,
+    PostId,
+    Reference,
+    Unreadable,
+    User,
+)
+from mistnet.sources.threads.payloads import ChildPayload, ProfilePayload, ThreadsPostPayload, ThreadsReference
+
+_LARGEST_ID: Final = 2**63 - 1
+_KINDS: Final = {"IMAGE": "photo", "VIDEO": "video", "AUDIO": "audio"}
+
+_post = msgspec.json.Decoder(ThreadsPostPayload, strict=False).decode
+_profile = msgspec.json.Decoder(ProfilePayload, strict=False).decode
+_thing = msgspec.json.Decoder(ThreadsReference, strict=False).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class IllegibleThreadsPayload(ValueError):
+    """A payload lacks what a user or post cannot be without."""
+
+
+UNREADABLE: Final = (msgspec.DecodeError, IllegibleThreadsPayload, UnicodeDecodeError, RecursionError)
+"""What goes wrong with payloads that are not what they should be, be they nested without end."""
+
+
+def gather_posts(
+    payloads: Iterable[msgspec.Raw], endpoint: str, *, author: str | None = None
+) -> tuple[Gathered, list[PostId], frozenset[PostId]]:
+    """Reads posts one by one, with their authors; then the own ones in order, and those that have replies.
+
+    `author` is whose posts were asked for: some payloads do not say. One bad post spoils nothing but itself.
+    """
+    gathered = Gathered(posts={}, users={}, unreadable=[])
+    own: dict[PostId, None] = {}
+    answered: set[PostId] = set()
+    for payload in payloads:
+        try:
+            post, has_replies = _gather(payload, gathered, author=author)
+        except UNREADABLE as error:
+            gathered.unreadable.append(_unreadable(payload, endpoint, error))
+            continue
+        own[post.id] = None
+        if has_replies:
+            answered.add(post.id)
+    return gathered, list(own), frozenset(answered)
+
+
+def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unreadable:
+    return Unreadable(
+        platform=Platform.THREADS,
+        endpoint=endpoint,
+        problem=str(error),
+        payload=bytes(payload),
+        post_id=_legible_id(payload),
+    )
+
+
+def _legible_id(payload: msgspec.Raw) -> PostId | None:
+    try:
+        found = _thing(payload).id
+        return None if found is None else _number(found)
+    except UNREADABLE:
+        return None
+
+
+def _gather(
+    payload: msgspec.Raw, gathered: Gathered, *, author: str | None = None, nested: bool = False
+) -> tuple[Post, bool]:
+    shown = _post(payload)
+    writer = _author(shown, author)
+    post = _as_post(
+        shown,
+        bytes(payload),
+        writer,
+        quoted=_original(shown.quoted_post, gathered),
+        reposted=_original(shown.reposted_post, gathered),
+        nested=nested,
+    )
+    gathered.users.setdefault(writer.id, writer)
+    if not nested or post.id not in gathered.posts:
+        gathered.posts[post.id] = post
+    return post, shown.has_replies is not False
+
+
+def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
+    """Mostly an id alone; whoever asks for more gets a whole post."""
+    if bytes(payload) == b"null":
+        return None
+    found = _thing(payload).id
+    if found is None:
+        return None
+    try:
+        original, _ = _gather(payload, gathered, nested=True)
+    except (msgspec.ValidationError, IllegibleThreadsPayload):
+        return Reference(id=_number(found))
+    handle = gathered.users[original.author_id].handle
+    return Reference(id=original.id, text=original.text, author_handle=handle, media=original.media)
+
+
+def _author(shown: ThreadsPostPayload, asked: str | None) -> User:
+    handle = shown.username or asked
+    if not handle:
+        raise IllegibleThreadsPayload("nobody is named as its author")
+    told = {
+        "username": handle,
+        "is_verified": shown.is_verified,
+        "profile_picture_url": shown.profile_picture_url,
+    }
+    return User(
+        platform=Platform.THREADS,
+        id=user_id_of(handle),
+        detail=Detail.AUTHOR,
+        handle=handle,
+        avatar_url=web_url(shown.profile_picture_url),
+        verified=shown.is_verified,
+        raw=_encode({name: value for name, value in told.items() if value is not None}),
+    )
+
+
+def _as_post(
+    shown: ThreadsPostPayload,
+    raw: bytes,
+    author: User,
+    *,
+    quoted: Reference | None,
+    reposted: Reference | None,
+    nested: bool,
+) -> Post:
+    own_id = _number(shown.post_id)
+    root = _id_in(shown.root_post)
+    parent = _id_in(shown.replied_to)
+    return Post(
+        platform=Platform.THREADS,
+        id=own_id,
+        author_id=author.id,
+        text=shown.text or "",
+        created_at=moment(shown.timestamp),
+        url=web_url(shown.permalink),
+        conversation_id=root or (own_id if parent is None else None),
+        in_reply_to_id=parent,
+        quoted=quoted,
+        reposted=reposted,
+        media=tuple(_media(shown)),
+        links=tuple(_links(shown)),
+        nested=nested,
+        raw=raw,
+    )
+
+
+def _id_in(thing: ThreadsReference | None) -> PostId | None:
+    return None if thing is None or thing.id in (None, "") else _number(thing.id)
+
+
+def _media(shown: ThreadsPostPayload) -> Iterator[Media]:
+    children = shown.children.data if shown.children else None
+    for child in children or ():
+        yield _child(child)
+    if not children and shown.media_type in _KINDS:
+        yield Media(kind=_KINDS[shown.media_type], url=web_url(shown.media_url), alt_text=shown.alt_text)
+    if gif_url := web_url(shown.gif_url):
+        yield Media(kind="animated_gif", url=gif_url)
+
+
+def _child(child: ChildPayload) -> Media:
+    key = None if child.id is None else str(child.id)
+    return Media(
+        kind=_KINDS.get(child.media_type or "", "unknown"),
+        url=web_url(child.media_url),
+        key=key,
+        alt_text=child.alt_text,
+    )
+
+
+def _links(shown: ThreadsPostPayload) -> Iterator[LinkMention]:
+    """Links beside the text: the one attached, and those of an attached text. A link is told once per place."""
+    if link := web_url(shown.link_attachment_url):
+        yield LinkMention(url=link, place=LinkPlace.ATTACHMENT)
+    attached = shown.text_attachment
+    if attached is None:
+        return
+    link = web_url(attached.link_attachment_url)
+    found = [link] if link else []
+    found += [each.url for each in link_rules.find_urls(attached.plaintext or "")]
+    for url in dict.fromkeys(found):
+        yield LinkMention(url=url, place=LinkPlace.TEXT_ATTACHMENT)
+
+
+def read_profile(payload: bytes) -> User:
+    """The token's own profile, or a public one."""
+    shown = _profile(payload)
+    if not shown.username:
+        raise IllegibleThreadsPayload("a profile without a username")
+    bio = shown.threads_biography if shown.threads_biography is not None else shown.biography
+    return User(
+        platform=Platform.THREADS,
+        id=user_id_of(shown.username),
+        detail=Detail.PROFILE,
+        handle=shown.username,
+        name=shown.name,
+        bio=bio if bio is not None else "",
+        avatar_url=web_url(shown.threads_profile_picture_url) or web_url(shown.profile_picture_url),
+        verified=shown.is_verified,
+        followers_count=shown.follower_count,
+        raw=payload,
+    )
+
+
+def moment(text: str) -> datetime:
+    """`2024-09-12T23:17:39+0000`."""
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            raise IllegibleThreadsPayload(f"a time without its zone: {text!r}")
+        return found.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise IllegibleThreadsPayload(f"not a time: {text!r}") from error
+
+
+def _number(value: str | int | None) -> PostId:
+    """An id: upstream writes it as a string, the store keeps a 64-bit integer."""
+    try:
+        found = int(value or "")
+    except ValueError:
+        raise IllegibleThreadsPayload(f"an id that is not a number: {value!r}") from None
+    if not 0 < found <= _LARGEST_ID:
+        raise IllegibleThreadsPayload(f"an id out of range: {value!r}")
+    return PostId(found)
+
+
+def listed(data: msgspec.Raw) -> Sequence[msgspec.Raw]:
+    """The elements of a page, unread."""
+    return msgspec.json.decode(data, type=list[msgspec.Raw])

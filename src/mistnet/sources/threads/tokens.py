@@ -1,0 +1,148 @@
+"""The access token: the configured one, or what it became when it was refreshed, in a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mistnet.kit.errors import SettingsError
+
+_MODE: Final = 0o600
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_SETTING: Final = "threads_token_file"
+
+
+class ThreadsToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as its file has it. `origin` marks the configured one it comes from: with another, it is void."""
+
+    access_token: str
+    origin: str
+    issued_at: datetime | None = None
+    expires_at: datetime | None = None
+    scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"KeptToken(***, issued_at={self.issued_at}, expires_at={self.expires_at})"
+
+
+class TokenState(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be told of a token: everything but the token."""
+
+    configured: bool
+    refreshed: bool
+    issued_at: datetime | None
+    expires_at: datetime | None
+    scopes: tuple[str, ...]
+
+
+class TokenKeeper:
+    """Knows the token to use now. The file may be changed by another process at any time."""
+
+    def __init__(self, configured: str | None, file: Path | None) -> None:
+        self._configured = configured or None
+        self._file = file
+        self._kept: ThreadsToken | None = None
+        self._read_at: tuple[int, int] | None = None
+
+    @property
+    def file(self) -> Path | None:
+        return self._file
+
+    @property
+    def token(self) -> str | None:
+        kept = self.kept
+        return kept.access_token if kept else self._configured
+
+    @property
+    def secrets(self) -> list[str]:
+        """All that must never be shown."""
+        return [each for each in {self._configured, self.token} if each]
+
+    @property
+    def kept(self) -> ThreadsToken | None:
+        """What the file holds, if it comes from the token that is configured now."""
+        if self._file is not None:
+            self._look(self._file)
+        if self._kept and self._configured and self._kept.origin != fingerprint(self._configured):
+            return None
+        return self._kept
+
+    @property
+    def state(self) -> TokenState:
+        kept = self.kept
+        return TokenState(
+            configured=self.token is not None,
+            refreshed=kept is not None and kept.access_token != self._configured,
+            issued_at=kept.issued_at if kept else None,
+            expires_at=kept.expires_at if kept else None,
+            scopes=kept.scopes if kept else (),
+        )
+
+    def keep(
+        self, token: str, *, issued_at: datetime | None, expires_at: datetime | None, scopes: tuple[str, ...] = ()
+    ) -> None:
+        """From now on this is the token, here and in every process that shares the file."""
+        before = self.kept
+        origin = fingerprint(self._configured) if self._configured else before.origin if before else fingerprint(token)
+        known = scopes or (before.scopes if before else ())
+        self._kept = ThreadsToken(
+            access_token=token, origin=origin, issued_at=issued_at, expires_at=expires_at, scopes=known
+        )
+        if self._file is not None:
+            _write(self._file, msgspec.json.encode(self._kept))
+            self._read_at = _seen(self._file)
+
+    def _look(self, file: Path) -> None:
+        seen = _seen(file)
+        if seen != self._read_at:
+            self._read_at, self._kept = seen, _read(file) if seen else None
+
+
+def fingerprint(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
+
+
+def _seen(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(_SETTING, str(file), f"cannot be read: {error.strerror}") from None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _read(file: Path) -> ThreadsToken:
+    try:
+        if file.stat().st_mode & _OTHERS:
+            raise SettingsError(_SETTING, str(file), f"others may read it: run `chmod 600 {file}`")
+        return msgspec.json.decode(file.read_bytes(), type=ThreadsToken)
+    except OSError as error:
+        raise SettingsError(_SETTING, str(file), f"cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        problem = "does not hold a token mistnet has kept; name another file, or remove this one"
+        raise SettingsError(_SETTING, str(file), problem) from None
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Whole or not at all, and never readable by others, not even for a moment."""
+    fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        with os.fdopen(handle, "wb") as written:
+            written.write(content)
+            written.flush()
+            os.fsync(written.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise SettingsError(_SETTING, str(file), f"cannot be written: {error.strerror}") from None

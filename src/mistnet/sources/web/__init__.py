@@ -1,0 +1,1 @@
+"""Linked pages of any shop, fetched safely and politely."""

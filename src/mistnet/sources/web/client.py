@@ -1,0 +1,306 @@
+"""Visits a page: hop by hop, each through the guard, at its host's pace, as its robots.txt allows, once if cached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from mistnet.governor.errors import RateLimited, SourceDown
+from mistnet.governor.model import CallPurpose, Gate
+from mistnet.kit.clock import Clock
+from mistnet.kit.transport import Unanswered, retry_after
+from mistnet.queue.errors import NotNow
+from mistnet.shops.errors import CrawlRefused
+from mistnet.shops.model import WEB_LANE, AnswerBook, CachedAnswer, Hop, HostBook, PageVisit
+from mistnet.sources.web import robots as caching
+from mistnet.sources.web.port import WebAnswer, WebTransport
+from mistnet.sources.web.robots import Robots
+from mistnet.sources.web.safe_url import PORTS, SafeUrl, joined, parse_safe_url
+
+_MOST_HELD = 10_000
+
+
+class Turns:
+    """Takes turns from the shared book. Those turned away come back one after the other, not all at once."""
+
+    def __init__(self, book: HostBook, clock: Clock) -> None:
+        self._book = book
+        self._clock = clock
+        self._queued_until: dict[str, datetime] = {}
+
+    async def take(self, host: str, delay: float) -> None:
+        """Raises NotNow with the time to come back if it is not our turn."""
+        if delay <= 0:
+            return
+        free_at = await self._book.claim(host, now=self._clock.now(), delay=delay)
+        if free_at is None:
+            return
+        if len(self._queued_until) > _MOST_HELD:
+            self._queued_until.clear()
+        last = self._queued_until.get(host)
+        until = last + timedelta(seconds=delay) if last is not None and last >= free_at else free_at
+        self._queued_until[host] = until
+        raise NotNow(until, f"{host} is visited every {delay:g} s")
+
+    async def leave_alone(self, host: str, until: datetime) -> None:
+        await self._book.leave_alone(host, until=until)
+
+
+T = TypeVar("T")
+
+NOT_MODIFIED: Final = 304
+TOO_MANY: Final = 429
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+READ_TYPES: Final = ("text/html", "application/xhtml", "application/json", "text/plain", "text/json", "text/xml")
+ROBOTS_ENDPOINT: Final = "robots.txt"
+_SHORTEST_WAIT: Final = timedelta(seconds=30)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+_HOST_REST: Final = timedelta(minutes=1)
+_SERVER_FAULTS: Final = range(500, 600)
+_MOST_ROBOTS_HOPS: Final = 5
+
+
+class WebRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about visits. `robots` names the lanes on which robots.txt is asked, by which key."""
+
+    agent: str = "mistnet"
+    ports: Collection[int] = PORTS
+    trusted: Collection[str] = ()
+    most_hops: int = 5
+    host_delay: float = 1.0
+    robots: Collection[str] = (WEB_LANE,)
+    robots_key: str = "crawl_robots"
+    cache_ttl: timedelta | None = None
+    headers: Mapping[str, str] = {}
+
+
+class WebClient:
+    """The way to any page. Raises typed errors; decides nothing about the jobs it works for."""
+
+    def __init__(
+        self,
+        transport: WebTransport,
+        *,
+        gates: Mapping[str, Gate],
+        hosts: HostBook,
+        answers: AnswerBook,
+        clock: Clock,
+        rules: WebRules,
+    ) -> None:
+        self._transport = transport
+        self._gates = gates
+        self._turns = Turns(hosts, clock)
+        self._answers = answers
+        self._clock = clock
+        self._rules = rules
+        self._robots = Robots(answers, clock, self._fetch_robots)
+
+    async def visit(
+        self,
+        url: str,
+        *,
+        lane: str,
+        what: str,
+        hop: Callable[[str, str], Hop],
+        read: Callable[[PageVisit], Awaitable[T]],
+        errand: CallPurpose,
+        fresh: bool = False,
+    ) -> tuple[PageVisit, T]:
+        """Follows redirects as far as `hop` and the settings allow."""
+        begun, current, hops = time.perf_counter(), url, list[str]()
+        while True:
+            door = parse_safe_url(current, ports=self._rules.ports, trusted=self._rules.trusted)
+            seen = VisitStep(url=url, door=door, hops=tuple(hops), begun=begun, hop=hop, read=read, fresh=fresh)
+            found = await self._step(seen, lane, what, errand)
+            if not isinstance(found, str):
+                return found
+            hops.append(current)
+            if len(hops) > self._rules.most_hops:
+                raise CrawlRefused(url, f"it redirects more than {self._rules.most_hops} times (`crawl_hops`)")
+            current = found
+
+    async def _step(self, seen: VisitStep[T], lane: str, what: str, errand: CallPurpose) -> str | tuple[PageVisit, T]:
+        """One URL: from the cache, or from its host when it is our turn."""
+        stored = None if seen.fresh else await self._stored(seen.door)
+        if stored is not None and stored.fresh_until > self._clock.now():
+            return await seen.judged(_as_answer(stored), cached=True)
+        await self._turns.take(seen.door.host, await self._delay(seen.door, lane))
+        answer, found = await self._governed(seen, lane, what, errand, stored)
+        if self._rules.cache_ttl and answer is not None:
+            keeping = caching.kept(answer, seen.door.url, lane=lane, now=self._clock.now(), ttl=self._rules.cache_ttl)
+            if keeping is not None:
+                await self._answers.put(keeping)
+        return found
+
+    async def _governed(
+        self, seen: VisitStep[T], lane: str, what: str, errand: CallPurpose, stored: CachedAnswer | None
+    ) -> tuple[WebAnswer | None, str | tuple[PageVisit, T]]:
+        """A shop's fault counts against the shop. On the open web it is the host's alone, which is left in peace."""
+        try:
+            async with self._gates[lane].call(what, most=0, errand=errand) as call:
+                try:
+                    answer = await self._send(seen.door, lane, stored)
+                    fresh = answer.status != NOT_MODIFIED
+                    if not fresh and stored is not None:
+                        answer = await self._confirmed(stored)
+                    found = await seen.judged(answer, cached=False)  # "not modified" is the host's word of today
+                except (SourceDown, RateLimited) as error:
+                    if lane == WEB_LANE:
+                        raise _HostTrouble(error) from error
+                    raise
+                call.settle(items=1, credits_due=0)
+                return (answer if fresh else None), found
+        except _HostTrouble as trouble:
+            await self._turns.leave_alone(seen.door.host, self._until(trouble.error))
+            raise trouble.told(seen.door.host) from trouble.error
+
+    async def _send(self, door: SafeUrl, lane: str, stored: CachedAnswer | None) -> WebAnswer:
+        headers = {**self._rules.headers, **caching.conditions(stored)}
+        try:
+            answer = await self._transport.get(door, headers=headers, readable=worth_reading)
+        except Unanswered as error:
+            raise SourceDown(lane, str(error), host=door.host) from error
+        if answer.status == TOO_MANY:
+            raise RateLimited(lane, self._told_to_wait(answer))
+        if answer.status == NOT_MODIFIED and stored is None:
+            problem = "it says that nothing changed, though that was not asked"
+            raise SourceDown(lane, problem, status=answer.status, host=door.host)
+        return answer
+
+    async def _stored(self, door: SafeUrl) -> CachedAnswer | None:
+        return await self._answers.get(caching.key_of(door.url)) if self._rules.cache_ttl else None
+
+    async def _confirmed(self, stored: CachedAnswer) -> WebAnswer:
+        ttl = self._rules.cache_ttl or timedelta()
+        await self._answers.refresh(stored.key, fresh_until=self._clock.now() + ttl)
+        return _as_answer(stored)
+
+    async def _delay(self, door: SafeUrl, lane: str) -> float:
+        """How long the host is left alone after this visit, if it allows the visit at all."""
+        if lane not in self._rules.robots:
+            return self._rules.host_delay
+        manners = await self._robots.manners(door, lane)
+        if not manners.allow(door.url, self._rules.agent):
+            why = f"its host's robots.txt asks visitors like us to stay away (`{self._rules.robots_key}`)"
+            raise CrawlRefused(door.url, why)
+        return max(self._rules.host_delay, manners.delay(self._rules.agent))
+
+    async def _fetch_robots(self, door: SafeUrl, lane: str) -> WebAnswer:
+        """A host that cannot say what it allows is not visited now."""
+        current = parse_safe_url(f"{door.origin}/robots.txt", ports=self._rules.ports, trusted=self._rules.trusted)
+        for _ in range(_MOST_ROBOTS_HOPS):
+            try:
+                answer = await self._asked_for_robots(current, lane)
+            except Unanswered as error:
+                raise await self._silent(door, lane, str(error)) from error
+            location = answer.headers.get("location")
+            if answer.status not in REDIRECTS or not location:
+                break
+            current = parse_safe_url(
+                joined(current.url, location), ports=self._rules.ports, trusted=self._rules.trusted
+            )
+        if _is_at_fault(answer):
+            raise await self._silent(door, lane, f"status {answer.status}")
+        return answer
+
+    async def _asked_for_robots(self, door: SafeUrl, lane: str) -> WebAnswer:
+        """A shop that is down when it is asked what it allows is down, and its governor is to know."""
+        async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, errand=CallPurpose()) as call:
+            try:
+                answer = await self._transport.get(door, headers={}, readable=worth_reading)
+            except Unanswered as error:
+                if lane == WEB_LANE:
+                    raise
+                raise SourceDown(lane, str(error), host=door.host) from error
+            if lane != WEB_LANE and _is_at_fault(answer):
+                problem = f"it does not say what its robots.txt allows: status {answer.status}"
+                raise SourceDown(lane, problem, status=answer.status, host=door.host)
+            call.settle(items=1, credits_due=0)
+        return answer
+
+    async def _silent(self, door: SafeUrl, lane: str, problem: str) -> SourceDown:
+        await self._turns.leave_alone(door.host, self._clock.now() + _HOST_REST)
+        return SourceDown(lane, f"it does not say what its robots.txt allows: {problem}", host=door.host)
+
+    def _told_to_wait(self, answer: WebAnswer) -> datetime:
+        now = self._clock.now()
+        asked = retry_after(answer.headers, now, longest=_LONGEST_WAIT)
+        return now + max(asked or _SHORTEST_WAIT, _SHORTEST_WAIT)
+
+    def _until(self, error: SourceDown | RateLimited) -> datetime:
+        return error.until if isinstance(error, RateLimited) else self._clock.now() + _HOST_REST
+
+
+class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One step of a visit: where it stands, and how what is found there is judged."""
+
+    url: str
+    door: SafeUrl
+    hops: tuple[str, ...]
+    begun: float
+    hop: Callable[[str, str], Hop]
+    read: Callable[[PageVisit], Awaitable[T]]
+    fresh: bool = False
+
+    async def judged(self, answer: WebAnswer, *, cached: bool) -> str | tuple[PageVisit, T]:
+        """The next URL if the answer leads on, else what was read from it."""
+        location = answer.headers.get("location")
+        if answer.status not in REDIRECTS or not location:
+            return await self._read(answer, self.door.url, cached=cached)
+        target = joined(self.door.url, location)
+        match self.hop(self.door.url, target):
+            case Hop.FOLLOW:
+                return target
+            case Hop.STOP:
+                return await self._read(answer, target, cached=cached)
+            case Hop.REFUSE:
+                raise CrawlRefused(self.url, f"it leads to {target[:200]}, where nothing of it can be")
+
+    async def _read(self, answer: WebAnswer, final_url: str, *, cached: bool) -> tuple[PageVisit, T]:
+        visited = PageVisit(
+            url=self.url,
+            final_url=final_url,
+            status=answer.status,
+            headers=answer.headers,
+            body=answer.body,
+            seconds=time.perf_counter() - self.begun,
+            hops=self.hops,
+            unread=answer.unread,
+            cached=cached,
+        )
+        return visited, await self.read(visited)
+
+
+class _HostTrouble(Exception):
+    """Carries a host's fault past the governor of the open web, which is not to blame."""
+
+    def __init__(self, error: SourceDown | RateLimited) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    def told(self, host: str) -> SourceDown | NotNow:
+        if isinstance(self.error, RateLimited):
+            return NotNow(self.error.until, f"{host} asks us to wait")
+        return self.error
+
+
+def _is_at_fault(answer: WebAnswer) -> bool:
+    return answer.status in _SERVER_FAULTS or answer.status == TOO_MANY
+
+
+def worth_reading(status: int, headers: Mapping[str, str]) -> str | None:
+    """Why a body is left alone: it only leads on, or it is of a kind nothing here can read."""
+    if status in REDIRECTS and "location" in headers:
+        return "it leads on"
+    kind = headers.get("content-type", "").strip().lower()
+    if not kind or kind.startswith(READ_TYPES) or "+json" in kind or "javascript" in kind:
+        return None
+    return f"nothing here reads {kind.partition(';')[0][:60]}"
+
+
+def _as_answer(stored: CachedAnswer) -> WebAnswer:
+    return WebAnswer(status=stored.status, headers=stored.headers, body=stored.body)

@@ -1,0 +1,1 @@
+"""X, through TwitterAPI.io."""

@@ -1,0 +1,438 @@
+"""Asks TwitterAPI.io and understands its answers, also those its documentation does not mention."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.model import X_SOURCE, CallPurpose, Costs, Gate
+from mistnet.graph.follows.model import Relation
+from mistnet.kit.clock import Clock
+from mistnet.kit.exchange import Exchange
+from mistnet.kit.redaction import redact, shorten
+from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
+from mistnet.queue.errors import WorkError
+from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
+from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
+from mistnet.sources.x.decode import UNREADABLE, IllegibleXPayload, gather_posts, gather_users, number, read_user
+from mistnet.sources.x.payloads import MISSING, PageData, XEnvelope
+
+CREDITS_PER_DOLLAR: Final = 100_000
+MINIMUM: Final = 15
+POST: Final = 15
+PROFILE: Final = 18
+RELATION: Final = 100
+FULL_BATCH: Final = 100
+"""From so many ids in one call a profile costs one credit instead of eighteen."""
+
+POSTS_PER_PAGE: Final = 20
+
+
+def posts(returned: int) -> int:
+    return max(MINIMUM, POST * returned)
+
+
+def profile() -> int:
+    return PROFILE
+
+
+def profiles(asked: int, returned: int) -> int:
+    return max(MINIMUM, returned if asked >= FULL_BATCH else PROFILE * returned)
+
+
+def follow_page(returned: int) -> int:
+    rate = 1 if returned >= 200 else 2 if returned >= 100 else 3
+    return max(MINIMUM, rate * returned)
+
+
+def follow_page_at_most(size: int) -> int:
+    """A page that is not quite full costs more than a full one."""
+    return max(follow_page(returned) for returned in {size, min(size, 199), min(size, 99)})
+
+
+def relation() -> int:
+    return RELATION
+
+
+def follow_ids(returned: int) -> int:
+    rate = 0.45 if returned >= 4000 else 1 if returned >= 200 else 2
+    return max(MINIMUM, ceil(rate * returned))
+
+
+def failure(status: int | None, most: int) -> int:
+    """What a call may have cost that ended without an answer we could read; `most` is what a good one costs.
+
+    Upstream bills the page it sent, also when we cannot read it or when it does not reach us. Refused calls are free.
+    """
+    if status in (401, 402, 403, 429):
+        return 0
+    return most if status in (None, 200) else min(MINIMUM, most)
+
+
+def filling_up_pays(users: int) -> bool:
+    """Whether a batch of so many is cheaper with others added until it is full."""
+    return users < FULL_BATCH and users * PROFILE > FULL_BATCH
+
+
+def backfill(posts_count: int, *, looks: int = 1) -> int:
+    """About what all posts of one account cost: each post, and the looks that prove the end."""
+    return POST * posts_count + looks * MINIMUM
+
+
+COSTS: Final = Costs(least=MINIMUM, post=POST, page=posts(POSTS_PER_PAGE))
+
+
+def shown_dollars(credits_spent: int) -> str:
+    """What credits cost, for people: `$0.80`. A little is not nothing: `<$0.01`."""
+    if credits_spent < 0:
+        return f"-{shown_dollars(-credits_spent)}"
+    if 0 < credits_spent < CREDITS_PER_DOLLAR // 100:
+        return "<$0.01"
+    return f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"
+
+
+T = TypeVar("T")
+Listed = TypeVar("Listed")
+
+SOURCE: Final = X_SOURCE
+FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
+PAID_KEY_WAIT: Final = timedelta(seconds=1)
+REFUSED_WAIT: Final = timedelta(hours=1)
+LONGEST_WAIT: Final = timedelta(hours=1)
+KEY_UNSEEN_WAIT: Final = timedelta(seconds=10)
+QUICK_TRIES: Final = 2
+QUICK_PAUSE_SECONDS: Final = 0.5
+_PAGE: Final = posts(POSTS_PER_PAGE)
+_GONE_WORDS: Final = ("not found", "not exist", "suspended", "deactivated", "unavailable")
+NOBODY: Final = CallPurpose()
+
+_envelope = msgspec.json.Decoder(XEnvelope, strict=False).decode
+_page_data = msgspec.json.Decoder(PageData, strict=False).decode
+_relation = msgspec.json.Decoder(Relation).decode
+
+
+class Priced(msgspec.Struct, Generic[T], frozen=True):
+    """An answer that was understood, how many things it holds, and what they cost."""
+
+    value: T
+    items: int
+    credits: int
+
+
+class XClient:
+    """The way to TwitterAPI.io. Raises typed errors; decides nothing about the jobs it works for."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: Gate,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._gate = gate
+        self._clock = clock
+        self._sleep = sleep
+
+    async def user(self, handle: str, *, errand: CallPurpose = NOBODY) -> User | None:
+        """The profile behind a handle, or None if there is nobody."""
+
+        def read(found: XEnvelope) -> Priced[User | None]:
+            if found.data is MISSING:
+                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "neither a profile nor a reason")
+            if found.status == "error" and not any(word in _told(found).lower() for word in _GONE_WORDS):
+                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "an error without a reason")
+            if _is_null(found.data):
+                return Priced(None, 0, MINIMUM)
+            try:
+                return Priced(read_user(found.data, Detail.PROFILE), 1, profile())
+            except UNREADABLE as error:
+                raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
+
+        return await self._ask("/twitter/user/info", read, profile(), errand, userName=handle)
+
+    async def users(self, ids: Sequence[UserId], *, errand: CallPurpose = NOBODY) -> Gathered:
+        """Profiles by id. Who is missing from the answer does not exist, or not any more."""
+
+        def read(found: XEnvelope) -> Priced[Gathered]:
+            listed = _required(_succeeded(found, "user/batch_info_by_ids").users, "users", "user/batch_info_by_ids")
+            gathered = gather_users(listed, "user/batch_info_by_ids", Detail.PROFILE)
+            return Priced(gathered, len(listed), profiles(len(ids), len(listed)))
+
+        most = profiles(len(ids), len(ids))
+        return await self._ask("/twitter/user/batch_info_by_ids", read, most, errand, userIds=",".join(map(str, ids)))
+
+    async def posts(self, ids: Sequence[PostId], *, errand: CallPurpose = NOBODY) -> Gathered:
+        """Posts by id. Deleted and protected ones are simply absent."""
+
+        def read(found: XEnvelope) -> Priced[Gathered]:
+            listed = _required(_succeeded(found, "tweets").tweets, "tweets", "tweets")
+            shown = [each for each in listed if not _is_hollow(each)]
+            return Priced(gather_posts(shown, "tweets")[0], len(shown), posts(len(shown)))
+
+        return await self._ask("/twitter/tweets", read, posts(len(ids)), errand, tweet_ids=",".join(map(str, ids)))
+
+    async def search(self, query: str, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+        """Newest first, at most 20. Time and id bounds are words of the query."""
+
+        def read(found: XEnvelope) -> Priced[Page]:
+            listed = _required(_succeeded(found, "tweet/advanced_search").tweets, "tweets", "tweet/advanced_search")
+            return _priced(_page(found, listed, "tweet/advanced_search"), len(listed))
+
+        return await self._ask(
+            "/twitter/tweet/advanced_search", read, _PAGE, errand, query=query, queryType="Latest", cursor=cursor
+        )
+
+    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+        """A user's latest, native retweets included, as the profile shows them."""
+
+        def read(found: XEnvelope) -> Priced[Page]:
+            found = _succeeded(found, "user/last_tweets")
+            data = PageData(tweets=found.tweets) if _is_null(found.data) else _page_data(found.data)
+            listed = _required(data.tweets, "data.tweets", "user/last_tweets")
+            return _priced(_page(found, listed, "user/last_tweets", nested=data), len(listed))
+
+        return await self._ask(
+            "/twitter/user/last_tweets",
+            read,
+            _PAGE,
+            errand,
+            userId=str(user_id),
+            includeReplies="true",
+            cursor=cursor,
+        )
+
+    async def replies(self, post_id: PostId, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+        """What was said below a post, nested answers too, newest first."""
+
+        def read(found: XEnvelope) -> Priced[Page]:
+            found = _succeeded(found, "tweet/replies")
+            listed = _required(found.tweets if found.tweets is not None else found.replies, "tweets", "tweet/replies")
+            return _priced(_page(found, listed, "tweet/replies"), len(listed))
+
+        return await self._ask("/twitter/tweet/replies", read, _PAGE, errand, tweetId=str(post_id), cursor=cursor)
+
+    async def followers(
+        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: CallPurpose = NOBODY
+    ) -> UserPage:
+        """Asked for by handle; an id is not known to be accepted."""
+
+        def read(found: XEnvelope) -> Priced[UserPage]:
+            listed = _required(_succeeded(found, "user/followers").followers, "followers", "user/followers")
+            return _user_page(found, listed, "user/followers")
+
+        most = follow_page_at_most(size)
+        return await self._ask(
+            "/twitter/user/followers", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+        )
+
+    async def followings(
+        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: CallPurpose = NOBODY
+    ) -> UserPage:
+        def read(found: XEnvelope) -> Priced[UserPage]:
+            listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
+            return _user_page(found, listed, "user/followings")
+
+        most = follow_page_at_most(size)
+        return await self._ask(
+            "/twitter/user/followings", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+        )
+
+    async def relation(self, source: str, target: str, *, errand: CallPurpose = NOBODY) -> Relation | None:
+        """Whether one follows the other, asked for by handles; None if one of them is nobody."""
+        endpoint = "user/check_follow_relationship"
+
+        def read(found: XEnvelope) -> Priced[Relation | None]:
+            if found.status == "error" and any(word in _told(found).lower() for word in _GONE_WORDS):
+                return Priced(None, 0, relation())
+            if _is_null(_succeeded(found, endpoint).data):
+                raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
+            try:
+                return Priced(_relation(found.data), 1, relation())
+            except UNREADABLE as error:
+                raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+
+        path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
+        return await self._ask(path, read, relation(), errand, **names)
+
+    async def follower_ids(
+        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, errand: CallPurpose = NOBODY
+    ) -> IdPage:
+        def read(found: XEnvelope) -> Priced[IdPage]:
+            listed = _required(_succeeded(found, "user/followers_ids").ids, "ids", "user/followers_ids")
+            try:
+                ids = [UserId(number(each, "id")) for each in listed]
+            except IllegibleXPayload as error:
+                raise BrokenAnswer(SOURCE, "user/followers_ids", str(error)) from error
+            page = IdPage(ids=ids, has_more=found.has_next_page is True, cursor=found.next_cursor or None)
+            return Priced(page, len(ids), follow_ids(len(ids)))
+
+        most = follow_ids(size)
+        return await self._ask(
+            "/twitter/user/followers_ids", read, most, errand, userId=str(user_id), count=str(size), cursor=cursor
+        )
+
+    async def balance(self) -> int:
+        """Credits left, bought and given. Lags a minute behind what was spent."""
+
+        def read(found: XEnvelope) -> Priced[int]:
+            if found.recharge_credits is None:
+                raise BrokenAnswer(SOURCE, "my/info", "no recharge_credits")
+            return Priced(found.recharge_credits + (found.total_bonus_credits or 0), 1, 0)
+
+        return await self._ask("/oapi/my/info", read, 0, NOBODY)
+
+    async def _ask(
+        self, path: str, read: Callable[[XEnvelope], Priced[T]], most: int, errand: CallPurpose, **query: str | None
+    ) -> T:
+        """One question, asked once more at once if the connection failed."""
+        for tries in range(1, QUICK_TRIES + 1):
+            try:
+                return await self._ask_once(path, read, most, errand, query)
+            except SourceDown as error:
+                if error.status is not None or tries == QUICK_TRIES:
+                    raise
+                await self._sleep(QUICK_PAUSE_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    async def _ask_once(
+        self,
+        path: str,
+        read: Callable[[XEnvelope], Priced[T]],
+        most: int,
+        errand: CallPurpose,
+        query: Mapping[str, str | None],
+    ) -> T:
+        endpoint = path.removeprefix("/twitter/").removeprefix("/oapi/")
+        async with self._gate.call(endpoint, most=most, errand=errand) as call:
+            given = {name: value for name, value in query.items() if value}
+            request = HttpRequest(path=path, query=given, headers={"X-API-Key": call.key})
+            try:
+                answer = await self._transport.send(request)
+            except Unanswered as error:
+                if isinstance(error, Unreached):
+                    call.settle(items=0, credits_due=0)
+                raise _unanswered(endpoint, redact(str(error), [call.key])) from error
+            with _kept(answer, endpoint, call.key):
+                if answer.status != 200:
+                    self._refuse(answer, endpoint, call.key)
+                told = read(_read(answer, endpoint))
+            call.settle(items=told.items, credits_due=told.credits)
+        return told.value
+
+    def _refuse(self, answer: HttpAnswer, endpoint: str, key: str) -> None:
+        """Every status but 200, named for what it means to us."""
+        now, status = self._clock.now(), answer.status
+        problem = shorten(redact(_problem(answer.body), [key]), 300)
+        if status == 429:
+            free_tier = "free-tier" in problem.lower()
+            wait = self._wait(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
+            raise RateLimited(SOURCE, now + wait, free_tier=free_tier)
+        if status == 402 or (status in (401, 403) and "credit" in problem.lower()):
+            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"no credits left ({problem})", status=status)
+        if status == 403 and "api key required" in problem.lower():  # it was sent: a form of throttling
+            raise RateLimited(SOURCE, now + self._wait(answer, KEY_UNSEEN_WAIT), key_unseen=True)
+        if status in (401, 403):
+            raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"the key is refused ({problem})", status=status)
+        if status >= 500 or status in (408, 425):
+            raise SourceDown(SOURCE, f"{status} {problem}", status=status)
+        raise BadRequest(SOURCE, endpoint, status, problem)
+
+    def _wait(self, answer: HttpAnswer, otherwise: timedelta) -> timedelta:
+        asked = retry_after(answer.headers, self._clock.now(), longest=LONGEST_WAIT)
+        return otherwise if asked is None else asked
+
+
+@contextmanager
+def _kept(answer: HttpAnswer, endpoint: str, key: str) -> Iterator[None]:
+    """An error that an answer causes carries it along."""
+    try:
+        yield
+    except WorkError as error:
+        error.exchange = exchange_of(
+            endpoint, status=answer.status, headers=answer.headers, body=answer.body, secrets=[key]
+        )
+        raise
+
+
+def _unanswered(endpoint: str, problem: str) -> SourceDown:
+    error = SourceDown(SOURCE, problem)
+    error.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
+    return error
+
+
+def _read(answer: HttpAnswer, endpoint: str) -> XEnvelope:
+    try:
+        return _envelope(answer.body)
+    except UNREADABLE as error:
+        raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+
+
+def _succeeded(found: XEnvelope, endpoint: str) -> XEnvelope:
+    """200 is not success: the body may say otherwise."""
+    if found.status == "error":
+        raise BrokenAnswer(SOURCE, endpoint, _told(found) or "an error without a reason")
+    return found
+
+
+def _required(listed: list[Listed] | None, key: str, endpoint: str) -> list[Listed]:
+    """A missing list is a failure; an empty one is an answer."""
+    if listed is None:
+        raise BrokenAnswer(SOURCE, endpoint, f"no {key!r} in it")
+    return listed
+
+
+def _page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str, nested: PageData | None = None) -> Page:
+    gathered, own = gather_posts(listed, endpoint)
+    has_more = found.has_next_page if found.has_next_page is not None else bool(nested and nested.has_next_page)
+    cursor = found.next_cursor or (nested.next_cursor if nested else None)
+    return Page(own=own, gathered=gathered, has_more=has_more is True, cursor=cursor or None)
+
+
+def _priced(page: Page, listed: int) -> Priced[Page]:
+    return Priced(page, listed, posts(listed))
+
+
+def _user_page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str) -> Priced[UserPage]:
+    gathered = gather_users(listed, endpoint, Detail.LISTED)
+    page = UserPage(
+        own=list(gathered.users),
+        gathered=gathered,
+        has_more=found.has_next_page is True,
+        cursor=found.next_cursor or None,
+    )
+    return Priced(page, len(listed), follow_page(len(listed)))
+
+
+def _is_null(raw: msgspec.Raw) -> bool:
+    return bytes(raw).strip() in (b"null", b"")
+
+
+def _is_hollow(raw: msgspec.Raw) -> bool:
+    """Some missing posts come as an element with empty fields instead of not at all."""
+    try:
+        shown = msgspec.json.decode(raw)
+    except UNREADABLE:
+        return False
+    return isinstance(shown, dict) and not shown.get("id") and not shown.get("text")
+
+
+def _told(found: XEnvelope) -> str:
+    """The first reason given, under whichever of its names."""
+    return next((said for said in (found.detail, found.msg, found.message, found.error) if isinstance(said, str)), "")
+
+
+def _problem(body: bytes) -> str:
+    try:
+        found = _envelope(body)
+    except UNREADABLE:
+        return body[:300].decode("utf-8", "replace")
+    return _told(found) or body[:300].decode("utf-8", "replace")

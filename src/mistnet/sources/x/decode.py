@@ -1,0 +1,257 @@
+"""Turns TwitterAPI.io's payloads into users and posts; what cannot be read is kept, never dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from mistnet.kit.text import web_url
+from mistnet.social.model import (
+    Detail,
+    Gathered,
+    LinkMention,
+    Media,
+    Metrics,
+    Platform,
+    Post,
+    PostId,
+    Reference,
+    Unreadable,
+    User,
+    UserId,
+)
+from mistnet.sources.x.payloads import Entities, ExtendedEntities, MediaPayload, UserPayload, XPostPayload
+
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), start=1
+    )
+}
+_LARGEST_ID: Final = 2**63 - 1
+T = TypeVar("T")
+
+_user = msgspec.json.Decoder(UserPayload, strict=False).decode
+_post = msgspec.json.Decoder(XPostPayload, strict=False).decode
+
+
+class IllegibleXPayload(ValueError):
+    """A payload lacks what a user or post cannot be without."""
+
+
+UNREADABLE: Final = (msgspec.DecodeError, IllegibleXPayload, UnicodeDecodeError, RecursionError)
+"""What goes wrong with payloads that are not what they should be, be they nested without end."""
+
+
+def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gathered, list[PostId]]:
+    """Reads a page of posts one by one; the second value is the page's own posts, in its order.
+
+    Quoted and repeated originals and all authors are gathered too. One bad post spoils nothing but itself.
+    """
+    gathered = Gathered(posts={}, users={}, unreadable=[])
+    places: list[PostId | Unreadable] = []
+    for payload in payloads:
+        try:
+            places.append(_gather(payload, gathered).id)
+        except UNREADABLE as error:
+            places.append(_unreadable(payload, endpoint, error))
+    own = [place for place in places if not isinstance(place, Unreadable)]
+    gathered.unreadable.extend(_placed(places))
+    return gathered, list(dict.fromkeys(own))
+
+
+def _placed(places: Sequence[PostId | Unreadable]) -> Iterator[Unreadable]:
+    """What could not be read, with its legible neighbours on the page."""
+    for place, each in enumerate(places):
+        if isinstance(each, Unreadable):
+            above = next((other for other in places[:place][::-1] if not isinstance(other, Unreadable)), None)
+            below = next((other for other in places[place:] if not isinstance(other, Unreadable)), None)
+            yield msgspec.structs.replace(each, post_id=_legible_id(each.payload), above=above, below=below)
+
+
+def _legible_id(payload: bytes) -> PostId | None:
+    try:
+        shown = msgspec.json.decode(payload)
+        return (
+            PostId(number(shown["id"], "id")) if isinstance(shown, dict) and isinstance(shown.get("id"), str) else None
+        )
+    except UNREADABLE:
+        return None
+
+
+def gather_users(payloads: Iterable[msgspec.Raw], endpoint: str, detail: Detail) -> Gathered:
+    gathered = Gathered(posts={}, users={}, unreadable=[])
+    for payload in payloads:
+        try:
+            user = read_user(payload, detail)
+        except UNREADABLE as error:
+            gathered.unreadable.append(_unreadable(payload, endpoint, error))
+        else:
+            gathered.users[user.id] = user
+    return gathered
+
+
+def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unreadable:
+    return Unreadable(platform=Platform.X, endpoint=endpoint, problem=str(error), payload=bytes(payload))
+
+
+def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -> Post:
+    """Reads one post with its author, and the originals it quotes or repeats with theirs."""
+    shown = _post(payload)
+    author = read_user(shown.author, Detail.AUTHOR)
+    quoted = _original(shown.quoted_tweet, gathered)
+    reposted = _original(shown.retweeted_tweet, gathered)
+    post = _as_post(shown, bytes(payload), author, quoted, reposted, nested=nested)
+    gathered.users.setdefault(author.id, author)
+    if not nested or post.id not in gathered.posts:
+        gathered.posts[post.id] = post
+    return post
+
+
+def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
+    if bytes(payload) == b"null":
+        return None
+    original = _gather(payload, gathered, nested=True)
+    author = gathered.users[original.author_id]
+    return Reference(id=original.id, text=original.text, author_handle=author.handle, media=original.media)
+
+
+def _as_post(
+    shown: XPostPayload,
+    raw: bytes,
+    author: User,
+    quoted: Reference | None,
+    reposted: Reference | None,
+    *,
+    nested: bool,
+) -> Post:
+    return Post(
+        platform=Platform.X,
+        id=PostId(number(shown.post_id, "id")),
+        author_id=author.id,
+        text=shown.text,
+        created_at=moment(shown.createdAt),
+        lang=shown.lang or None,
+        url=web_url(shown.url),
+        conversation_id=_post_id(shown.conversationId),
+        in_reply_to_id=_post_id(shown.inReplyToId),
+        in_reply_to_user_id=_user_id(shown.inReplyToUserId),
+        quoted=quoted,
+        reposted=reposted,
+        media=_media(shown.extendedEntities),
+        links=_links(shown.entities),
+        metrics=Metrics(
+            likes=shown.likeCount,
+            replies=shown.replyCount,
+            reposts=shown.retweetCount,
+            quotes=shown.quoteCount,
+            bookmarks=shown.bookmarkCount,
+            views=shown.viewCount,
+        ),
+        nested=nested,
+        raw=raw,
+    )
+
+
+def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
+    """Any of the three user shapes; the bio of an embedded author hides in `profile_bio`."""
+    shown = _user(payload)
+    bio = shown.description or (shown.profile_bio.description if shown.profile_bio else None)
+    created = shown.createdAt or shown.created_at
+    gone = (shown.unavailableReason or shown.message or "unavailable") if shown.unavailable else None
+    return User(
+        platform=Platform.X,
+        id=UserId(number(shown.user_id, "id")),
+        detail=detail,
+        handle=shown.handle or shown.screen_name or None,
+        name=shown.name,
+        bio=bio if bio is not None else ("" if detail is Detail.PROFILE else None),
+        location=shown.location,
+        website=None if shown.url is None or detail is Detail.AUTHOR else web_url(shown.url) or "",
+        avatar_url=web_url(shown.profilePicture) or web_url(shown.profile_image_url_https),
+        banner_url=web_url(shown.coverPicture) or web_url(shown.profile_banner_url),
+        verified=_first(shown.isBlueVerified, shown.isVerified, shown.verified),
+        verified_kind=shown.verifiedType,
+        protected=shown.protected,
+        automated=shown.isAutomated,
+        followers_count=_first(shown.followers, shown.followers_count),
+        following_count=_first(shown.following, shown.following_count, shown.friends_count),
+        posts_count=_first(shown.statusesCount, shown.statuses_count),
+        media_count=_first(shown.mediaCount, shown.media_tweets_count),
+        likes_count=_first(shown.favouritesCount, shown.favourites_count),
+        created_at=moment(created) if created else None,
+        unavailable_reason=gone,
+        raw=bytes(payload),
+    )
+
+
+def moment(text: str) -> datetime:
+    """`Fri Jul 31 22:22:43 +0000 2026` of posts and authors, or ISO 8601 of profiles."""
+    parts = text.split()
+    try:
+        if len(parts) == 6 and parts[1] in _MONTHS:
+            hour, minute, second = map(int, parts[3].split(":"))
+            local = datetime(int(parts[5]), _MONTHS[parts[1]], int(parts[2]), hour, minute, second, tzinfo=UTC)
+            if parts[4] != "+0000":
+                raise IllegibleXPayload(f"a time that is not in UTC: {text!r}")
+            return local
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError as error:
+        raise IllegibleXPayload(f"not a time: {text!r}") from error
+
+
+def number(value: str | int, field: str) -> int:
+    """An id: upstream writes it as a string, the store keeps a 64-bit integer."""
+    try:
+        found = int(value)
+    except ValueError:
+        raise IllegibleXPayload(f"{field} is not a number: {value!r}") from None
+    if not 0 < found <= _LARGEST_ID:
+        raise IllegibleXPayload(f"{field} is out of range: {value!r}")
+    return found
+
+
+def _post_id(value: str | int | None) -> PostId | None:
+    return None if value is None or value == "" else PostId(number(value, "a post's id"))
+
+
+def _user_id(value: str | int | None) -> UserId | None:
+    return None if value is None or value == "" else UserId(number(value, "a user's id"))
+
+
+def _first(*values: T | None) -> T | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _media(shown: ExtendedEntities | None) -> Sequence[Media]:
+    return tuple(map(_medium, shown.media or ())) if shown else ()
+
+
+def _medium(shown: MediaPayload) -> Media:
+    size, film = shown.original_info, shown.video_info
+    variants = sorted(film.variants or (), key=lambda variant: -(variant.bitrate or 0)) if film else ()
+    return Media(
+        kind=shown.type or "unknown",
+        url=web_url(shown.media_url_https),
+        key=shown.media_key,
+        width=size.width if size else None,
+        height=size.height if size else None,
+        alt_text=shown.ext_alt_text,
+        duration_ms=film.duration_millis if film else None,
+        variants=tuple(url for variant in variants if (url := web_url(variant.url))),
+        shown_as=web_url(shown.url),
+    )
+
+
+def _links(shown: Entities | None) -> Sequence[LinkMention]:
+    return tuple(_mentioned(shown)) if shown else ()
+
+
+def _mentioned(shown: Entities) -> Iterator[LinkMention]:
+    for entity in shown.urls or ():
+        shown_as, leads_to = web_url(entity.url), web_url(entity.expanded_url)
+        if found := shown_as or leads_to:
+            yield LinkMention(url=found, expanded_url=leads_to)

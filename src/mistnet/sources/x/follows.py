@@ -1,0 +1,179 @@
+"""Requests follow syncs, and finds the user an operator names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mistnet.governor.errors import NoKey
+from mistnet.governor.model import CallPurpose
+from mistnet.graph.follows.args import follow_sync
+from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.kit.text import read_id
+from mistnet.social.errors import BadHandle, UserNotFound
+from mistnet.social.ingests.model import IngestId, IngestKind, IngestStatus
+from mistnet.social.model import Platform, User, UserId, read_handle
+from mistnet.social.store.account_pages import People
+from mistnet.sources.x.quotes import quote_follows
+
+if TYPE_CHECKING:
+    from mistnet.app import App
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose follows are meant. The handle may not be known yet."""
+
+    user_id: UserId
+    handle: str | None = None
+
+    def __str__(self) -> str:
+        return f"@{self.handle}" if self.handle else f"user {self.user_id}"
+
+
+class RequestedSync(msgspec.Struct, frozen=True, kw_only=True):
+    """A sync that will be done. `created`: nobody had asked for it before."""
+
+    side: Side
+    created: bool
+
+
+async def known_subject(app: App, who: str) -> Subject:
+    """The stored user of that id or handle; raises UserNotFound."""
+    people, user_id = People(app.database), _id_of(who)
+    found = await (people.called(read_handle(who)) if user_id is None else people.by_id(user_id))
+    if found is None:
+        raise UserNotFound(who)
+    return Subject(user_id=found.id, handle=found.handle)
+
+
+async def subject_of(app: App, who: str) -> Subject:
+    """The same; a handle nobody is stored by is asked for, and an id needs nobody to be stored."""
+    user_id = _id_of(who)
+    try:
+        return await known_subject(app, who)
+    except UserNotFound:
+        return Subject(user_id=user_id) if user_id is not None else await _looked_up(app, read_handle(who))
+
+
+async def ask_for_syncs(
+    app: App,
+    user_id: UserId,
+    sides: Sequence[Side],
+    mode: SyncMode,
+    *,
+    asked_by: str,
+    confirmed: bool = False,
+    max_credits: int | None = None,
+) -> Sequence[RequestedSync]:
+    """Leaves it to the workers; a sync that is alive already is joined.
+
+    Raises NeedsConfirmation for lists that are likely to cost more than `confirm_credits`. Where the length of a
+    list is not known, that amount is its cap.
+    """
+    bill = await quote_follows(app, user_id, sides, mode)
+    bill.require_confirmed(confirmed or max_credits is not None)
+    if bill.credits is None and not confirmed and max_credits is None:
+        max_credits = bill.confirm_credits
+    asked: list[RequestedSync] = []
+    for side, share in zip(sides, bill.shares(max_credits), strict=True):
+        wanted = follow_sync(user_id, side, mode=mode, asked_by=asked_by, max_credits=share)
+        made = await app.enqueue([wanted])
+        asked.append(RequestedSync(side=side, created=bool(made.created)))
+    return asked
+
+
+async def look_up_counts(app: App, user_id: UserId) -> None:
+    """Asks for a profile (18 credits) unless it is stored with both counts, so that its lists can be priced."""
+    known = await People(app.database).by_id(user_id)
+    if (known and None not in (known.followers_count, known.following_count)) or not app.settings.x_api_key:
+        return
+    async with app.harvest.opened():
+        gathered = await app.harvest.x.users([user_id], errand=CallPurpose())
+    await _write(app, [*gathered.users.values()])
+
+
+async def _looked_up(app: App, handle: str) -> Subject:
+    if not app.settings.x_api_key:
+        raise NoKey
+    async with app.harvest.opened():
+        user = await app.harvest.x.user(handle, errand=CallPurpose())
+    if user is None:
+        raise BadHandle(f"@{handle}", "X knows nobody of that name")
+    await _write(app, [user])
+    return Subject(user_id=user.id, handle=user.handle)
+
+
+async def _write(app: App, users: Sequence[User]) -> None:
+    prepared = app.writers.prepare(users)
+    async with app.database.write() as connection:
+        await app.writers.write(connection, prepared, app.database.clock.now())
+
+
+def _id_of(who: str) -> UserId | None:
+    """A number is an id; a handle of digits alone is written with an @."""
+    given = who.strip()
+    if not (given.isascii() and given.isdecimal()):
+        return None
+    user_id = read_id(given)
+    if user_id is None:
+        raise UserNotFound(given[:80])
+    return UserId(user_id)
+
+
+ASKED_BY: Final = "webhook ifttt"
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.1
+
+
+class PushedFollow(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a push: its ingest, and whom of the two nobody knew before."""
+
+    ingest_id: IngestId
+    target_id: UserId
+    follower_id: UserId
+    fetched: list[UserId]
+
+
+async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> PushedFollow:
+    """The push is on record whatever becomes of it. The same push twice leaves one edge and one event of following."""
+    both = [target_id, follower_id]
+    ingest_id = await app.ingests.begin(
+        IngestKind.WEBHOOK, asked_by=ASKED_BY, subject_id=target_id, mode="new-x-follower", ids=both
+    )
+    async with app.ingests.ending(ingest_id, secrets=app.secrets) as tab:
+        if not app.settings.x_api_key and len(await app.hydration.present("users", both)) < len(both):
+            raise NoKey
+        async with app.harvest.opened():
+            hydrated = await app.hydration.hydrate("users", both, asked_by=ASKED_BY)
+        tab.calls = hydrated.calls
+        await _written(app, ingest_id, target_id, follower_id, calls=hydrated.calls)
+    fetched = [UserId(each) for each in hydrated.fetched]
+    return PushedFollow(ingest_id=ingest_id, target_id=target_id, follower_id=follower_id, fetched=fetched)
+
+
+async def _written(app: App, ingest_id: IngestId, target_id: UserId, follower_id: UserId, *, calls: int) -> None:
+    """The edge and the end of its ingest, or neither."""
+    edge = FollowsSeen(
+        platform=Platform.X,
+        side=Side.FOLLOWERS,
+        subject_id=target_id,
+        ids=[follower_id],
+        ingest_id=ingest_id,
+        cause=Cause.PUSHED,
+    )
+    prepared = app.writers.prepare([edge])
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            async with app.database.write() as connection:
+                await app.writers.write(connection, prepared, app.database.clock.now())
+                await app.ingests.end(ingest_id, IngestStatus.SUCCESS, calls=calls, items=1, connection=connection)
+        except DatabaseBusy:
+            if not tries_left:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return

@@ -1,0 +1,158 @@
+"""Strict hydration: all the users or posts somebody asked for by id, or none of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from mistnet.governor.errors import BudgetSpent, SourcePaused, SourceRefused
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.queue.errors import NotNow
+from mistnet.queue.store.writes import Writers
+from mistnet.settings import Settings
+from mistnet.social.accounts import XSource
+from mistnet.social.ingests.model import Hydrated, IngestId, IngestKind, IngestStatus, NotReturned, What, traced
+from mistnet.social.ingests.store import Ingests, Tab
+from mistnet.social.jobs.profiles import FULL_BATCH
+from mistnet.social.model import Gathered, Platform, PostId, UserId
+from mistnet.social.store.stored_ids import stored_posts, stored_users
+from mistnet.sources.x.source import POSTS_PER_CALL, WRITERS
+
+PATIENCE: Final = timedelta(seconds=30)
+_NOBODY: Final = CallPurpose()
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.2
+_KINDS: Final = {"users": IngestKind.USERS_BY_IDS, "posts": IngestKind.POSTS_BY_IDS}
+
+
+class Batches(msgspec.Struct, frozen=True, kw_only=True):
+    """How many are asked for in one call, at most."""
+
+    users: int = FULL_BATCH
+    posts: int = POSTS_PER_CALL
+
+
+class Hydration:
+    """Asks for what is missing, in full batches, and writes everything in one transaction or nothing at all."""
+
+    def __init__(
+        self,
+        database: Database,
+        x: XSource,
+        *,
+        batches: Batches = Batches(),  # noqa: B008 (frozen)
+        secrets: Sequence[str] = (),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._database = database
+        self._x = x
+        self._batches = batches
+        self._secrets = secrets
+        self._sleep = sleep
+        self._writers = Writers(WRITERS)
+        self._ingests = Ingests(database)
+        self._names_ingests = True
+
+    def write_as_before_ingests(self) -> None:
+        """For tables of an old database, whose rows cannot name an ingest yet."""
+        self._names_ingests = False
+
+    def write_with(self, writers: Writers) -> None:
+        """From now on, all that comes with a post is written with it, its links too."""
+        self._writers = writers
+
+    async def present(self, what: What, ids: Sequence[int]) -> set[int]:
+        """Those of these that are stored already."""
+        if what == "users":
+            return set(await stored_users(self._database, Platform.X, [UserId(each) for each in ids]))
+        return set(await stored_posts(self._database, Platform.X, [PostId(each) for each in ids]))
+
+    async def hydrate(
+        self, what: What, ids: Sequence[int], *, force: bool = False, asked_by: str = "operator"
+    ) -> Hydrated:
+        """Raises NotReturned if upstream lacks one of them. With `force` those that are stored are asked for too."""
+        asked = sorted(set(ids))
+        present = set() if force else await self.present(what, asked)
+        wanted = [each for each in asked if each not in present]
+        done = Hydrated(what=what, present=sorted(present), fetched=wanted, calls=0)
+        if not wanted:
+            return done
+        ingest_id = await self._ingests.begin(
+            _KINDS[what], ids=wanted, mode="force" if force else "missing", asked_by=asked_by
+        )
+        calls = await self._ingest(ingest_id, what, wanted)
+        return msgspec.structs.replace(done, calls=calls, ingest_id=ingest_id)
+
+    async def _ingest(self, ingest_id: IngestId, what: What, wanted: Sequence[int]) -> int:
+        """However it ends, its event says how."""
+        answers: list[Gathered] = []
+        async with self._ingests.ending(ingest_id, secrets=self._secrets) as tab:
+            await self._fetch(what, wanted, answers, tab)
+            _require_all(what, wanted, answers)
+            await self._patiently(lambda: self._write(ingest_id, answers, items=len(wanted)))
+        return len(answers)
+
+    async def _fetch(self, what: What, wanted: Sequence[int], answers: list[Gathered], tab: Tab) -> None:
+        size = self._batches.users if what == "users" else self._batches.posts
+        for start in range(0, len(wanted), size):
+            patience = PATIENCE if answers else timedelta()  # what was paid for is not thrown away for a short wait
+            answers.append(await self._ask(what, wanted[start : start + size], patience))
+            tab.calls += 1
+
+    async def _ask(self, what: What, ids: Sequence[int], patience: timedelta) -> Gathered:
+        while True:
+            try:
+                if what == "users":
+                    return await self._x.users([UserId(each) for each in ids], errand=_NOBODY)
+                return await self._x.posts([PostId(each) for each in ids], errand=_NOBODY)
+            except (SourceRefused, SourcePaused, BudgetSpent):
+                raise
+            except NotNow as refusal:
+                wait = max(refusal.until - self._database.clock.now(), timedelta(seconds=0.1))
+                patience -= wait
+                if patience < timedelta():
+                    raise
+                await self._sleep(wait.total_seconds())
+
+    async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                await write()
+            except DatabaseBusy:
+                if not tries_left:
+                    raise
+                await self._sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
+        """One answer after the other, so that no statement has more values than a database takes."""
+        prepared = [
+            self._writers.prepare(traced(each.writes, ingest_id=ingest_id) if self._names_ingests else each.writes)
+            for each in answers
+        ]
+        async with self._database.write() as connection:
+            for each in prepared:
+                await self._writers.write(connection, each, self._database.clock.now())
+            await self._ingests.end(
+                ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=items, connection=connection
+            )
+
+
+def hydration_of(settings: Settings, database: Database, x: XSource) -> Hydration:
+    batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
+    return Hydration(database, x, batches=batches, secrets=settings.secrets)
+
+
+def _require_all(what: What, wanted: Sequence[int], answers: Sequence[Gathered]) -> None:
+    came = {each for answer in answers for each in (answer.users if what == "users" else answer.posts)}
+    missing = [each for each in wanted if each not in came]
+    if missing:
+        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
+        raise NotReturned(X_SOURCE, what, missing, asked=len(wanted), problem=unread)

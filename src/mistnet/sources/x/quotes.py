@@ -1,0 +1,239 @@
+"""What collecting an account is likely to cost, from its profile alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.graph.follows.jobs import KNOWN_PAGES
+from mistnet.graph.follows.listing import Follows
+from mistnet.graph.follows.model import PAGE_SIZE, Side, SyncMode
+from mistnet.graph.follows.store import StoreFollowLook
+from mistnet.operations.errors import NeedsConfirmation
+from mistnet.queue.errors import WorkError
+from mistnet.settings import Settings
+from mistnet.social.accounts import AccountState
+from mistnet.social.jobs.profiles import state_of
+from mistnet.social.model import Platform, User, UserId
+from mistnet.social.store.account_pages import KnownUser, People
+from mistnet.social.store.tracking import TrackingStore
+from mistnet.sources.x import client as prices
+from mistnet.sources.x.source import WALKS_PER_CALL, XCollector, keys_of
+
+if TYPE_CHECKING:
+    from mistnet.app import App
+
+
+REPLY_SHARE: Final = 0.4
+"""Of so many posts in one, the conversation holds one more post that has to be fetched by id."""
+
+NEW_USER_SHARE: Final = 0.1
+"""So many posts in one answer somebody who has to be fetched by id."""
+
+ASSUMPTION: Final = (
+    f"Assumed: {REPLY_SHARE:.0%} of the posts lead to one more post of somebody else, at {prices.POST} credits each, "
+    f"and {NEW_USER_SHARE:.0%} to a user not seen before, at 1 credit each in batches of {prices.FULL_BATCH}."
+)
+
+
+class Quote(msgspec.Struct, frozen=True, kw_only=True):
+    """The likely cost of one account, in credits. Without a count of posts nothing can be said."""
+
+    handle: str
+    user_id: UserId | None = None
+    state: AccountState | None = None
+    problem: str | None = None
+    posts: int = 0
+    post_credits: int = 0
+    thread_credits: int = 0
+    user_credits: int = 0
+    calls: int = 0
+
+    @property
+    def credits(self) -> int:
+        return self.post_credits + self.thread_credits + self.user_credits
+
+
+class QuoteTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """All quotes together: the money, and the time it takes at the least. A cap that stretches it says to how much."""
+
+    credits: int
+    dollars: float
+    calls: int
+    at_rate: timedelta
+    days_under_day_cap: int | None = None
+    months_under_month_cap: int | None = None
+
+
+class Quoter:
+    """Asks for profiles and for nothing else. The harvest must be open."""
+
+    def __init__(self, settings: Settings, harvest: XCollector) -> None:
+        self._settings = settings
+        self._harvest = harvest
+
+    async def quote(self, handle: str) -> Quote:
+        """One call, at the price of a profile."""
+        user = await self._harvest.x.user(handle, errand=CallPurpose())
+        return quoted(handle, user, reposts=self._settings.x_reposts)
+
+    async def bill(self, quotes: Sequence[Quote]) -> QuoteTotal:
+        """At the rate of all keys together, under the caps as they stand."""
+        usual = self._settings.x_rate_per_minute
+        lowered = {key.label: key.rate_per_minute for key in await self._harvest.book.keys()}
+        states = {state.name: state for state in await self._harvest.book.states()}
+        source = states.get(X_SOURCE)
+        day_cap = source.day_cap if source and source.day_cap is not None else self._settings.x_day_credits
+        month_cap = source.month_cap if source and source.month_cap is not None else self._settings.x_month_credits
+        per_minute = sum(lowered.get(label) or usual for label in keys_of(self._settings))
+        return billed(quotes, per_minute=per_minute, day_cap=day_cap, month_cap=month_cap)
+
+
+def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
+    if user is None:
+        return Quote(handle=handle, problem="upstream knows nobody of that name")
+    known = Quote(handle=user.handle or handle, user_id=user.id, state=state_of(user))
+    if user.unavailable_reason is not None:
+        return msgspec.structs.replace(known, problem=f"unavailable: {user.unavailable_reason}")
+    if user.protected:
+        return msgspec.structs.replace(known, problem="its posts are protected: there is nothing to collect")
+    if user.posts_count is None:
+        return msgspec.structs.replace(known, problem="its profile does not say how many posts it has")
+    return estimated(known, user.posts_count, reposts=reposts)
+
+
+def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
+    """Native retweets are among the count; their own pass only adds the looks that prove its end."""
+    looks = (1 if posts else 2) + (2 if reposts else 0)
+    walked, met = ceil(posts * REPLY_SHARE), ceil(posts * NEW_USER_SHARE)
+    return msgspec.structs.replace(
+        known,
+        posts=posts,
+        post_credits=prices.backfill(posts, looks=looks) + prices.profile(),
+        thread_credits=prices.POST * walked,
+        user_credits=met,
+        calls=ceil(posts / prices.POSTS_PER_PAGE) + looks + 1 + ceil(walked / WALKS_PER_CALL) + ceil(met / 100),
+    )
+
+
+def billed(quotes: Sequence[Quote], *, per_minute: float, day_cap: int | None, month_cap: int | None) -> QuoteTotal:
+    credits_due, calls = sum(each.credits for each in quotes), sum(each.calls for each in quotes)
+    days = ceil(credits_due / max(day_cap, 1)) if day_cap is not None else 0
+    months = ceil(credits_due / max(month_cap, 1)) if month_cap is not None else 0
+    return QuoteTotal(
+        credits=credits_due,
+        dollars=credits_due / prices.CREDITS_PER_DOLLAR,
+        calls=calls,
+        at_rate=timedelta(minutes=calls / per_minute),
+        days_under_day_cap=days if days > 1 else None,
+        months_under_month_cap=months if months > 1 else None,
+    )
+
+
+class TrackBill(msgspec.Struct, frozen=True, kw_only=True):
+    """One quote per account that is not tracked yet. `problem`: why not all of them could be priced."""
+
+    quotes: Sequence[Quote] = ()
+    problem: str | None = None
+    confirm_credits: int
+
+    @property
+    def credits(self) -> int:
+        return sum(each.credits for each in self.quotes)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.problem is not None or self.credits > self.confirm_credits
+
+
+async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
+    """From stored profiles, or one paid call (18 credits) each. None without a key: nothing here can ask."""
+    if not app.settings.x_api_key:
+        return None
+    quotes: list[Quote] = []
+    problem: str | None = None
+    async with app.harvest.opened():
+        try:
+            for handle in {each.lower(): each for each in handles}.values():
+                quotes += await _quotes(app, handle)
+        except WorkError as error:
+            problem = str(error)
+    return TrackBill(quotes=quotes, problem=problem, confirm_credits=app.settings.confirm_credits)
+
+
+async def _quotes(app: App, handle: str) -> list[Quote]:
+    known = await People(app.database).called(handle)
+    if known is None or known.posts_count is None:
+        return [await Quoter(app.settings, app.harvest).quote(handle)]
+    tracked = await TrackingStore(app.database, app.job_writer).accounts([known.id])
+    if any(each.state is not AccountState.UNTRACKED for each in tracked):
+        return []
+    named = Quote(handle=known.handle or handle, user_id=known.id)
+    return [estimated(named, known.posts_count, reposts=app.settings.x_reposts)]
+
+
+class FollowQuote(msgspec.Struct, frozen=True, kw_only=True):
+    """The likely cost of one list in credits; None where the profile does not say how long it is."""
+
+    side: Side
+    users: int | None
+    credits: int | None
+
+
+class FollowBill(msgspec.Struct, frozen=True, kw_only=True):
+    """All lists that are wanted of one user."""
+
+    quotes: Sequence[FollowQuote]
+    confirm_credits: int
+
+    @property
+    def credits(self) -> int | None:
+        """None if one of them is not known."""
+        known = [each.credits for each in self.quotes if each.credits is not None]
+        return sum(known) if len(known) == len(self.quotes) else None
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.credits is None or self.credits > self.confirm_credits
+
+    def shares(self, max_credits: int | None) -> Sequence[int | None]:
+        """A cap on all lists, divided by what each is likely to cost."""
+        if max_credits is None:
+            return [None] * len(self.quotes)
+        weights = [each.credits or prices.MINIMUM for each in self.quotes]
+        return [max_credits * weight // sum(weights) for weight in weights]
+
+    def require_confirmed(self, confirmed: bool) -> None:
+        if self.credits is not None and self.needs_confirmation and not confirmed:
+            raise NeedsConfirmation(self.credits, self.confirm_credits)
+
+
+async def quote_follows(app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode) -> FollowBill:
+    """Makes no call. A full sync that misses someone may read its list a second time; that is not part of it."""
+    user = await People(app.database).by_id(user_id)
+    quotes = [await _quoted(app, user_id, user, side, mode) for side in sides]
+    return FollowBill(quotes=quotes, confirm_credits=app.settings.confirm_credits)
+
+
+async def _quoted(app: App, user_id: UserId, user: KnownUser | None, side: Side, mode: SyncMode) -> FollowQuote:
+    counts = {Side.FOLLOWERS: "followers_count", Side.FOLLOWINGS: "following_count"}
+    users: int | None = getattr(user, counts[side]) if user else None
+    if users is None:
+        return FollowQuote(side=side, users=None, credits=None)
+    read = users
+    if mode is SyncMode.INCREMENTAL and await StoreFollowLook(app.database).last_sync(Platform.X, side, user_id):
+        stored = await Follows(app.database).tallied(user_id, side)
+        read = min(users, max(users - stored.live, 0) + KNOWN_PAGES * PAGE_SIZE)
+    return FollowQuote(side=side, users=users, credits=list_credits(read))
+
+
+def list_credits(users: int) -> int:
+    """Full pages and the rest, and a look at the profile before and after."""
+    pages, rest = divmod(users, PAGE_SIZE)
+    last = prices.follow_page(rest) if rest or not pages else 0
+    return pages * prices.follow_page(PAGE_SIZE) + last + 2 * prices.profile()

@@ -1,1 +1,0 @@
-"""One client per source: HTTP in, domain values out."""

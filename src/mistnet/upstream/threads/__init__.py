@@ -1,1 +1,0 @@
-"""Threads, through Meta's own API."""

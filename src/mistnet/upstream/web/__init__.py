@@ -1,1 +1,0 @@
-"""Any page of the web, fetched with care: for its owner, and for the machine we run on."""

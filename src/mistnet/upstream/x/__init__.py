@@ -1,1 +1,0 @@
-"""TwitterAPI.io: HTTP in, domain values out."""

@@ -1,0 +1,1 @@
+"""The FastAPI application: JSON API and dashboard."""

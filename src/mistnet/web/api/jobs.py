@@ -1,0 +1,240 @@
+"""Jobs and their kinds: what there is, what went wrong, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query
+from pydantic import ConfigDict, StringConstraints, model_validator
+
+from mistnet.queue.errors import JobNotAllowed, JobNotFound
+from mistnet.queue.model import JobId, JobState, KindName
+from mistnet.queue.store.inspect import JobFilter, JobView
+from mistnet.queue.store.operations import GapFilter, JobChange
+from mistnet.web.auth import OPERATES, READS
+from mistnet.web.errors import NotFound, refusals
+from mistnet.web.fields import PLAIN, Document, Given, Id, Moment, NumberPath, Reason
+from mistnet.web.paging import Listing, Pages
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(prefix="/api", tags=["jobs"])
+
+Word = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]
+KindPath = Annotated[str, Path(max_length=200, pattern=PLAIN, description="The kind of job.")]
+
+
+class JobDocument(Document):
+    id: Id
+    kind: str
+    key: str | None
+    lane: str
+    job_class: int
+    state: JobState
+    attempts: int
+    max_attempts: int | None
+    run_at: Moment
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+    lease_until: Moment | None
+    worker: str | None
+    parked: bool
+    wait_reason: str | None
+    last_error: str | None
+
+
+class AttemptDocument(Document):
+    """What went wrong with one attempt."""
+
+    at: Moment
+    worker: str
+    error: str
+
+
+class JobInFull(JobDocument):
+    args: dict[str, Any]
+    errors: list[AttemptDocument]
+
+
+class ChangeDocument(Document):
+    id: Id
+    state: JobState | None
+
+
+class RequeueRequest(Given):
+    kind: Annotated[str, StringConstraints(pattern=PLAIN, max_length=200)] | None = None
+
+
+class AcceptRequest(Given):
+    """Which gaps: of a kind, with an error that holds a text, or both."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("kind", "error")]
+        }
+    )
+    kind: Annotated[str, StringConstraints(pattern=PLAIN, max_length=200)] | None = None
+    error: Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def _says_which(self) -> AcceptRequest:
+        if self.kind is None and self.error is None:
+            raise ValueError("say which gaps: by kind, by error, or by both")
+        return self
+
+
+class AcceptedDocument(Document):
+    cancelled: list[Id]
+
+
+class RequeuedDocument(Document):
+    """A held one's key is alive in another job."""
+
+    requeued: list[Id]
+    held: list[Id]
+
+
+class KindDocument(Document):
+    """The jobs of one kind by state."""
+
+    kind: str
+    states: dict[str, int]
+    due: int
+    parked: int
+    paused: str | None
+
+
+class Kinds(Document):
+    items: list[KindDocument]
+
+
+class PauseRequest(Given):
+    reason: Reason = "paused by API"
+
+
+class PauseDocument(Document):
+    """`changed`: whether it was otherwise before."""
+
+    kind: str
+    paused: bool
+    changed: bool
+
+
+@router.get("/jobs", response_model=Listing[JobDocument], dependencies=READS)
+async def list_jobs(
+    mistnet: Mistnet,
+    pages: Pages,
+    state: Annotated[
+        list[JobState] | None, Query(max_length=8, description="Only these. Default: all that are not finished.")
+    ] = None,
+    kind: Word = None,
+    lane: Word = None,
+    key: Annotated[str | None, Query(max_length=200, pattern=PLAIN, description="Only keys that begin so.")] = None,
+) -> dict[str, Any]:
+    """Jobs, the latest first."""
+    wanted = JobFilter(
+        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.one_more
+    )
+    return pages.listing(await mistnet.inspector.list_jobs(wanted), lambda row: row.id)
+
+
+@router.post("/jobs/requeue", response_model=RequeuedDocument, dependencies=OPERATES)
+async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
+    """Try all dead and failed jobs anew, or those of one kind."""
+    kind = KindName(asked.kind) if asked.kind else None
+    return await mistnet.operations.requeue(now=mistnet.database.clock.now(), kind=kind)
+
+
+@router.post("/jobs/cancel", response_model=AcceptedDocument, dependencies=OPERATES)
+async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
+    """Accept dead and failed jobs as they are, which ends them for good. Live ones are left alone."""
+    wanted = GapFilter(kind=asked.kind, error=asked.error)
+    return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
+
+
+@router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
+async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
+    """All that is known of one job, with everything that went wrong."""
+    job = await _job(mistnet, job_id)
+    fields = {name: getattr(job, name) for name in job.__struct_fields__}
+    return {**fields, "args": msgspec.json.decode(job.args)}
+
+
+@router.post(
+    "/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
+)
+async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
+    """Make a job due now. A dead or failed one starts anew with all its attempts."""
+    changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
+    return await _changed(mistnet, changes, "retried")
+
+
+@router.post(
+    "/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
+)
+async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
+    """End a job for good, a running one too: what its worker would write is void."""
+    changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
+    return await _changed(mistnet, changes, "cancelled")
+
+
+@router.get("/kinds", response_model=Kinds, dependencies=READS)
+async def list_kinds(mistnet: Mistnet) -> dict[str, Any]:
+    """Every kind of job: how many there are in each state, and whether it is paused."""
+    counts = await mistnet.inspector.counts(now=mistnet.database.clock.now())
+    paused = {each.kind: each.reason for each in await mistnet.inspector.paused()}
+    names = sorted({*mistnet.kinds, *paused, *(count.kind for count in counts)})
+    own = {name: [count for count in counts if count.kind == name] for name in names}
+    items = [
+        {
+            "kind": name,
+            "states": {count.state: count.jobs for count in own[name]},
+            "due": sum(count.due for count in own[name]),
+            "parked": sum(count.parked for count in own[name]),
+            "paused": paused.get(name),
+        }
+        for name in names
+    ]
+    return {"items": items}
+
+
+@router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES, responses=refusals(404))
+async def pause(kind: KindPath, mistnet: Mistnet, asked: PauseRequest | None = None) -> dict[str, Any]:
+    """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
+    own = _kind(mistnet, kind)
+    reason = (asked or PauseRequest()).reason
+    changed = await mistnet.operations.pause(own, reason, now=mistnet.database.clock.now())
+    return {"kind": own, "paused": True, "changed": changed}
+
+
+@router.post("/kinds/{kind}/resume", response_model=PauseDocument, dependencies=OPERATES, responses=refusals(404))
+async def resume(kind: KindPath, mistnet: Mistnet) -> dict[str, Any]:
+    """Let workers take jobs of a paused kind again."""
+    changed = await mistnet.operations.resume(KindName(kind))
+    own = KindName(kind) if changed else _kind(mistnet, kind)
+    return {"kind": own, "paused": False, "changed": changed}
+
+
+def _kind(mistnet: Mistnet, kind: str) -> KindName:
+    if kind not in mistnet.kinds:
+        raise NotFound(f"job kind {kind[:80]!r}; GET /api/kinds lists them")
+    return KindName(kind)
+
+
+async def _job(mistnet: Mistnet, job_id: int) -> JobView:
+    job = await mistnet.inspector.job(JobId(job_id))
+    if job is None:
+        raise JobNotFound(job_id)
+    return job
+
+
+async def _changed(mistnet: Mistnet, changes: Sequence[JobChange], verb: str) -> JobChange:
+    (change,) = changes
+    if change.changed:
+        return change
+    job = await mistnet.inspector.job(change.id)
+    if job is None:
+        raise JobNotFound(change.id)
+    raise JobNotAllowed(change.id, job.state, verb, change.why or "it is finished")

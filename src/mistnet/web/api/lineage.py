@@ -1,0 +1,205 @@
+"""Posts and prices joined: who promoted a product and what it cost then; what somebody promotes; an item's products."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, who_is
+from mistnet.prices.lineage.documents import item_fields, lined_fields, linked_fields
+from mistnet.prices.lineage.model import NoChange, Promotion
+from mistnet.prices.lineage.store import ItemProducts, Lineage
+from mistnet.prices.model import ItemId
+from mistnet.shops.store.product_pages import ProductPages
+from mistnet.social.model import Platform, UserId
+from mistnet.social.store.search import holders
+from mistnet.web.api.links import Mentions, VerbatimDocument, mentions_cursor
+from mistnet.web.api.products import Amount, ProductDocument, known_product
+from mistnet.web.auth import READS
+from mistnet.web.errors import NotFound, refusals
+from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
+from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
+
+_BYTES: Final = 8
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+Somebody = Annotated[
+    str,
+    Path(
+        pattern=r"^(@?[A-Za-z0-9_][A-Za-z0-9_.]{0,29}|-[1-9][0-9]{0,18})$",
+        description="A user id, or a handle of X or Threads. A handle of digits alone is written with an @.",
+    ),
+]
+
+
+class PriceDocument(Document):
+    """What was asked from `observed_at` on, and still was at `last_seen_at`. Only what is believed."""
+
+    id: Id
+    amount: Amount
+    amount_max: Amount | None
+    currency: str
+    availability: str | None
+    observed_at: Moment
+    last_seen_at: Moment
+
+
+class ChangeDocument(Document):
+    """By how many percent, or why that cannot be told. Two currencies are never compared."""
+
+    percent: Amount | None
+    why_not: NoChange | None
+
+
+class LowestDocument(Document):
+    """The least that was asked within so many days. It may still fall until they are `over`."""
+
+    days: int
+    price: PriceDocument | None
+    change: ChangeDocument
+    over: bool
+
+
+class AroundDocument(Document):
+    """Prices around a post. `before` null: none was known then; `at_post` is `before` where it held at that moment."""
+
+    before: PriceDocument | None
+    before_age_seconds: int | None
+    at_post: PriceDocument | None
+    after: PriceDocument | None
+    after_delay_seconds: int | None
+    unchanged: bool
+    change: ChangeDocument
+    lowest: list[LowestDocument]
+
+
+class LinedDocument(Document):
+    """A post that promotes a product. `gone_at`: upstream does not have it any more."""
+
+    platform: Platform
+    post_id: Id
+    author_id: Id
+    handle: str | None
+    name: str | None
+    tracked: bool
+    kind: Promotion
+    text: str
+    post_url: str | None
+    conversation_id: Id | None
+    created_at: Moment
+    gone_at: Moment | None
+    urls: list[VerbatimDocument]
+    prices: AroundDocument
+
+
+class LinkedDocument(Document):
+    """A product somebody links. Prices are those since the first mention; `earlier` offers are not in the course."""
+
+    product: ProductDocument
+    posts: int
+    reposts: int
+    first_post_id: Id
+    first_at: Moment
+    latest_post_id: Id
+    latest_at: Moment
+    at_first: PriceDocument | None
+    lowest: PriceDocument | None
+    highest: PriceDocument | None
+    latest: PriceDocument | None
+    change: ChangeDocument
+    course: list[PriceDocument]
+    earlier: int
+
+
+class ItemProductDocument(Document):
+    """A product that gave an item some of its points; `strength` is how well the best of them fits (0 to 1)."""
+
+    product: ProductDocument
+    points: int
+    strength: float
+    first_at: Moment
+    latest_at: Moment
+
+
+class SpotPaging:
+    """A page of products, ordered by the post that mentioned each last."""
+
+    def __init__(self, limit: int, cursor: str | None) -> None:
+        self.limit = limit
+        self.before = None if cursor is None else _spot(cursor)
+
+
+async def _spots(
+    limit: PageLimit = 50,
+    cursor: Annotated[
+        str | None, Query(pattern=RUN_CURSOR, description="Where the page begins: `next` of the page before.")
+    ] = None,
+) -> SpotPaging:
+    return SpotPaging(limit, cursor)
+
+
+Spots = Annotated[SpotPaging, Depends(_spots)]
+
+
+@router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument], responses=refusals(404))
+async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
+    """The posts that promoted a product, the newest first, each once, with its price before and after."""
+    line = await known_product(ProductPages(mistnet.database), product_id)
+    now = mistnet.database.clock.now()
+    page = await Lineage(mistnet.database).page(line.id, now=now, limit=pages.limit, before=pages.before)
+    shown = [lined_fields(each) for each in page.posts]
+    return {"items": shown, "next": None if page.next is None else mentions_cursor(page.next)}
+
+
+@router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument], responses=refusals(404))
+async def list_linked(
+    who: Somebody,
+    mistnet: Mistnet,
+    pages: Spots,
+    platform: Annotated[Platform, Query(description="Where the account is.")] = Platform.X,
+) -> dict[str, Any]:
+    """The products an account links, tracked or not, the latest mention first. A page may be short with a `next`."""
+    user_id = await _user(mistnet, platform, who)
+    page = await AccountProducts(mistnet.database).page(platform, user_id, limit=pages.limit, before=pages.before)
+    shown = [linked_fields(each) for each in page.products]
+    return {"items": shown, "next": None if page.next is None else _cursor(page.next)}
+
+
+@router.get("/items/{item_id}/products", response_model=Listing[ItemProductDocument], responses=refusals(404))
+async def list_item_products(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """The products an item's price points came from, by their ids."""
+    store, number = ItemProducts(mistnet.database), ItemId(number_of(item_id))
+    if not await store.there_is(number):
+        raise NotFound(f"item {item_id}")
+    rows = await store.page(number, after=pages.place or 0, limit=pages.one_more)
+    listed = pages.listing(rows, lambda each: each.product.id)
+    return {**listed, "items": [item_fields(each) for each in listed["items"]]}
+
+
+async def _user(mistnet: Mistnet, platform: Platform, who: str) -> UserId:
+    """Of several who go by a handle, the one with the highest id."""
+    async with mistnet.database.read() as connection:
+        if _NUMBER.fullmatch(who):
+            found = [UserId(int(who))] if abs(int(who)) <= LARGEST_ID else []
+            found = [each for each in found if await who_is(connection, platform, each)]
+        else:
+            found = [user_id for there, user_id in await holders(connection, who) if there is platform]
+    if not found:
+        raise NotFound(f"user {who} of {platform} here: nothing that was collected told of one")
+    return found[-1]
+
+
+def _cursor(spot: ProductCursor) -> str:
+    raw = spot.post_id.to_bytes(_BYTES) + spot.product_id.to_bytes(_BYTES)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _spot(cursor: str) -> ProductCursor:
+    raw = base64.urlsafe_b64decode(cursor + "==")
+    post_id, product_id = (int.from_bytes(part) for part in (raw[:_BYTES], raw[_BYTES:]))
+    return ProductCursor(post_id=min(post_id, LARGEST_ID), product_id=min(product_id, LARGEST_ID))

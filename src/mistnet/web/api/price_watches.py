@@ -1,0 +1,152 @@
+"""Price watches: what somebody wants to be told of, what is known of it, and what only one look saw."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from pydantic import ConfigDict, Field, StringConstraints
+
+from mistnet.prices.model import ItemId
+from mistnet.prices.watches.model import LEAST, MOST, WatchId, WatchKind, WatchRequest
+from mistnet.prices.watches.store import WatchLine
+from mistnet.shops.model import ProductId
+from mistnet.web.api.products import Amount
+from mistnet.web.auth import OPERATES, READS
+from mistnet.web.errors import refusals
+from mistnet.web.fields import Document, Given, Id, Moment, PathId, number_of
+from mistnet.web.paging import Listing, Pages
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
+
+_ID: Final = r"^[1-9][0-9]{0,18}$"
+_PLAINLY: Final = {"target": {"pattern": r"^[1-9][0-9]{0,14}(\.[0-9]{1,6})?$"}}
+OneId = Annotated[str, StringConstraints(pattern=_ID), Field(description="An id: a 64-bit number as a string.")]
+OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of this one.")]
+
+
+def _shapes(schema: dict[str, Any]) -> None:
+    """What goes with what: a thing is a product or an item, and each kind has its own line."""
+    fields = {name: {**told, **_PLAINLY.get(name, {})} for name, told in schema.pop("properties").items()}
+    things, lines = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
+    wanted = [(kind, [thing, *line]) for kind, line in lines.items() for thing in things]
+    schema.pop("required")
+    schema.pop("additionalProperties")
+    schema["anyOf"] = [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, **{name: _said(fields[name]) for name in names}},
+            "required": ["kind", *names],
+            "additionalProperties": False,
+        }
+        for kind, names in [*wanted, ("back_in_stock", ["product_id"])]
+    ]
+
+
+def _said(field: dict[str, Any]) -> dict[str, Any]:
+    """As it is where it must be given: not null."""
+    given = next(each for each in field["anyOf"] if each.get("type") != "null")
+    return {**given, **{name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}}
+
+
+class WatchWanted(Given):
+    """One thing, a product or an item, and one line: `percent`, or `target` with its `currency`, or back in stock."""
+
+    model_config = ConfigDict(json_schema_extra=_shapes)
+
+    kind: Annotated[WatchKind, Field(strict=False)]
+    product_id: OneId | None = None
+    item_id: OneId | None = None
+    percent: Annotated[
+        float | None, Field(ge=LEAST, le=MOST, description="For `changed`: by how much the price must change.")
+    ] = None
+    target: Annotated[
+        str | None,
+        StringConstraints(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?$"),
+        Field(description="For `below`: an exact amount, its digits as a string."),
+    ] = None
+    currency: Annotated[
+        str | None, StringConstraints(pattern=r"^[A-Z]{3}$"), Field(description="Of the target, such as TWD.")
+    ] = None
+
+
+class LookDocument(Document):
+    """What one look saw."""
+
+    at: Moment
+    amount: Amount | None
+    currency: str | None
+    availability: str | None
+
+
+class PriceWatchDocument(Document):
+    """One watch. `standing` is waiting (for a first look), watching, unconfirmed (one look saw `suspected`; a
+    second one decides) or suspended, for the reason in `problem`."""
+
+    id: Id
+    kind: WatchKind
+    product_id: Id | None
+    item_id: Id | None
+    title: str
+    url: str | None
+    percent: float | None
+    target: Amount | None
+    currency: str | None
+    automatic: bool
+    added_at: Moment
+    standing: str
+    known: LookDocument | None
+    suspected: LookDocument | None
+    problem: str | None
+    told_at: Moment | None
+    events: int
+
+
+class AddedWatchDocument(Document):
+    """`added` is false where the very same was watched already."""
+
+    added: bool
+    watch: PriceWatchDocument
+
+
+@router.get("", response_model=Listing[PriceWatchDocument], dependencies=READS)
+async def list_price_watches(
+    mistnet: Mistnet, pages: Pages, product_id: OfId = None, item_id: OfId = None
+) -> dict[str, Any]:
+    """What is watched, the newest first."""
+    rows = await mistnet.price_watches.list(
+        product_id=None if product_id is None else ProductId(number_of(product_id)),
+        item_id=None if item_id is None else ItemId(number_of(item_id)),
+        before=pages.place,
+        limit=pages.one_more,
+    )
+    return pages.listing(rows, lambda line: line.id)
+
+
+@router.post("", response_model=AddedWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
+    """Be told of a price by an event, once a second look saw the same. The very same watch is there once."""
+    return await mistnet.price_watches.add(
+        WatchRequest(
+            kind=asked.kind,
+            product_id=None if asked.product_id is None else ProductId(number_of(asked.product_id)),
+            item_id=None if asked.item_id is None else ItemId(number_of(asked.item_id)),
+            percent=asked.percent,
+            target=None if asked.target is None else Decimal(asked.target),
+            currency=asked.currency,
+        )
+    )
+
+
+@router.get("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(404), dependencies=READS)
+async def show_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
+    """One watch."""
+    return await mistnet.price_watches.get(WatchId(number_of(watch_id)))
+
+
+@router.delete("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+async def remove_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
+    """Take a watch back. Events that were written are still sent."""
+    return await mistnet.price_watches.remove(WatchId(number_of(watch_id)))

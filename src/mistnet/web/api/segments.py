@@ -1,0 +1,276 @@
+"""Segments: named sets of users or posts, their rules, their inputs, who is in them and who came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import StreamingResponse
+from pydantic import Field, StringConstraints
+from pydantic.json_schema import WithJsonSchema
+
+from mistnet.graph.segments.model import (
+    LONGEST_SECONDS,
+    NAME,
+    SHORTEST_SECONDS,
+    AnyRule,
+    Member,
+    MemberEvent,
+    Segment,
+    Snapshot,
+)
+from mistnet.graph.segments.pages import stream_members
+from mistnet.graph.segments.rules import in_words, read_rule
+from mistnet.graph.segments.service import shown_rule
+from mistnet.graph.segments.store import LARGEST_ID, SegmentInput
+from mistnet.kit.export import Format
+from mistnet.social.model import UserId
+from mistnet.web.auth import OPERATES, READS, Operator
+from mistnet.web.errors import refusals
+from mistnet.web.fields import Document, Flag, Given, Id, Moment, WrittenMoment, number_of
+from mistnet.web.paging import Listing, Pages
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(prefix="/api/segments", tags=["segments"])
+
+_MOST_IDS: Final = 10_000
+_TYPES: Final = {Format.JSONL: "application/x-ndjson", Format.CSV: "text/csv"}
+
+
+def _rule_schema() -> dict[str, Any]:
+    """All kinds of rules, each whole. JSON Schema ends a pattern with a sign of its own."""
+    _, kinds = msgspec.json.schema_components([AnyRule])
+    told = msgspec.json.encode({"anyOf": list(kinds.values())}).replace(rb"\\Z", b"$")
+    schema: dict[str, Any] = msgspec.json.decode(told)
+    return schema
+
+
+Named = Annotated[str, Path(pattern=f"^{NAME}$", description="A segment's name.")]
+Seconds = Annotated[float, Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS)]
+UserIds = Annotated[list[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$")]], Field(max_length=_MOST_IDS)]
+AsOf = Annotated[WrittenMoment | None, Query(description="As they were then; without it, now.")]
+
+
+class Definition(Given):
+    """How the members are found. A subject is a user's id or his @handle."""
+
+    rule: Annotated[dict[str, Any], WithJsonSchema(_rule_schema())]
+    every_seconds: Annotated[Seconds | None, Field(description="Work it out so often.")] = None
+    fresh_seconds: Annotated[
+        Seconds | None, Field(description="How old the syncs it rests on may be; null: any age.")
+    ] = None
+
+
+class InputChanges(Given):
+    add: UserIds = Field(default=[])
+    remove: UserIds = Field(default=[])
+
+
+class SegmentDocument(Document):
+    """`members` as of the last time it was worked out; null: never."""
+
+    id: Id
+    name: str
+    what: str
+    rule: dict[str, Any]
+    in_words: str
+    enabled: bool
+    every_seconds: float | None
+    fresh_seconds: float | None
+    created_at: Moment
+    changed_at: Moment
+    materialized_at: Moment | None
+    next_at: Moment | None
+    members: int | None
+
+
+class DefinedDocument(Document):
+    created: bool
+    changed: bool
+    segment: SegmentDocument
+
+
+class InputDocument(Document):
+    user_id: Id
+    handle: str | None
+    added_at: Moment
+
+
+class ChangedInputs(Document):
+    """`fetched` were not stored before."""
+
+    added: int
+    removed: int
+    fetched: list[Id]
+
+
+class AskedDocument(Document):
+    """`created`: nobody had asked before; else that work is joined."""
+
+    created: bool
+    segment: SegmentDocument
+
+
+class MemberDocument(Document):
+    """A user or a post; of a post, handle and name are its author's."""
+
+    platform: str
+    user_id: Id | None
+    post_id: Id | None
+    since: Moment
+    handle: str | None
+    name: str | None
+    text: str | None
+
+
+class MemberEventDocument(Document):
+    id: Id
+    snapshot_id: Id
+    platform: str
+    user_id: Id | None
+    post_id: Id | None
+    kind: Literal["entered", "left"]
+    at: Moment
+    handle: str | None
+
+
+class SnapshotDocument(Document):
+    """One time it was worked out, and the ingests it rests on."""
+
+    id: Id
+    at: Moment
+    members: int
+    entered: int
+    departed: int
+    ingests: list[Id]
+
+
+@router.get("", response_model=Listing[SegmentDocument], dependencies=READS)
+async def list_segments(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """All segments, in the order in which they were made."""
+    store = mistnet.segments.store
+    found = await store.list(after=pages.place or 0, limit=pages.one_more)
+    latest = await store.latest([each.id for each in found])
+    shown = pages.listing(found, _id_of)
+    return {**shown, "items": [_document(each, latest.get(each.id)) for each in shown["items"]]}
+
+
+@router.put("/{name}", response_model=DefinedDocument, responses=refusals(502, 503), dependencies=OPERATES)
+async def define_segment(name: Named, asked: Definition, mistnet: Mistnet) -> dict[str, Any]:
+    """Make a segment, or give the one of this name another rule. Its history stays."""
+    done = await mistnet.segments.define(
+        name, read_rule(name, asked.rule), every_seconds=asked.every_seconds, fresh_seconds=asked.fresh_seconds
+    )
+    return {"created": done.created, "changed": done.changed, "segment": await _shown(mistnet, done.segment)}
+
+
+@router.get("/{name}", response_model=SegmentDocument, responses=refusals(404), dependencies=READS)
+async def show_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
+    """One segment."""
+    return await _shown(mistnet, await mistnet.segments.store.get(name))
+
+
+@router.post("/{name}/enable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
+async def enable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
+    """Let it be worked out again."""
+    return await _shown(mistnet, await mistnet.segments.store.enable(name, now=mistnet.database.clock.now()))
+
+
+@router.post("/{name}/disable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
+async def disable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
+    """It keeps the members it has; what builds on it goes on with those."""
+    return await _shown(mistnet, await mistnet.segments.store.disable(name, now=mistnet.database.clock.now()))
+
+
+@router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(404, 409))
+async def materialize_segment(name: Named, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
+    """Work it out now. Workers do it, and sync what it needs first."""
+    asked = await mistnet.segments.materialize(name, asked_by=visitor.name, job_writer=mistnet.job_writer)
+    return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
+
+
+@router.get("/{name}/inputs", response_model=Listing[InputDocument], responses=refusals(404), dependencies=READS)
+async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """Whom somebody named, by id. Only a segment of `specified_users` has inputs."""
+    found = await mistnet.segments.store.inputs(name, after=pages.place or 0, limit=pages.one_more)
+    return pages.listing(found, _user_of)
+
+
+@router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(404, 422, 502, 503))
+async def change_inputs(name: Named, asked: InputChanges, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
+    """Name users, or take them out. Those that are not stored are fetched first: all of them, or nothing is written."""
+    wanted, gone = ([UserId(number_of(each)) for each in given] for given in (asked.add, asked.remove))
+    added = await mistnet.segments.add_inputs(name, wanted, asked_by=visitor.name)
+    removed = await mistnet.segments.store.remove_inputs(name, gone)
+    return {"added": added.added, "removed": removed, "fetched": list(added.hydrated.fetched)}
+
+
+@router.get("/{name}/members", response_model=Listing[MemberDocument], responses=refusals(404), dependencies=READS)
+async def list_members(name: Named, mistnet: Mistnet, pages: Pages, as_of: AsOf = None) -> dict[str, Any]:
+    """Who or what is in it, in the order in which they came."""
+    found = await mistnet.segments.store.members(name, as_of_=as_of, after=pages.place or 0, limit=pages.one_more)
+    return pages.listing(found, _place_of)
+
+
+@router.get("/{name}/events", response_model=Listing[MemberEventDocument], responses=refusals(404), dependencies=READS)
+async def list_events(
+    name: Named, mistnet: Mistnet, pages: Pages, kind: Literal["entered", "left"] | None = None
+) -> dict[str, Any]:
+    """Who came and who went, the latest first."""
+    before = LARGEST_ID if pages.place is None else pages.place
+    found = await mistnet.segments.store.events(name, before=before, limit=pages.one_more, kind=kind)
+    return pages.listing(found, _id_of)
+
+
+@router.get("/{name}/snapshots", response_model=Listing[SnapshotDocument], responses=refusals(404), dependencies=READS)
+async def list_snapshots(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """Each time it was worked out, the latest first."""
+    before = LARGEST_ID if pages.place is None else pages.place
+    found = await mistnet.segments.store.snapshots(name, before=before, limit=pages.one_more)
+    return pages.listing(found, _id_of)
+
+
+@router.get(
+    "/{name}/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {each: {} for each in _TYPES.values()}}, **refusals(404)},
+    dependencies=READS,
+)
+async def export_segment(
+    name: Named,
+    mistnet: Mistnet,
+    format_: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
+    as_of: AsOf = None,
+    safe_for_spreadsheets: Annotated[
+        Flag, Query(description="CSV: an apostrophe before text that a spreadsheet would run as a formula.")
+    ] = "false",
+) -> StreamingResponse:
+    """All members as a stream of lines."""
+    segment = await mistnet.segments.store.get(name)
+    safe = safe_for_spreadsheets == "true" and format_ == "csv"
+    lines = stream_members(mistnet.segments.store, segment, Format(format_), as_of=as_of, safe_cells=safe)
+    return StreamingResponse(lines, media_type=_TYPES[Format(format_)])
+
+
+async def _shown(mistnet: Mistnet, segment: Segment) -> Mapping[str, Any]:
+    return _document(segment, (await mistnet.segments.store.latest([segment.id])).get(segment.id))
+
+
+def _document(segment: Segment, latest: Snapshot | None) -> Mapping[str, Any]:
+    told = {name: getattr(segment, name) for name in segment.__struct_fields__}
+    words = {"rule": shown_rule(segment.rule), "in_words": in_words(segment.rule)}
+    return {**told, **words, "members": latest.members if latest else None}
+
+
+def _id_of(each: Segment | MemberEvent | Snapshot) -> int:
+    return each.id
+
+
+def _place_of(member: Member) -> int:
+    return member.place
+
+
+def _user_of(each: SegmentInput) -> int:
+    return each.user_id

@@ -1,0 +1,114 @@
+"""The web application: every route, put together by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from mistnet import __version__
+from mistnet.app import App
+from mistnet.operations.gauges import QueueGauges
+from mistnet.operations.health import HealthCheck
+from mistnet.web import openapi
+from mistnet.web.api import (
+    accounts,
+    conversations,
+    feeds,
+    follows,
+    health,
+    ingests,
+    items,
+    jobs,
+    lanes,
+    lineage,
+    links,
+    monitoring,
+    posts,
+    price_watches,
+    products,
+    runs,
+    segments,
+    sources,
+    webhooks,
+)
+from mistnet.web.auth import Authenticator, is_loopback
+from mistnet.web.errors import add_error_answers
+from mistnet.web.pages import add_pages
+from mistnet.web.pages.dashboard_counts import Dashboard
+from mistnet.web.shield import Shield
+
+ROUTERS = (
+    runs.scrape_router,
+    runs.router,
+    accounts.router,
+    accounts.suggestions_router,
+    posts.users_router,
+    follows.router,
+    posts.router,
+    conversations.router,
+    segments.router,
+    links.router,
+    products.router,
+    price_watches.router,
+    lineage.router,
+    items.router,
+    jobs.router,
+    lanes.router,
+    monitoring.router,
+    feeds.router,
+    sources.router,
+    ingests.quarantine_router,
+    monitoring.watching_router,
+    ingests.router,
+    webhooks.router,
+    webhooks.ifttt_router,
+    health.router,
+    openapi.router,
+)
+
+
+def make_service(app: App, *, host: str | None = "127.0.0.1") -> FastAPI:
+    """The API and the dashboard on an open app, that listens on this host; None: on a Unix socket."""
+    service = make_routes()
+    bind(service, app, host=host)
+    return service
+
+
+def make_routes() -> FastAPI:
+    """All routes, not yet bound to an app. FastAPI takes most of a second to analyse them when they are first used."""
+    service = FastAPI(
+        title="mistnet",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=_life,
+    )
+    service.add_middleware(Shield)
+    add_error_answers(service)
+    for router in ROUTERS:
+        service.include_router(router)
+    add_pages(service)
+    return service
+
+
+def bind(service: FastAPI, app: App, *, host: str | None) -> None:
+    """Let the routes answer for this app from now on."""
+    service.state.mistnet = app
+    service.state.doorman = Authenticator(app, local=host is not None and is_loopback(host))
+    service.state.health = HealthCheck(app)
+    service.state.gauges = QueueGauges(app, service.state.health)
+    service.state.closing = asyncio.Event()
+    service.state.dashboard = Dashboard(app)
+
+
+@asynccontextmanager
+async def _life(service: FastAPI) -> AsyncIterator[None]:
+    yield
+    service.state.closing.set()
+    await service.state.health.close()
+    await service.state.dashboard.close()

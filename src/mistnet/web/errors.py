@@ -1,0 +1,301 @@
+"""Errors of the web application, and how each is shown: one JSON shape for programs, a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.routing import iter_route_contexts
+from loguru import logger
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from mistnet.governor.errors import SourceNotFound
+from mistnet.graph.errors import BadSegment, SegmentDisabled, SegmentNotFound
+from mistnet.kit.errors import (
+    AlertNotFound,
+    DatabaseError,
+    DatabaseNotMigrated,
+    DatabaseTooNew,
+    MistnetError,
+    UsageError,
+)
+from mistnet.kit.redaction import redact
+from mistnet.kit.text import counted
+from mistnet.operations.errors import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
+from mistnet.prices.errors import BadItem, ItemNotFound, WatchNotFound
+from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
+from mistnet.shops.errors import ProductNotFound
+from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound
+from mistnet.social.ingests.model import NotReturned
+
+
+class NoToken(UsageError):
+    """Others could reach the service, and nobody would have to show a token."""
+
+    def __init__(self, host: str, *, proxied: bool = False) -> None:
+        how = "through your trusted_proxies" if proxied else f"at {host}"
+        instead = "" if proxied else ", or leave out --host to serve this machine alone"
+        super().__init__(
+            f"others can reach mistnet {how} and there is no token yet: make one with `mistnet serve --new-token NAME "
+            f"--scope admin`, or set MISTNET_ADMIN_TOKEN{instead}"
+        )
+        self.host = host
+
+
+class TokenNotFound(UsageError):
+    """No token has this id, or it is void already."""
+
+    def __init__(self, token_id: int) -> None:
+        super().__init__(f"there is no valid token {token_id}; `mistnet serve --list-tokens` shows them all")
+        self.token_id = token_id
+
+
+RETRY_SECONDS: Final = 5
+_LISTED: Final = 100
+_CODES: Final = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "not_returned",
+    429: "too_many_requests",
+    500: "internal_error",
+    502: "source_at_fault",
+    503: "unavailable",
+}
+_STATUSES: Final[Mapping[type[MistnetError], int]] = {
+    AlertNotFound: 404,
+    JobNotFound: 404,
+    NotTracked: 404,
+    UserNotFound: 404,
+    RunNotFound: 404,
+    SegmentNotFound: 404,
+    FeedNotFound: 404,
+    SourceNotFound: 404,
+    WatchNotFound: 404,
+    ProductNotFound: 404,
+    ItemNotFound: 404,
+    JobNotAllowed: 409,
+    RunInProgress: 409,
+    NeedsConfirmation: 409,
+    CapTooLow: 409,
+    SegmentDisabled: 409,
+    UsageError: 400,
+    NotReturned: 422,
+    NotNow: 503,
+    WorkError: 502,
+    DatabaseError: 503,
+}
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field of what was sent."""
+
+    field: str
+    problem: str
+
+
+class Fault(BaseModel):
+    code: str
+    message: str
+    fields: list[FieldProblem]
+
+
+class ErrorDocument(BaseModel):
+    """The one shape of every refusal."""
+
+    error: Fault
+
+
+class RequestRefused(HTTPException):
+    """A refusal that says of each field what is wrong with it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        fields: Sequence[FieldProblem] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.fields = fields
+
+
+class BadInput(RequestRefused):
+    def __init__(self, fields: Sequence[FieldProblem]) -> None:
+        super().__init__(400, "some of what was sent cannot be used", fields)
+
+
+class NotFound(RequestRefused):
+    def __init__(self, what: str) -> None:
+        super().__init__(404, f"there is no {what}")
+
+
+class Unavailable(RequestRefused):
+    """What is asked for cannot be done in the state things are in."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(409, why)
+
+
+class Unauthorized(RequestRefused):
+    def __init__(self) -> None:
+        super().__init__(
+            401,
+            "send a valid token as `Authorization: Bearer mn_…`; `mistnet serve --new-token NAME` makes one",
+            headers={"WWW-Authenticate": 'Bearer realm="mistnet"'},
+        )
+
+
+class NotAllowed(RequestRefused):
+    def __init__(self, why: str) -> None:
+        super().__init__(403, why)
+
+
+class TooOften(RequestRefused):
+    def __init__(self, seconds: int) -> None:
+        problem = f"too many failed tries: wait {counted(seconds, 'second')}, then try again"
+        super().__init__(429, problem, headers={"Retry-After": str(seconds)})
+
+
+class LogInFirst(Exception):
+    """Somebody without a log-in wants a page."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For a route's documentation: how else it may answer."""
+    return {each: {"model": ErrorDocument, "description": HTTPStatus(each).phrase} for each in statuses}
+
+
+ErrorPage = Callable[[Request, int, str], Response]
+"""Makes the page that tells a person of a fault; kept as `service.state.error_page`."""
+
+
+def add_error_answers(service: FastAPI) -> None:
+    service.state.error_page = None
+
+    async def bad_input(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 (what it is registered for)
+        return _json(400, "some of what was sent cannot be used", _problems(error))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101
+        fields = error.fields if isinstance(error, RequestRefused) else ()
+        headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+        return told(request, error.status_code, str(error.detail), fields, headers)
+
+    async def foreseen(request: Request, error: Exception) -> Response:
+        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
+        message = redact(str(error), request.app.state.mistnet.secrets)
+        if status >= 500:
+            logger.warning("{path} could not be answered: {problem}", path=_path(request), problem=message)
+        if isinstance(error, DatabaseError):
+            return told(request, status, _away(error), headers={"Retry-After": str(RETRY_SECONDS)})
+        return told(request, status, message, _fields(error))
+
+    async def log_in_first(request: Request, error: Exception) -> Response:
+        assert isinstance(error, LogInFirst)  # noqa: S101
+        if "hx-request" in request.headers:
+            return Response(status_code=401, headers={"HX-Redirect": "/login"})
+        return RedirectResponse("/login", status_code=303)
+
+    service.add_exception_handler(RequestValidationError, bad_input)
+    service.add_exception_handler(HTTPException, refused)
+    service.add_exception_handler(MistnetError, foreseen)
+    service.add_exception_handler(LogInFirst, log_in_first)
+
+
+def _allowed(request: Request) -> str:
+    """All methods of a path; the framework names those of the first route alone."""
+    routes = iter_route_contexts(request.app.routes)
+    own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
+    return ", ".join(sorted({method for route in own for method in route.methods or ()}))
+
+
+def _away(error: DatabaseError) -> str:
+    """Where the database is is for the log alone."""
+    if isinstance(error, DatabaseNotMigrated | DatabaseTooNew):
+        return "the database and this version of mistnet do not fit together; its log tells what to do"
+    return "the database does not answer now; try again, nothing was lost"
+
+
+def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one for each error)
+    """Of errors that know which field of a request they are about."""
+    match error:
+        case BadHandles(problems=problems):
+            return [FieldProblem(field="usernames", problem=str(each)) for each in problems]
+        case BadRun(field=field, problem=problem):
+            return [FieldProblem(field=field, problem=problem)]
+        case BadFeed(problem=problem):
+            return [FieldProblem(field="handles", problem=problem)]
+        case BadSegment(problem=problem):
+            return [FieldProblem(field="rule", problem=problem)]
+        case BadItem(problems=wrong):
+            return [FieldProblem(field=field, problem=problem) for field, _, problem in wrong]
+        case BadSearch(problem=problem):
+            return [FieldProblem(field="q", problem=problem)]
+        case _:
+            return ()
+
+
+def unforeseen(request: Request, error: Exception) -> Response:
+    """The last resort: a bug is told in the log, not to whoever met it."""
+    secrets: Sequence[str] = request.app.state.mistnet.secrets
+    logger.error("{path} failed: {problem}", path=_path(request), problem=redact(repr(error), secrets))
+    return told(request, 500, "this is a bug in mistnet; its log tells more")
+
+
+def _path(request: Request) -> str:
+    """The path as a log line may have it: anybody can send one of 60,000 characters."""
+    return request.url.path[:200]
+
+
+def told(
+    request: Request,
+    status: int,
+    message: str,
+    fields: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The fault as whoever asked can read it."""
+    page: ErrorPage | None = request.app.state.error_page
+    wants_json = request.url.path.startswith(("/api", "/webhooks"))
+    if page is None or wants_json or "text/html" not in request.headers.get("accept", ""):
+        return _json(status, message, fields, headers)
+    shown = page(request, status, message)
+    shown.headers.update(headers or {})
+    return shown
+
+
+def _json(
+    status: int, message: str, fields: Sequence[FieldProblem] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+    fault = Fault(code=code, message=message, fields=list(fields))
+    return JSONResponse(ErrorDocument(error=fault).model_dump(), status, headers)
+
+
+def _problems(error: RequestValidationError) -> list[FieldProblem]:
+    """Where each problem is and what it is; never what was sent, which may be a secret."""
+    return [_problem(each) for each in error.errors()[:_LISTED]]
+
+
+def _problem(each: Mapping[str, Any]) -> FieldProblem:
+    place = [str(part) for part in each["loc"]]
+    field = ".".join(place[1:] if len(place) > 1 else place)
+    message = str(each["msg"])
+    said = "the body is not valid JSON" if each["type"] == "json_invalid" else message[:1].lower() + message[1:]
+    return FieldProblem(field="body" if each["type"] == "json_invalid" else field, problem=said)

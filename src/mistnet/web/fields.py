@@ -1,0 +1,112 @@
+"""What comes in and goes out, field by field: ids as strings, times in UTC, text that can be stored."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
+
+from fastapi import Path
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic.json_schema import WithJsonSchema
+from starlette.convertors import Convertor, register_url_convertor
+
+from mistnet.kit import text as numbers
+from mistnet.web.errors import NotFound
+
+LARGEST_ID: Final = numbers.LARGEST_ID
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
+_WHOLE: Final = re.compile(r"-?\d{1,20}")
+PLAIN: Final = r"^[^\x00]*$"
+"""No database takes NUL."""
+
+
+class Given(BaseModel):
+    """What somebody sends: nothing is guessed, nothing is left out in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Document(BaseModel):
+    """What is answered."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class IdConvertor(Convertor[int]):
+    """`{id:id}` in a path. The framework's own `{id:int}` fails where a number has more digits than Python reads."""
+
+    regex = "[0-9]{1,19}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", IdConvertor())  # the framework keeps them by name, and looks when a route is made
+
+
+def _moment(given: object) -> datetime:
+    """RFC 3339, and nothing that only looks like it."""
+    if isinstance(given, datetime):
+        return given
+    if not isinstance(given, str) or not _MOMENT.fullmatch(given):
+        raise ValueError("write a time as 2026-03-01T12:00:00Z")
+    try:
+        return datetime.fromisoformat(given.upper().replace(":60", ":59")).astimezone(UTC)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC) if given[0] == "0" else datetime.max.replace(tzinfo=UTC)
+
+
+def _whole(given: object) -> object:
+    if isinstance(given, str) and not _WHOLE.fullmatch(given):
+        raise ValueError("write a whole number in digits")
+    return given
+
+
+def _integral(given: object) -> object:
+    """JSON knows no difference between 5 and 5.0."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def _known_id(given: str) -> int:
+    number = numbers.read_number(given)
+    if number is None:
+        raise NotFound(f"such id: {given}")
+    return number
+
+
+def _text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Id = Annotated[str, BeforeValidator(_text), Field(description="An id: a 64-bit number as a string.")]
+Moment = Annotated[datetime, PlainSerializer(lambda at: at.astimezone(UTC), return_type=datetime)]
+WrittenMoment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+Whole = BeforeValidator(_whole)
+Integral = BeforeValidator(_integral)
+PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: a 64-bit number.")]
+NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
+"""For `{id:id}`: where another word may stand in its place."""
+
+Who = Annotated[
+    str,
+    Path(
+        pattern=r"^(@?[A-Za-z0-9_]{1,15}|[1-9][0-9]{0,18})$",
+        description="A user id, or a handle. A handle of digits alone is written with an @.",
+    ),
+]
+Flag = Literal["true", "false"]
+Reason = Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=500)]
+
+
+def number_of(given: str) -> int:
+    """An id from a path. One that no row can have is of nothing that is there."""
+    return _known_id(given)
+
+
+def id_or_handle(who: str) -> int | str:
+    """What a path names: a user id, or a handle."""
+    return _known_id(who) if who.isdecimal() else who.removeprefix("@")

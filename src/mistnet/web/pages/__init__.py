@@ -1,0 +1,69 @@
+"""The dashboard: pages for people, live."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from mistnet.web import log_in
+from mistnet.web.pages import (
+    accounts,
+    conversations,
+    feeds,
+    items,
+    jobs,
+    lanes,
+    links,
+    live,
+    overview,
+    products,
+    runs,
+    search,
+    segments,
+    sources,
+)
+from mistnet.web.pages.dashboard_counts import note_what_was_seen
+from mistnet.web.pages.render import STATIC, page
+
+_PAGES: Final = (
+    *(overview, accounts, conversations, segments, feeds, links, products, items),
+    *(jobs, lanes, sources, runs, search, log_in, live),
+)
+_ROUTERS: Final = (*(each.router for each in _PAGES), products.linked_products_router, jobs.monitoring_router)
+_TITLES: Final = {
+    400: "That cannot be used",
+    403: "Not allowed",
+    404: "Nothing here",
+    409: "Not now",
+    429: "Too often",
+    503: "The database does not answer",
+}
+
+
+def add_pages(service: FastAPI) -> None:
+    """Adds the dashboard's pages and its assets."""
+    service.state.error_page = error_page
+    service.mount("/static", _Assets(directory=STATIC), name="static")
+    for each in _ROUTERS:
+        service.include_router(each, dependencies=[Depends(note_what_was_seen)])
+
+
+class _Assets(StaticFiles):
+    """Files whose address changes with their content may be kept for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        found = await super().get_response(path, scope)
+        kept = b"v=" in scope.get("query_string", b"")
+        found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return found
+
+
+def error_page(request: Request, status: int, message: str) -> Response:
+    """A fault as a person can read it."""
+    visitor: Any = getattr(request.state, "visitor", None)
+    title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
+    return page(request, "error.html", visitor, status=status, code=status, title=title, message=message)

@@ -1,0 +1,230 @@
+"""Accounts: all of them with how far each is, and one whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.app import App
+from mistnet.graph.follows.listing import FollowPages, Follows
+from mistnet.graph.follows.model import Side, SyncMode
+from mistnet.operations.errors import NeedsConfirmation
+from mistnet.prices.lineage.account_products import AccountProducts
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage.model import reposts
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.errors import BadHandle
+from mistnet.social.model import Platform, UserId, read_handle
+from mistnet.social.post_order import POST_CURSOR, read_cursor
+from mistnet.social.store.account_pages import AccountFilter, AccountPages, Listed
+from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
+from mistnet.social.store.tracking import SuggestionResult as Suggested
+from mistnet.social.tracking import repaired, track_handles, track_ids
+from mistnet.sources.x.follows import ask_for_syncs
+from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.errors import NotFound
+from mistnet.web.pages.dashboard_counts import Dashboard, Shown
+from mistnet.web.pages.drawings import account_row, account_rows, follows_chart, heat_map, strip_of
+from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+from mistnet.web.tokens import Caller
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+_POSTS: Final = 20
+_NEWS: Final = 20
+_COUNTS: Final = 500
+_PRODUCTS: Final = 6
+LargestId: Final = 2**63 - 1
+UserPath = Annotated[int, Path(ge=1, le=LargestId)]
+BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
+PostPlace = Annotated[str | None, Query(pattern=POST_CURSOR)]
+
+
+@router.get("/accounts")
+async def accounts(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    q: Annotated[str, Query(max_length=200)] = "",
+    state: Annotated[str, Query(max_length=20)] = "",
+    after: Annotated[str | None, Query(max_length=200)] = None,
+    priced: Annotated[int | None, Query(alias="credits", ge=0, le=LargestId)] = None,
+) -> HTMLResponse:
+    chosen = AccountState(state) if state in set(AccountState) else None
+    wanted = AccountFilter(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
+    listed = await AccountPages(app.database).page(wanted)
+    return await _list(
+        request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after, priced=priced
+    )
+
+
+async def _list(
+    request: Request, visitor: Caller, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
+) -> HTMLResponse:
+    holdings, queue = await dashboard.holdings(), await dashboard.queue()
+    waiting = [] if shown["after"] else await TrackingStore(app.database, app.job_writer).suggestions()
+    return page(
+        request,
+        "accounts.html",
+        visitor,
+        rows=account_rows(listed, holdings, dashboard.now),
+        states=queue.accounts,
+        every_state=list(AccountState),
+        waiting=waiting[:_PAGE],
+        refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
+        more=listed[-1].place if len(listed) == _PAGE else None,
+        **{"problem": None, "given": "", "bill": None, "priced": None, **shown},
+    )
+
+
+@router.post("/accounts")
+async def add_account(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    dashboard: Shown,
+    handle: Annotated[str, Form(max_length=500)] = "",
+    confirmed: Annotated[str, Form(max_length=10)] = "",
+) -> Response:
+    """Asks for an account by its handle; one that is tracked already is looked at again.
+
+    What is likely to cost more than `confirm_credits` is shown with its price first.
+    """
+    try:
+        wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
+    except BadHandle as error:
+        return await _again(request, visitor, app, dashboard, given=handle, problem=str(error))
+    bill: TrackBill | None = None
+    if not confirmed:
+        bill = await quote_tracking(app, [each.handle for each in wanted])
+        if bill and bill.needs_confirmation:
+            return await _again(request, visitor, app, dashboard, given=handle, bill=bill)
+    results = {each.result for each in await track_handles(app, wanted)}
+    did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
+    priced = f"&credits={bill.credits}" if bill and bill.quotes else ""
+    return RedirectResponse(f"/accounts?did={did}{priced}", 303)
+
+
+async def _again(request: Request, visitor: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
+    """The first page of accounts, with what was given and why nothing was done yet."""
+    listed = await AccountPages(app.database).page(AccountFilter(limit=_PAGE))
+    shown = {"words": "", "chosen": None, "after": None, **shown}
+    told = await _list(request, visitor, app, dashboard, listed=listed, **shown)
+    told.status_code = 400 if shown.get("problem") else 409
+    return told
+
+
+@router.post("/accounts/refused/{handle}/dismiss")
+async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
+    """Takes a handle that was refused off the list."""
+    reason = f"withdrawn on the dashboard by {visitor.name}"
+    gone = await TrackingStore(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
+    if not gone.known:
+        raise NotFound(f"a refusal of @{handle}")
+    return RedirectResponse("/accounts?did=dismissed", 303)
+
+
+@router.post("/accounts/{user_id}/untrack")
+async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    roster = TrackingStore(app.database, app.job_writer)
+    reason = f"untracked on the dashboard by {visitor.name}"
+    gone = await roster.untrack(UserId(user_id), reason, now=app.database.clock.now())
+    if not gone.known:
+        raise NotFound(f"account {user_id}")
+    return RedirectResponse(f"/accounts/{user_id}?did=untracked", 303)
+
+
+@router.post("/accounts/{user_id}/look")
+async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Goes on with what is next; an account that was let go is tracked again."""
+    if await AccountPages(app.database).progress(UserId(user_id)) is None:
+        raise NotFound(f"account {user_id}")
+    await track_ids(app, [UserId(user_id)])
+    return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
+
+
+@router.post("/accounts/{user_id}/repair")
+async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+    """Reads a suspect history again, and retries sweeps that ended without their result."""
+    progress = await Coverage(app.database).account_by_id(UserId(user_id))
+    if progress is None:
+        raise NotFound(f"account {user_id}")
+    await repaired(app, progress)
+    return RedirectResponse(f"/accounts/{user_id}?did=repairing", 303)
+
+
+@router.post("/accounts/{user_id}/follow-sync")
+async def sync_follows(
+    visitor: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
+) -> RedirectResponse:
+    """Reads both lists, as far down as they are new; a sync that is under way is joined."""
+    if await AccountPages(app.database).progress(UserId(user_id)) is None:
+        raise NotFound(f"account {user_id}")
+    try:
+        await ask_for_syncs(
+            app,
+            UserId(user_id),
+            list(Side),
+            SyncMode.INCREMENTAL,
+            asked_by=visitor.name,
+            confirmed=bool(confirmed),
+        )
+    except NeedsConfirmation:
+        return RedirectResponse(f"/accounts/{user_id}?did=not-confirmed", 303)
+    return RedirectResponse(f"/accounts/{user_id}?did=syncing", 303)
+
+
+@router.get("/accounts/{user_id}")
+async def account(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    user_id: UserPath,
+    before: PostPlace = None,
+    follows_before: BeforeId = None,
+) -> HTMLResponse:
+    own, pages, follows = UserId(user_id), AccountPages(app.database), FollowPages(app.database)
+    listed, profile = await pages.progress(own), await pages.profile(own)
+    if listed is None or profile is None:
+        raise NotFound(f"account {user_id}; it may be a user nobody tracks")
+    holdings = await dashboard.holdings()
+    sweeps = await Coverage(app.database).sweeps(own)
+    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=holdings.stored.get(own, 0))
+    posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
+    news = await follows.news(own, before=follows_before, limit=_NEWS)
+    counted = await follows.counts(own, limit=_COUNTS)
+    linked = await AccountProducts(app.database).page(Platform.X, own, limit=_PRODUCTS)
+    now = dashboard.now
+    return page(
+        request,
+        "account.html",
+        visitor,
+        row=account_row(msgspec.structs.replace(listed, progress=progress), holdings, now),
+        profile=profile,
+        follow_bill=await quote_follows(app, own, list(Side), SyncMode.INCREMENTAL),
+        versions=await pages.versions(own),
+        heat=heat_map(await pages.hours(own)),
+        reposts=strip_of(reposts(progress, now)),
+        sweeps=sweeps,
+        posts=posts,
+        before=before,
+        more=posts[-1].cursor if len(posts) == _POSTS else None,
+        news=news,
+        follows_before=follows_before,
+        more_news=news[-1].id if len(news) == _NEWS else None,
+        known_since=await Follows(app.database).known_since(own),
+        counted={side: some[-1] for side, some in counted.items() if some},
+        follows_chart=follows_chart(counted),
+        linked=[(each, spark(each)) for each in linked.products],
+        more_linked=linked.next is not None,
+        paper=(SPARK_WIDTH, SPARK_HEIGHT),
+    )

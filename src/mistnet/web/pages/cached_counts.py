@@ -1,0 +1,202 @@
+"""Counts of what came in over time, kept between requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+from loguru import logger
+
+from mistnet.kit.errors import DatabaseError
+from mistnet.operations.overview import Unit
+
+FINE: Final = timedelta(minutes=15)
+KEPT: Final = timedelta(days=31)
+_OVERLAP: Final = timedelta(seconds=10)
+_WIDE_OVERLAP: Final = timedelta(minutes=5)
+_WIDE_EVERY: Final = timedelta(minutes=1)
+_LEAST_BARS, _LEAD = 24, 3
+
+
+class ChartSpan(StrEnum):
+    """How far back a chart looks."""
+
+    MINUTES = "2 min"
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+    @property
+    def bars(self) -> tuple[int, int]:
+        """How many, and how many seconds each stands for."""
+        return {
+            ChartSpan.MINUTES: (120, 1),
+            ChartSpan.HOUR: (60, 60),
+            ChartSpan.DAY: (96, 900),
+            ChartSpan.MONTH: (120, 21_600),
+        }[self]
+
+
+class SpanCounts(Protocol):
+    """Amounts in each second or minute that had any."""
+
+    async def __call__(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]: ...
+
+
+class Bars(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts in spans of equal length. The last one is not over."""
+
+    since: Sequence[int]
+    amounts: Sequence[int]
+
+
+class EventCounts:
+    """Amounts by second for some minutes, by minute for a month, and one sum of all before."""
+
+    def __init__(self, read: SpanCounts, before: Callable[[datetime], Awaitable[int]] | None = None) -> None:
+        self._read = read
+        self._before = before
+        self._seconds: dict[int, int] = {}
+        self._minutes: dict[int, int] = {}
+        self._older = 0
+        self._read_at: datetime | None = None
+        self._read_wide_at: datetime | None = None
+
+    @property
+    def total(self) -> int:
+        return self._older + sum(self._minutes.values()) + sum(self._seconds.values())
+
+    @property
+    def first_at(self) -> int | None:
+        """The first second or minute that ever had any; None if that is long ago, or still to come."""
+        return None if self._older else min(self._minutes or self._seconds, default=None)
+
+    def since(self, moment: datetime) -> int:
+        first = int(moment.timestamp())
+        kept = (self._minutes, self._seconds)
+        return sum(amount for some in kept for at, amount in some.items() if at >= first)
+
+    async def renew(self, now: datetime) -> None:
+        """Late commits are found by looking at the last seconds again, and now and then at some minutes."""
+        if self._read_at is None or self._read_wide_at is None:
+            await self._begin(now)
+            return
+        wide = now - self._read_wide_at >= _WIDE_EVERY
+        since = (self._read_wide_at - _WIDE_OVERLAP if wide else self._read_at - _OVERLAP).replace(microsecond=0)
+        found = await self._read("second", since)
+        first = int(since.timestamp())
+        self._seconds = {at: amount for at, amount in self._seconds.items() if at < first} | _by_epoch(found)
+        self._read_at = now
+        self._read_wide_at = now if wide else self._read_wide_at
+        self._fold(now)
+
+    async def _begin(self, now: datetime) -> None:
+        first = (now - KEPT).replace(second=0, microsecond=0)
+        cut = (now - FINE).replace(second=0, microsecond=0)
+        older = await self._before(first) if self._before else 0
+        minutes = _by_epoch(await self._read("minute", first, cut))
+        seconds = _by_epoch(await self._read("second", cut))
+        self._older, self._minutes, self._seconds = older, minutes, seconds
+        self._read_at = self._read_wide_at = now
+
+    def _fold(self, now: datetime) -> None:
+        """Seconds become minutes, and minutes part of the sum."""
+        cut = int((now - FINE).replace(second=0, microsecond=0).timestamp())
+        for at in [each for each in self._seconds if each < cut]:
+            minute = at - at % 60
+            self._minutes[minute] = self._minutes.get(minute, 0) + self._seconds.pop(at)
+        first = int((now - KEPT).timestamp())
+        for at in [each for each in self._minutes if each < first]:
+            self._older += self._minutes.pop(at)
+
+    def bars(self, span: ChartSpan, now: datetime, begin: int | None = None) -> Bars:
+        """What was before `begin` is left out, as long as enough is left to be drawn."""
+        count, width = span.bars
+        last = int(now.timestamp()) // width * width
+        if begin is not None:
+            count = min(count, max((last - begin) // width + _LEAD, _LEAST_BARS))
+        since = range(last - (count - 1) * width, last + 1, width)
+        sums = dict.fromkeys(since, 0)
+        for some in (self._minutes, self._seconds):
+            for at, amount in some.items():
+                place = at - at % width
+                if place in sums:
+                    sums[place] += amount
+        return Bars(since=list(sums), amounts=list(sums.values()))
+
+
+def _by_epoch(found: Mapping[datetime, int]) -> dict[int, int]:
+    return {int(at.timestamp()): amount for at, amount in found.items()}
+
+
+T = TypeVar("T")
+_SHARE: Final = 20
+"""A renewal that takes a second is made every twenty seconds at most."""
+_OLD_SECONDS: Final = 30.0
+_PATIENCE_SECONDS: Final = 0.1
+
+
+class LastAnswer(Generic[T]):
+    """The last answer, at once. Whoever finds it stale starts the next renewal and does not wait for it."""
+
+    def __init__(
+        self, find: Callable[[], Awaitable[T]], *, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._find = find
+        self._seconds = seconds
+        self._clock = clock
+        self._kept: T | None = None
+        self._found_at = 0.0
+        self._due_at = 0.0
+        self._renewal: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """Waits only for the first answer, and a moment for one in place of an old one."""
+        if self._kept is None:
+            return await asyncio.shield(self._renewed())
+        if self._clock() >= self._due_at:
+            renewal = self._renewed()
+            if self._clock() - self._found_at > _OLD_SECONDS:
+                await asyncio.wait([renewal], timeout=_PATIENCE_SECONDS)
+        return self._kept
+
+    @property
+    def idle(self) -> bool:
+        """Whether no renewal is under way: nobody waits for it, and it may be forgotten."""
+        return self._renewal is None or self._renewal.done()
+
+    async def close(self) -> None:
+        """Ends a renewal that is under way."""
+        if self._renewal is not None and not self._renewal.done():
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+
+    def _renewed(self) -> asyncio.Task[T]:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew(), name="snapshot")
+            self._renewal.add_done_callback(_told)
+        return self._renewal
+
+    async def _renew(self) -> T:
+        begun = self._clock()
+        try:
+            self._kept = await self._find()
+            self._found_at = self._clock()
+        finally:
+            took = self._clock() - begun
+            self._due_at = self._clock() + max(self._seconds, took * _SHARE)
+        return self._kept
+
+
+def _told(renewal: asyncio.Task[T]) -> None:
+    """A renewal nobody waited for must not fail unheard."""
+    if renewal.cancelled():
+        return
+    error = renewal.exception()
+    if isinstance(error, DatabaseError):
+        logger.warning("the dashboard shows older figures: {problem}", problem=error)

@@ -1,0 +1,110 @@
+"""One conversation as a tree that can be read, with what is missing in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.social.coverage.model import Completeness, MissingParent
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.model import Platform, PostId
+from mistnet.social.post_order import read_cursor
+from mistnet.social.store.post_listing import PostPages, ShownPost
+from mistnet.web.auth import Reader
+from mistnet.web.errors import NotFound
+from mistnet.web.pages.accounts import LargestId, PostPlace
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 200
+_DEEPEST: Final = 6
+"""Deeper answers are not moved further to the right: a phone has no room for it."""
+_SAID: Final = {
+    Completeness.COMPLETE: "every answered post is stored",
+    Completeness.IN_PROGRESS: "answered posts are on their way",
+    Completeness.AS_FAR_AS_UPSTREAM: "every answered post is stored that upstream has",
+    Completeness.HAS_GAPS: "answered posts are missing",
+}
+
+
+class ConversationLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in the tree: a post, or where one is missing. `answers` names whom, where that is not above."""
+
+    depth: int
+    post: ShownPost | None = None
+    missing: MissingParent | None = None
+    missing_id: PostId | None = None
+    answers: str | None = None
+
+    @property
+    def step(self) -> int:
+        return min(self.depth, _DEEPEST)
+
+
+@router.get("/conversations/{conversation_id}")
+async def conversation(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    conversation_id: Annotated[int, Path(ge=1, le=LargestId)],
+    platform: Platform | None = None,
+    after: PostPlace = None,
+) -> Response:
+    own, pages, coverage = PostId(conversation_id), PostPages(app.database), Coverage(app.database)
+    where = platform or await coverage.platform_of(own)
+    posts = await pages.conversation(where, own, after=read_cursor(after) if after else None, limit=_PAGE)
+    if not posts:
+        other = await coverage.conversation_of(own, platform)
+        if after is None and other not in (None, own):
+            asked = f"?platform={platform}" if platform else ""
+            return RedirectResponse(f"/conversations/{other}{asked}#p{own}", 303)
+        raise NotFound(f"post of a conversation {conversation_id} here")
+    known = await coverage.conversation(own, where)
+    return HTMLResponse(
+        page(
+            request,
+            "conversation.html",
+            visitor,
+            conversation=known,
+            said=_SAID[known.verdict],
+            lines=list(tree(posts, {each.post_id: each for each in known.parents})),
+            first=posts[0],
+            after=after,
+            more=posts[-1].cursor if len(posts) == _PAGE else None,
+        ).body
+    )
+
+
+def tree(posts: Sequence[ShownPost], parents: dict[PostId, MissingParent]) -> Iterator[ConversationLine]:
+    """Every post below what it answers, oldest first; what is not there stands where it would be."""
+    stored = {post.id: post for post in posts}
+    answers: dict[PostId | None, list[ShownPost]] = {}
+    for post in posts:
+        answers.setdefault(post.in_reply_to_id, []).append(post)
+    begins = [each for each in answers if each not in stored]
+    # A missing post is as old as the first answer to it that we have.
+    for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].cursor)):
+        if missing_id is not None:
+            yield ConversationLine(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
+        depth = 0 if missing_id is None else 1
+        yield from _below(answers[missing_id], answers, stored, depth)
+
+
+def _below(
+    begins: Sequence[ShownPost],
+    answers: dict[PostId | None, list[ShownPost]],
+    stored: dict[PostId, ShownPost],
+    depth: int,
+) -> Iterator[ConversationLine]:
+    """Without recursion: some threads are longer than Python's stack is deep."""
+    waiting = [(post, depth) for post in reversed(begins)]
+    while waiting:
+        post, own = waiting.pop()
+        answered = stored.get(post.in_reply_to_id) if post.in_reply_to_id else None
+        yield ConversationLine(depth=own, post=post, answers=answered.handle if answered and own > _DEEPEST else None)
+        waiting += [(each, own + 1) for each in reversed(answers.get(post.id, ()))]

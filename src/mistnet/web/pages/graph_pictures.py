@@ -1,0 +1,207 @@
+"""Draws small graphs: a deterministic force-directed layout, and its SVG."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+
+from mistnet.graph.export import Edges
+from mistnet.graph.samples import Sample, sample
+from mistnet.graph.segments.model import SegmentId
+from mistnet.kit.database import Database
+from mistnet.web.pages.cached_counts import LastAnswer
+
+Spot: TypeAlias = tuple[float, float]
+Pair: TypeAlias = tuple[int, int]
+
+_TURNS: Final = 60
+_GOLDEN: Final = math.pi * (3 - math.sqrt(5))
+_GRAVITY: Final = 0.06
+_NEAR: Final = 1e-4
+"""Two dots in one place would push each other to infinity."""
+
+
+def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
+    """A place for each of `count` dots, between 0 and 1 both ways. Pairs pull, all push, and each turn moves less."""
+    if count < 2:
+        return [(0.5, 0.5)] * count
+    xs, ys = _spiral(count)
+    ideal = 1 / math.sqrt(count)
+    for turn in range(_TURNS):
+        reach = 0.12 * (1 - turn / _TURNS) + 0.002
+        push_x, push_y = _pushes(xs, ys, ideal * ideal)
+        _pull(xs, ys, pairs, ideal, push_x, push_y)
+        for place in range(count):
+            step_x = push_x[place] - _GRAVITY * xs[place]
+            step_y = push_y[place] - _GRAVITY * ys[place]
+            length = math.hypot(step_x, step_y) or 1.0
+            short = min(length, reach) / length
+            xs[place] += step_x * short
+            ys[place] += step_y * short
+    return list(zip(_fitted(xs), _fitted(ys), strict=True))
+
+
+def _spiral(count: int) -> tuple[list[float], list[float]]:
+    """The first in the middle: they are the best connected."""
+    radii = [0.5 * math.sqrt((place + 0.5) / count) for place in range(count)]
+    xs = [radius * math.cos(place * _GOLDEN) for place, radius in enumerate(radii)]
+    ys = [radius * math.sin(place * _GOLDEN) for place, radius in enumerate(radii)]
+    return xs, ys
+
+
+def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[float], list[float]]:
+    """All push each other away: as many steps as there are pairs, so nothing in it is written twice."""
+    count = len(xs)
+    push_x, push_y = [0.0] * count, [0.0] * count
+    for one in range(count):
+        own_x, own_y, sum_x, sum_y = xs[one], ys[one], 0.0, 0.0
+        for other in range(one + 1, count):
+            away_x, away_y = own_x - xs[other], own_y - ys[other]
+            force = strength / (away_x * away_x + away_y * away_y + _NEAR)
+            away_x *= force
+            away_y *= force
+            sum_x += away_x
+            sum_y += away_y
+            push_x[other] -= away_x
+            push_y[other] -= away_y
+        push_x[one] += sum_x
+        push_y[one] += sum_y
+    return push_x, push_y
+
+
+def _pull(
+    xs: list[float], ys: list[float], pairs: Sequence[Pair], ideal: float, push_x: list[float], push_y: list[float]
+) -> None:
+    for one, other in pairs:
+        away_x, away_y = xs[one] - xs[other], ys[one] - ys[other]
+        force = math.hypot(away_x, away_y) / ideal
+        push_x[one] -= away_x * force
+        push_y[one] -= away_y * force
+        push_x[other] += away_x * force
+        push_y[other] += away_y * force
+
+
+def _fitted(values: list[float]) -> list[float]:
+    least, most = min(values), max(values)
+    width = most - least
+    return [(each - least) / width if width > _NEAR else 0.5 for each in values]
+
+
+WIDTH, HEIGHT, MARGIN = 800, 480, 34
+_NAMED, _WELL_NAMED = 24, 8
+_MOST_LINES: Final = 1_500
+_LONGEST_NAME: Final = 18
+_KEPT: Final = 32
+_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 1.5
+
+
+class DrawnDot(msgspec.Struct, frozen=True, kw_only=True):
+    """A circle, what it tells who points at it, and its name if it has room for one: 2 everywhere, 1 if it is wide."""
+
+    x: float
+    y: float
+    radius: float
+    label: str
+    told: str
+    named: int
+
+
+class GraphPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph as shapes. Lines of one sort are one path."""
+
+    dots: Sequence[DrawnDot]
+    one_way: str
+    both_ways: str
+    lines: int
+    candidates: int
+
+
+class Pictures:
+    """One for each process. Nothing is drawn while nobody looks."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kept: dict[tuple[SegmentId, Edges, datetime], LastAnswer[GraphPicture]] = {}
+        self.drawn = 0
+        """How many were drawn so far: another number means that a page may have something new to show."""
+
+    async def get(self, segment_id: SegmentId, edges: Edges, as_of: datetime) -> GraphPicture | None:
+        """As the segment was worked out then. None: it is being drawn, and is there when the page is asked for anew."""
+        key = (segment_id, edges, as_of)
+        snapshot = self._kept.pop(key, None) or LastAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
+        self._kept[key] = snapshot
+        self._forget_the_oldest()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await snapshot.get()
+        except TimeoutError:
+            return None
+
+    def _forget_the_oldest(self) -> None:
+        idle = [key for key, snapshot in self._kept.items() if snapshot.idle]
+        for key in idle[: max(len(self._kept) - _KEPT, 0)]:
+            del self._kept[key]
+
+    async def close(self) -> None:
+        for snapshot in self._kept.values():
+            await snapshot.close()
+
+    async def _draw(self, segment_id: SegmentId, edges: Edges) -> GraphPicture:
+        """The layout takes a while: it must not keep other requests waiting."""
+        found = await sample(self._database, segment_id, edges)
+        picture = await asyncio.to_thread(draw, found, edges)
+        self.drawn += 1
+        return picture
+
+
+def draw(found: Sample, edges: Edges) -> GraphPicture:
+    """The better connected a member, the larger and the nearer to the middle it begins."""
+    places = {dot.user_id: place for place, dot in enumerate(found.dots)}
+    heaviest = sorted(found.lines, key=lambda line: (-line.weight, line.source, line.target))[:_MOST_LINES]
+    ways = {(places[line.source], places[line.target]) for line in heaviest}
+    pairs = sorted({(min(way), max(way)) for way in ways})
+    spots = [_on_paper(*spot) for spot in layout(len(places), pairs)]
+    return GraphPicture(
+        dots=list(_dots(found, edges, spots)),
+        one_way=_path(spots, [pair for pair in pairs if not _mutual(pair, ways)]),
+        both_ways=_path(spots, [pair for pair in pairs if _mutual(pair, ways)]),
+        lines=len(ways),
+        candidates=found.candidates,
+    )
+
+
+def _dots(found: Sample, edges: Edges, spots: Sequence[tuple[float, float]]) -> Iterator[DrawnDot]:
+    gets: Mapping[int, int] = Counter(line.target for line in found.lines)
+    gives: Mapping[int, int] = Counter(line.source for line in found.lines)
+    most = max((gets[dot.user_id] for dot in found.dots), default=0) or 1
+    words = ("followed by", "follows") if edges is Edges.FOLLOWS else ("answered by", "answers")
+    for place, (dot, (x, y)) in enumerate(zip(found.dots, spots, strict=True)):
+        own = dot.user_id
+        who = f"@{dot.handle}" if dot.handle else dot.name or str(own)
+        yield DrawnDot(
+            x=x,
+            y=y,
+            radius=round(4 + 9 * math.sqrt(gets[own] / most), 1),
+            label=who if len(who) <= _LONGEST_NAME else f"{who[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
+            told=f"{who}: {words[0]} {gets[own]:,} and {words[1]} {gives[own]:,} of those drawn",
+            named=(place < _NAMED) + (place < _WELL_NAMED),
+        )
+
+
+def _mutual(pair: tuple[int, int], ways: set[tuple[int, int]]) -> bool:
+    return pair in ways and pair[::-1] in ways
+
+
+def _on_paper(x: float, y: float) -> tuple[float, float]:
+    return round(MARGIN + x * (WIDTH - 2 * MARGIN), 1), round(MARGIN + y * (HEIGHT - 2 * MARGIN), 1)
+
+
+def _path(spots: Sequence[tuple[float, float]], pairs: Sequence[tuple[int, int]]) -> str:
+    return "".join(f"M{spots[one][0]} {spots[one][1]}L{spots[other][0]} {spots[other][1]}" for one, other in pairs)

@@ -1,0 +1,158 @@
+"""Jobs: which there are, what went wrong with one, and what can be done about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from mistnet.operations.monitoring import Monitor
+from mistnet.queue.errors import JobNotFound
+from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobId, JobState, KindName
+from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter
+from mistnet.queue.store.operations import GapFilter
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.fields import LARGEST_ID
+from mistnet.web.pages.accounts import BeforeId, LargestId
+from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
+from mistnet.web.pages.overview import remedy
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+JobPath = Annotated[int, Path(ge=1, le=LargestId)]
+Kind = Annotated[str, Query(max_length=100)]
+
+
+@router.get("/jobs")
+async def jobs(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    state: Annotated[str, Query(max_length=20)] = "",
+    kind: Kind = "",
+    error: Annotated[str, Query(max_length=500)] = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    chosen = _states(state)
+    of_kind, said = kind.replace("\x00", "") or None, _said(error)
+    wanted = JobFilter(kind=of_kind, states=chosen, error=said, before_id=before, limit=_PAGE)
+    listed = await app.inspector.list_jobs(wanted)
+    queue = await dashboard.queue()
+    return page(
+        request,
+        "jobs.html",
+        visitor,
+        jobs=listed,
+        queue=queue,
+        kinds=sorted({*app.kinds, *queue.kinds}),
+        states=[*SHOWN_STATES, *FINISHED_STATES],
+        chosen=state if chosen else "",
+        kind=kind,
+        error=error,
+        before=before,
+        gaps=queue.gap_count,
+        alike=await app.inspector.gaps(GapFilter(kind=of_kind, error=said)) if of_kind or said else 0,
+        more=listed[-1].id if len(listed) == _PAGE else None,
+    )
+
+
+def _said(error: str) -> str | None:
+    return error.replace("\x00", "").strip() or None
+
+
+def _states(state: str) -> tuple[JobState, ...]:
+    if state == "gaps":
+        return tuple(GAP_STATES)
+    return (JobState(state),) if state in set(JobState) else ()
+
+
+@router.get("/jobs/{job_id}")
+async def job(request: Request, visitor: Reader, app: Mistnet, job_id: JobPath) -> HTMLResponse:
+    found = await app.inspector.job(JobId(job_id))
+    if found is None:
+        raise JobNotFound(job_id)
+    return page(
+        request,
+        "job.html",
+        visitor,
+        job=found,
+        args=_readable(found.args),
+        is_gap=found.state in GAP_STATES,
+        is_live=found.state in LIVE_STATES,
+        remedy=remedy(found.state, found.last_error) if found.state in GAP_STATES else None,
+    )
+
+
+def _readable(args: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.format(bytes(args), indent=2).decode("utf-8", "replace")
+    except msgspec.DecodeError:
+        return bytes(args).decode("utf-8", "replace")
+
+
+@router.post("/jobs/{job_id}/retry")
+async def retry(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+    (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now())
+    return RedirectResponse(f"/jobs/{job_id}?did={'retried' if change.changed else 'not-retried'}", 303)
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+    (change,) = await app.operations.cancel([JobId(job_id)], now=app.database.clock.now())
+    return RedirectResponse(f"/jobs/{job_id}?did={'cancelled' if change.changed else 'not-cancelled'}", 303)
+
+
+@router.post("/jobs/requeue")
+async def requeue(
+    _visitor: Operator, app: Mistnet, kind: Annotated[str, Form(max_length=100)] = ""
+) -> RedirectResponse:
+    """All jobs that ended without a result, or those of one kind."""
+    await app.operations.requeue(now=app.database.clock.now(), kind=KindName(kind) if kind else None)
+    return RedirectResponse("/jobs?did=requeued", 303)
+
+
+@router.post("/jobs/accept")
+async def accept(
+    _visitor: Operator,
+    app: Mistnet,
+    kind: Annotated[str, Form(max_length=100)] = "",
+    error: Annotated[str, Form(max_length=500)] = "",
+) -> RedirectResponse:
+    """Gaps of one kind or with one error are ended for good; without either, nothing is."""
+    wanted = GapFilter(kind=kind or None, error=_said(error))
+    if wanted.kind is None and wanted.error is None:
+        return RedirectResponse("/jobs?did=not-accepted", 303)
+    gone = await app.operations.accept(wanted, now=app.database.clock.now())
+    return RedirectResponse(f"/jobs?did={'accepted' if gone else 'not-accepted'}", 303)
+
+
+monitoring_router = APIRouter(include_in_schema=False)
+_MONITORING_PAGE: Final = 20
+_MOST_STUCK: Final = 50
+
+
+@monitoring_router.get("/monitoring")
+async def monitoring(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
+) -> HTMLResponse:
+    monitor = Monitor(app.database)
+    jobs = await monitor.recent_jobs(before=None if before is None else JobId(before), limit=_MONITORING_PAGE)
+    return page(
+        request,
+        "monitoring.html",
+        visitor,
+        jobs=jobs,
+        sources=await monitor.source_health(),
+        stuck=await monitor.stuck_jobs(limit=_MOST_STUCK),
+        odd=await monitor.odd_listings(),
+        before=before,
+        more=jobs[-1].id if len(jobs) == _MONITORING_PAGE else None,
+    )

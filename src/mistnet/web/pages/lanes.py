@@ -1,0 +1,91 @@
+"""Lanes: what waits on each, what went through it, whether its source may be asked, and its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from mistnet.operations.lanes import LanePages
+from mistnet.queue.model import GAP_STATES, JobId, Lane
+from mistnet.sources.lane_status import LaneStatus
+from mistnet.web.api.lanes import known_lane
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.pages.accounts import BeforeId, LargestId
+from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
+from mistnet.web.pages.overview import parts_of, remedy
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+_COUNTED: Final = 100_000
+LanePath = Annotated[str, Path(max_length=100)]
+JobPath = Annotated[int, Path(ge=1, le=LargestId)]
+LaneWord = Annotated[str, Query(max_length=100)]
+
+
+@router.get("/lanes")
+async def lanes(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    dashboard: Shown,
+    lane: LaneWord = "",
+    state: Annotated[str, Query(max_length=20)] = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    """All lanes, and the dead letters of all or of one."""
+    standings = await dashboard.lanes()
+    states = [each for each in GAP_STATES if each == state] or list(GAP_STATES)
+    own = lane.replace("\x00", "")
+    letters = await LanePages(app.database).dead_letters(lane=own or None, states=states, before=before, limit=_PAGE)
+    return page(
+        request,
+        "lanes.html",
+        visitor,
+        lanes=_rows(standings),
+        names=[each.lane for each in standings],
+        lane=own,
+        state=state if state in GAP_STATES else "",
+        states=list(GAP_STATES),
+        letters=[(each, remedy(each.state, each.last_error)) for each in letters],
+        dead=await LanePages(app.database).dead(own, most=_COUNTED) if own else 0,
+        before=before,
+        more=letters[-1].id if len(letters) == _PAGE else None,
+    )
+
+
+def _rows(standings: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
+    most = max((each.total for each in standings), default=0) or 1
+    return [
+        {
+            "standing": each,
+            "parts": parts_of(each.states, most),
+            "states": {state: each.states[state] for state in SHOWN_STATES if each.states.get(state)},
+        }
+        for each in standings
+    ]
+
+
+@router.post("/lanes/{lane}/requeue")
+async def requeue(
+    _visitor: Operator, app: Mistnet, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = ""
+) -> RedirectResponse:
+    """All dead letters of a lane; those that failed for good only if that is asked for."""
+    own = await known_lane(app, lane.replace("\x00", ""))
+    done = await app.dispatching.requeue_dead(own, app.operations, failed=bool(failed))
+    did = "requeued" if done.requeued else "not-requeued"
+    return RedirectResponse(f"/lanes?lane={quote(own)}&did={did}", 303)
+
+
+@router.post("/lanes/{lane}/requeue/{job_id}")
+async def requeue_one(_visitor: Operator, app: Mistnet, lane: LanePath, job_id: JobPath) -> RedirectResponse:
+    (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now(), gaps_only=True)
+    if change.changed:
+        await app.dispatching.clear_letters(Lane(lane), app.operations)
+    did = "retried" if change.changed else "not-retried"
+    return RedirectResponse(f"/lanes?lane={quote(lane)}&did={did}", 303)

@@ -1,0 +1,109 @@
+"""Links: which were found, who linked one and when, where it leads, and how its crawls went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse
+
+from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkState
+from mistnet.shops.service import found_links, waiting_links
+from mistnet.shops.store.link_pages import COUNTED, Before, LinkFilter, LinkPages, MentionPages
+from mistnet.web.auth import Reader
+from mistnet.web.errors import NotFound
+from mistnet.web.pages.accounts import BeforeId, LargestId
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(include_in_schema=False)
+_PAGE: Final = 50
+_MENTIONS: Final = 20
+_CRAWLS: Final = 20
+_LEADING: Final = 20
+LinkPath = Annotated[int, Path(ge=1, le=LargestId)]
+Chosen = Annotated[str, Query(max_length=20)]
+BeforePosts = Annotated[str, Query(max_length=45)]
+
+
+@router.get("/links")
+async def links(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    lane: Chosen = "",
+    state: Chosen = "",
+    kind: Chosen = "",
+    q: Annotated[str, Query(max_length=500)] = "",
+    before: BeforeId = None,
+) -> HTMLResponse:
+    wanted = LinkFilter(
+        lane=lane if lane in CRAWL_LANES else None,
+        state=LinkState(state) if state in set(LinkState) else None,
+        kind=LinkKind(kind) if kind in set(LinkKind) else None,
+        words=q.replace("\x00", ""),
+        before=before,
+        limit=_PAGE,
+    )
+    found = await found_links(LinkPages(app.database), wanted)
+    return page(
+        request,
+        "links.html",
+        visitor,
+        links=found.links,
+        waiting=await waiting_links(app),
+        more=found.next,
+        before=before,
+        asked={"lane": wanted.lane or "", "state": wanted.state or "", "kind": wanted.kind or "", "q": q},
+        narrowed=wanted.narrows or bool(q.strip()),
+        lanes=CRAWL_LANES,
+        states=list(LinkState),
+        kinds=list(LinkKind),
+        counted=COUNTED,
+    )
+
+
+@router.get("/links/{link_id}")
+async def link(
+    request: Request,
+    visitor: Reader,
+    app: Mistnet,
+    link_id: LinkPath,
+    before: BeforePosts = "",
+    crawls_before: BeforeId = None,
+) -> HTMLResponse:
+    pages, mentions = LinkPages(app.database), MentionPages(app.database)
+    line = await pages.one(LinkId(link_id))
+    if line is None:
+        raise NotFound(f"link {link_id}")
+    crawls = await pages.crawls(line.id, before=crawls_before, limit=_CRAWLS)
+    reach = await mentions.reach_of_link(line.id)
+    posts = await mentions.page(reach, before=before_of(before), limit=_MENTIONS)
+    return page(
+        request,
+        "link.html",
+        visitor,
+        link=line,
+        target=await pages.one(line.leads_to) if line.leads_to else None,
+        leading=await pages.leading_here(line.id, limit=_LEADING),
+        crawls=crawls,
+        crawls_before=crawls_before,
+        more_crawls=crawls[-1].id if len(crawls) == _CRAWLS else None,
+        mentions=posts.posts,
+        before=before,
+        more=place_of(posts.next),
+    )
+
+
+def before_of(written: str) -> Before | None:
+    """Two ids with a dot between; anything else begins at the beginning."""
+    parts: Sequence[str] = written.split(".")
+    if len(parts) != 2 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
+        return None
+    x, threads = (min(int(part), LargestId) for part in parts)
+    return Before(x=x, threads=threads)
+
+
+def place_of(before: Before | None) -> str | None:
+    return None if before is None else f"{before.x}.{before.threads}"

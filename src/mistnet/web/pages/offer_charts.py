@@ -1,0 +1,300 @@
+"""What was asked for a product over time, as a drawing: what is believed as a line, what is doubted as marks apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from mistnet.kit.text import counted
+from mistnet.prices.lineage.account_products import LinkedProduct
+from mistnet.prices.lineage.model import Around, Promotion, SeenPrice, snippet
+from mistnet.prices.lineage.store import Lined, Promoting
+from mistnet.shops.store.product_pages import OfferLine
+from mistnet.social.model import Platform
+from mistnet.web.pages.charts import WIDTH, Paper, ScaleLine, across, paper_for
+from mistnet.web.pages.render import money, percent, safe_url
+
+_BESIDE: Final = timedelta(days=30)
+
+
+class OfferDot(msgspec.Struct, frozen=True, kw_only=True):
+    """One offer. `beyond` is up or down where a doubted amount lies outside of what is drawn."""
+
+    x: float
+    y: float
+    told: str
+    beyond: str | None = None
+
+
+class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a page needs to draw it."""
+
+    line: str
+    band: str
+    believed: Sequence[OfferDot]
+    doubted: Sequence[OfferDot]
+    rules: Sequence[ScaleLine]
+    moments: Sequence[tuple[float, str, str]]
+    currency: str
+    told: str
+    elsewhere: int
+    begin: datetime
+    end: datetime
+
+
+def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -> OfferChart | None:
+    """Of the currency that was asked in last; None where no amount is known. `elsewhere` counts other currencies.
+
+    The paper is as wide as the prices need, and wider where `moments` are not far beyond them.
+    """
+    known = sorted((each for each in offers if each.amount is not None), key=lambda each: (each.observed_at, each.id))
+    believed = [each for each in known if each.doubt is None]
+    if not known:
+        return None
+    currency = (believed or known)[-1].currency or ""
+    own = [each for each in known if each.currency == currency]
+    line = [each for each in own if each.doubt is None]
+    paper = _paper(own, line or own, moments)
+    return OfferChart(
+        line=_steps(line, paper),
+        band=_band(line, paper),
+        believed=[_dot(each, paper) for each in line],
+        doubted=[_dot(each, paper) for each in own if each.doubt is not None],
+        rules=paper.rules,
+        moments=paper.moments,
+        currency=currency,
+        told=_told(own, line, currency),
+        elsewhere=len(known) - len(own),
+        begin=paper.begin,
+        end=paper.end,
+    )
+
+
+def place_on(chart: OfferChart, at: datetime) -> float | None:
+    """Where a moment stands from left to right; None if the paper does not reach so far."""
+    if not chart.begin <= at <= chart.end:
+        return None
+    return across(at, chart.begin, chart.end)
+
+
+def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine], moments: Sequence[datetime]) -> Paper:
+    """The scale is that of what is believed: one amount in cents must not make all others a flat line."""
+    begin, end = _span(own[0].observed_at, max(each.last_seen_at for each in own), moments)
+    return paper_for([begin, end], [float(amount) for each in scale for amount in _ends(each)])
+
+
+def _span(begin: datetime, end: datetime, moments: Sequence[datetime]) -> tuple[datetime, datetime]:
+    """A post from years before the first price would leave no room for the prices."""
+    room = max(end - begin, _BESIDE)
+    near = [each for each in moments if abs(each - begin) <= room or abs(each - end) <= room]
+    return min([begin, *near]), max([end, *near])
+
+
+def _ends(offer: OfferLine) -> Sequence[Decimal]:
+    """The least and the most that was asked."""
+    least = offer.amount or Decimal(0)
+    return least, max(least, offer.amount_max or least)
+
+
+def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
+    """An amount holds until the next is seen, and the last for as long as it was seen."""
+    parts: list[str] = []
+    for each in line:
+        x, y = paper.x(each.observed_at), paper.y(float(_ends(each)[0]))
+        parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
+    return "".join([*parts, f"H{paper.x(line[-1].last_seen_at)}"]) if line else ""
+
+
+def _band(line: Sequence[OfferLine], paper: Paper) -> str:
+    """Where variants cost more: from the least to the most."""
+    parts: list[str] = []
+    ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
+    for each, until in zip(line, ends, strict=True):
+        least, most = (float(amount) for amount in _ends(each))
+        if most > least:
+            x, right = paper.x(each.observed_at), paper.x(until)
+            parts.append(f"M{x} {paper.y(least)}H{right}V{paper.y(most)}H{x}Z")
+    return "".join(parts)
+
+
+def _dot(offer: OfferLine, paper: Paper) -> OfferDot:
+    amount = float(_ends(offer)[0])
+    return OfferDot(x=paper.x(offer.observed_at), y=paper.y(amount), told=_words(offer), beyond=paper.beyond(amount))
+
+
+def _words(offer: OfferLine) -> str:
+    least, most = _ends(offer)
+    span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
+    doubt = f"; doubted: {offer.doubt}" if offer.doubt else ""
+    return f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}"
+
+
+def _told(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:
+    """The drawing in words."""
+    amounts = [amount for each in line or own for amount in _ends(each)]
+    doubted = len(own) - len(line)
+    aside = f"; {doubted} doubted" if doubted else ""
+    return f"{counted(len(line), 'offer')} from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}"
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 140, 32
+_MARGIN: Final = 4
+_LEAST: Final = timedelta(hours=1)
+
+
+class Spark(msgspec.Struct, frozen=True, kw_only=True):
+    """The line, where it ends, and what it shows in words."""
+
+    line: str
+    x: float
+    y: float
+    mentions: tuple[float, ...]
+    told: str
+
+
+def spark(linked: LinkedProduct) -> Spark | None:
+    """Of the currency that was asked in last, since the first mention; None where no price is known."""
+    if linked.latest is None or linked.lowest is None or linked.highest is None:
+        return None
+    own = [each for each in linked.course if each.currency == linked.latest.currency]
+    begin = min(own[0].observed_at, linked.mentions.first_at)
+    end = max(own[-1].last_seen_at, linked.mentions.latest_at, begin + _LEAST)
+    low, high = linked.lowest.amount, linked.highest.amount
+
+    def x(at: datetime) -> float:
+        return round(_MARGIN + (at - begin) / (end - begin) * (SPARK_WIDTH - 2 * _MARGIN), 1)
+
+    def y(share: float) -> float:
+        return round(SPARK_HEIGHT - _MARGIN - share * (SPARK_HEIGHT - 2 * _MARGIN), 1)
+
+    heights = [y(float((each.amount - low) / (high - low)) if high > low else 0.5) for each in own]
+    steps = [
+        f"{'H' if place else 'M'}{x(each.observed_at)}{'V' if place else ' '}{height}"
+        for place, (each, height) in enumerate(zip(own, heights, strict=True))
+    ]
+    last = x(own[-1].last_seen_at)
+    told = f"from {money(low, linked.latest.currency)} to {money(high, linked.latest.currency)}"
+    return Spark(
+        line="".join([*steps, f"H{last}"]),
+        x=last,
+        y=heights[-1],
+        mentions=(x(linked.mentions.first_at), x(linked.mentions.latest_at)),
+        told=f"{counted(len(own), 'price')} {told}",
+    )
+
+
+_CLOSE: Final = 18.0
+"""Marks that are nearer to each other than this become one."""
+
+_TOLD: Final = 3
+
+
+class MarkedPost(msgspec.Struct, frozen=True, kw_only=True):
+    """One post in a few words."""
+
+    who: str
+    when: str
+    text: str
+    prices: str
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """One post, or some that stand close together: then `more` says how many are not told of."""
+
+    x: float
+    left: float
+    kind: str
+    posts: int
+    href: str
+    label: str
+    told: Sequence[MarkedPost]
+    more: int
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """All that fits on the paper, the earliest first; `outside` counts posts from long before or after the prices."""
+
+    marks: Sequence[Mark]
+    outside: int
+
+    @property
+    def kinds(self) -> set[str]:
+        return {each.kind for each in self.marks}
+
+
+def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Marks:
+    """`listed` is where the posts are told of one by one: that is where a mark of several leads."""
+    placed = sorted(
+        ((x, each) for each in posts if (x := place_on(chart, each.post.created_at)) is not None),
+        key=lambda pair: pair[0],
+    )
+    groups: list[list[tuple[float, Lined]]] = []
+    for x, each in placed:
+        if groups and x - groups[-1][0][0] < _CLOSE:
+            groups[-1].append((x, each))
+        else:
+            groups.append([(x, each)])
+    return Marks(marks=[_mark(some, listed) for some in groups], outside=len(posts) - len(placed))
+
+
+def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
+    """In the middle of what it stands for."""
+    x = round(sum(x for x, _ in some) / len(some), 1)
+    lined = [each for _, each in reversed(some)]
+    told = [_post_marks_told(each) for each in lined[:_TOLD]]
+    kinds = {each.post.kind for each in lined}
+    alone = len(lined) == 1
+    first = told[0]
+    label = f"{first.who}, {first.when}: {first.prices}" if alone else _several(lined, told)
+    return Mark(
+        x=x,
+        left=round(x / WIDTH * 100, 2),
+        kind=str(kinds.pop()) if len(kinds) == 1 else str(Promotion.OWN),
+        posts=len(lined),
+        href=conversation_of(lined[0].post) or listed if alone else listed,
+        label=label,
+        told=told,
+        more=max(len(lined) - _TOLD, 0),
+    )
+
+
+def _several(lined: Sequence[Lined], told: Sequence[MarkedPost]) -> str:
+    earliest = lined[-1].post.created_at.astimezone(UTC)
+    span = f"from {earliest:%d %b %Y} to {told[0].when}"
+    return f"{counted(len(lined), 'post')} {span}, the latest by {told[0].who}: {told[0].prices}"
+
+
+def conversation_of(post: Promoting) -> str | None:
+    """Where a post can be read: among those it answers, or where it was written."""
+    if post.platform is Platform.X:
+        return f"/conversations/{post.conversation_id or post.post_id}#p{post.post_id}"
+    return safe_url(post.post_url)
+
+
+def _post_marks_told(lined: Lined) -> MarkedPost:
+    post = lined.post
+    repeats = " (a repost)" if post.kind is Promotion.REPOST else ""
+    return MarkedPost(
+        who=f"@{post.handle or post.author_id}{repeats}",
+        when=f"{post.created_at.astimezone(UTC):%d %b %Y}",
+        text=snippet(post.text, 140),
+        prices=in_words(lined.prices),
+    )
+
+
+def in_words(prices: Around) -> str:
+    """Before and after, in one line."""
+    before = f"{_asked(prices.before)} before" if prices.before else "no price known before"
+    if prices.after is None:
+        return f"{before}, none seen after"
+    still = "still " if prices.unchanged else ""
+    by = "" if prices.change.percent is None else f" ({percent(prices.change.percent)})"
+    return f"{before}, {still}{_asked(prices.after)} after{by}"
+
+
+def _asked(price: SeenPrice) -> str:
+    return money(price.amount, price.currency)

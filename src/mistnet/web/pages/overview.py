@@ -1,0 +1,237 @@
+"""The first page: what came in, what is under way, what it costs, what needs somebody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
+from mistnet.queue.model import JobState
+from mistnet.social.store.account_pages import AccountFilter, AccountPages
+from mistnet.social.store.post_listing import PostPages, ShownPost
+from mistnet.social.store.tracking import Refusals
+from mistnet.sources.status import source_statuses
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.fields import NumberPath
+from mistnet.web.pages.cached_counts import Bars, ChartSpan
+from mistnet.web.pages.dashboard_counts import SHOWN_STATES, QueueSnapshot, Shown
+from mistnet.web.pages.drawings import account_rows
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+_LATE: Final = timedelta(minutes=5)
+_NOBODY: Final = timedelta(seconds=20)
+_PLACES: Final[Mapping[str, str]] = {
+    AlertRule.SOURCE_PAUSED: "/sources",
+    AlertRule.BREAKER_OPEN: "/sources",
+    AlertRule.RATE_LIMITED: "/sources",
+    AlertRule.BUDGET_80: "/sources",
+    AlertRule.BUDGET_100: "/sources",
+    AlertRule.DUE_WORK: "/jobs?state=pending",
+    AlertRule.NO_WORKERS: "/jobs?state=pending",
+}
+_USED_UP: Final = "All attempts are used up. Retry gives new ones."
+_REMEDIES: Final = (
+    (("401", "403", "refuses"), "The source refuses the key: check it, resume the source, then retry."),
+    (("402", "credit", "budget"), "Out of credits or budget: recharge or raise the cap, then retry."),
+    (("timed out", "no answer", "cut short", "502", "503"), "The source did not answer: retry when it is well again."),
+)
+_SILENT: Final = timedelta(minutes=3)
+
+
+class OfferedAction(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator can do about it at once: the form's address, its word, and the kind it is about."""
+
+    action: str
+    word: str
+    kind: str = ""
+
+
+class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that needs somebody. `level` is critical, warning or note."""
+
+    level: str
+    title: str
+    told: str
+    error: str | None = None
+    href: str | None = None
+    change: OfferedAction | None = None
+
+
+def attention(queue: QueueSnapshot, *, has_key: bool) -> Sequence[AttentionItem]:
+    found = [*_alerts(queue), *_nobody_works(queue, has_key=has_key), *_gaps(queue), *_paused(queue)]
+    order = ("critical", "warning", "note")
+    return sorted(found, key=lambda need: order.index(need.level))
+
+
+def _alerts(queue: QueueSnapshot) -> Iterator[AttentionItem]:
+    """Those on dead jobs are told with the jobs themselves, where something can be done about them."""
+    for alert in queue.alerts:
+        if alert.rule != AlertRule.DEAD_JOBS:
+            rule = alert.rule.replace("_", " ")
+            title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
+            href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
+            change = OfferedAction(action=f"/alerts/{alert.id}/accept", word="Accept")
+            yield AttentionItem(level=alert.severity, title=title, told=alert.message, href=href, change=change)
+
+
+def _nobody_works(queue: QueueSnapshot, *, has_key: bool) -> Iterator[AttentionItem]:
+    if not has_key and queue.live:
+        yield AttentionItem(
+            level="warning",
+            title="no key for X",
+            told="Set MISTNET_X_API_KEY for the workers; jobs wait until there is one.",
+        )
+    if {alert.rule for alert in queue.alerts} & {AlertRule.NO_WORKERS, AlertRule.DUE_WORK}:
+        return
+    seen = [worker for worker in queue.workers if queue.at - worker.seen_at < _SILENT]
+    due = queue.oldest_due_at
+    if due and not seen and queue.at - due > _NOBODY:
+        yield AttentionItem(
+            level="critical", title="nobody works", told="Work is due and no worker is there: `mistnet work`."
+        )
+    elif due and queue.at - due > _LATE:
+        yield AttentionItem(
+            level="warning",
+            title="work is late",
+            told="Due jobs wait for a free worker: start another, or raise its concurrency.",
+            href="/jobs?state=pending",
+        )
+
+
+def _gaps(queue: QueueSnapshot) -> Iterator[AttentionItem]:
+    for gap in queue.gaps:
+        many = gap.jobs > 1
+        change = (
+            OfferedAction(action="/jobs/requeue", word=f"Retry all of {gap.kind}", kind=gap.kind)
+            if many
+            else OfferedAction(action=f"/jobs/{gap.newest}/retry", word="Retry")
+        )
+        yield AttentionItem(
+            level="note" if gone_upstream(gap.last_error) else "warning",
+            title=f"{gap.jobs:,} {gap.kind} {'jobs are' if many else 'job is'} {gap.state}",
+            told=remedy(gap.state, gap.last_error),
+            error=gap.last_error,
+            href=f"/jobs?state={gap.state}&kind={gap.kind}" if many else f"/jobs/{gap.newest}",
+            change=change,
+        )
+
+
+def _paused(queue: QueueSnapshot) -> Iterator[AttentionItem]:
+    for each in queue.paused:
+        yield AttentionItem(
+            level="note",
+            title=f"{each.kind} is paused",
+            told=f"{each.reason}. `mistnet jobs resume {each.kind}` lets it go on.",
+            href=f"/jobs?kind={each.kind}",
+        )
+
+
+def gone_upstream(error: str | None) -> bool:
+    return any(said in (error or "") for said in ("does not return", "does not have"))
+
+
+def remedy(state: JobState, error: str | None) -> str:
+    """What helps jobs that ended without their result."""
+    if gone_upstream(error):
+        return "Upstream does not have it. Nothing to do; retry if you think it is back."
+    said = (error or "").lower()
+    found = next((advice for signs, advice in _REMEDIES if any(sign in said for sign in signs)), None)
+    if found:
+        return found
+    return _USED_UP if state is JobState.DEAD else "It is not retried by itself. Look at the error, then retry."
+
+
+router = APIRouter(include_in_schema=False)
+_ACCOUNTS: Final = 12
+_REFUSED: Final = 5
+_POSTS: Final = 8
+_LATEST: Final = 80
+_OF_EACH: Final = 2
+
+
+@router.get("/")
+async def overview(
+    request: Request, visitor: Reader, app: Mistnet, dashboard: Shown, span: ChartSpan | None = None
+) -> HTMLResponse:
+    queue, collected, holdings = await dashboard.queue(), await dashboard.collected(), await dashboard.holdings()
+    chosen = span or collected.span
+    posts, spent = await dashboard.bars(chosen)
+    listed = await AccountPages(app.database).page(AccountFilter(limit=_ACCOUNTS))
+    sources = await source_statuses(app)
+    return page(
+        request,
+        "overview.html",
+        visitor,
+        queue=queue,
+        kinds=_kinds(queue),
+        collected=collected,
+        spans=list(ChartSpan),
+        chosen=chosen,
+        chart=_chart(chosen, posts, spent),
+        sources=sources,
+        paid=[each for each in sources if each.day_credits or each.day_cap is not None],
+        attention=attention(queue, has_key=bool(app.settings.x_api_key)),
+        accounts=account_rows(listed, holdings, dashboard.now),
+        refused=await Refusals(app.database).standing(_REFUSED),
+        latest=_mixed(await PostPages(app.database).latest(_LATEST)),
+    )
+
+
+@router.post("/alerts/{alert_id:id}/accept")
+async def accept_alert(visitor: Operator, app: Mistnet, alert_id: NumberPath) -> RedirectResponse:
+    await app.watch.alerts.accept(alert_id, by=visitor.name, now=app.database.clock.now())
+    return RedirectResponse("/?did=alert-accepted", 303)
+
+
+def _chart(span: ChartSpan, posts: Bars, spent: Bars) -> str:
+    """For the script that draws it."""
+    drawn = {"width": span.bars[1], "at": posts.since, "posts": posts.amounts, "credits": spent.amounts}
+    return msgspec.json.encode(drawn).decode()
+
+
+def _mixed(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
+    """A few of each author first: posts come in by pages of one."""
+    counted: Counter[int] = Counter()
+    first: list[ShownPost] = []
+    rest: list[ShownPost] = []
+    for post in latest:
+        counted[post.author_id] += 1
+        (first if counted[post.author_id] <= _OF_EACH else rest).append(post)
+    return [*first, *rest][:_POSTS]
+
+
+def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:
+    """One row for each kind, with how wide each state's part of its bar is."""
+    kinds = queue.kinds
+    most = max((sum(states.values()) for states in kinds.values()), default=0) or 1
+    paused = {each.kind: each.reason for each in queue.paused}
+    return [
+        {
+            "name": name,
+            "states": {state: states.get(state, 0) for state in SHOWN_STATES if states.get(state)},
+            "parts": parts_of(states, most),
+            "total": sum(states.values()),
+            "finished": queue.finished.get(name, 0),
+            "paused": paused.get(name),
+        }
+        for name, states in kinds.items()
+    ]
+
+
+def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:
+    """Where each state's part begins and how wide it is, of 100."""
+    parts: list[tuple[JobState, float, float]] = []
+    begin = 0.0
+    for state in SHOWN_STATES:
+        if states.get(state):
+            width = max(states[state] / most * 100, 0.8)
+            parts.append((state, round(begin, 2), round(width, 2)))
+            begin += width
+    return parts

@@ -1,0 +1,142 @@
+"""Sources: how each stands, what it may cost, and the switch that stops it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from mistnet.app import App
+from mistnet.kit.text import read_number
+from mistnet.operations.spend import By, CallLedger
+from mistnet.sources import controls as switches
+from mistnet.sources.controls import Caps
+from mistnet.sources.status import known_source, source_statuses
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.pages.dashboard_counts import Shown
+from mistnet.web.pages.render import page
+from mistnet.web.parts import Mistnet
+
+router = APIRouter(include_in_schema=False)
+_MOST_RATE: Final = 100_000_000.0
+_MOST_MINUTES: Final = 525_600.0
+Written = Annotated[str, Form(max_length=40)]
+
+
+@router.get("/sources")
+async def sources(request: Request, visitor: Reader, app: Mistnet, dashboard: Shown) -> HTMLResponse:
+    return await _shown(request, visitor, app, dashboard)
+
+
+async def _shown(
+    request: Request, visitor: Reader, app: App, dashboard: Shown, *, problem: str | None = None
+) -> HTMLResponse:
+    now = dashboard.now
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return page(
+        request,
+        "sources.html",
+        visitor,
+        status=400 if problem else 200,
+        sources=await source_statuses(app),
+        shared={state.name: state for state in await app.harvest.book.states()},
+        endpoints=await CallLedger(app.database).spent(By.ENDPOINT, since=midnight),
+        waits=(await dashboard.queue()).waits,
+        problem=problem,
+    )
+
+
+@router.post("/sources/{name}/pause")
+async def pause(
+    visitor: Operator, app: Mistnet, name: str, reason: Annotated[str, Form(max_length=500)] = ""
+) -> RedirectResponse:
+    source = await known_source(app, name)
+    told = reason.replace("\x00", "").strip() or f"paused on the dashboard by {visitor.name}"
+    await switches.pause(app, source, told, by=visitor.name)
+    return RedirectResponse("/sources?did=paused", 303)
+
+
+@router.post("/sources/{name}/resume")
+async def resume(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.resume(app, await known_source(app, name), by=visitor.name)
+    return RedirectResponse("/sources?did=resumed", 303)
+
+
+@router.post("/sources/{name}/breaker/open")
+async def open_breaker(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    dashboard: Shown,
+    name: str,
+    minutes: Written = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
+) -> Response:
+    source = await known_source(app, name)
+    try:
+        span = timedelta(minutes=_number(minutes, most=_MOST_MINUTES, what="minutes", example="5") or 5.0)
+    except ValueError as error:
+        return await _shown(request, visitor, app, dashboard, problem=str(error))
+    told = reason.replace("\x00", "").strip() or "on the dashboard"
+    await switches.open_breaker(app, source, span, told, by=visitor.name)
+    return RedirectResponse("/sources?did=breaker-opened", 303)
+
+
+@router.post("/sources/{name}/breaker/close")
+async def close_breaker(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.close_breaker(app, await known_source(app, name), by=visitor.name)
+    return RedirectResponse("/sources?did=breaker-closed", 303)
+
+
+@router.post("/sources/{name}/forget")
+async def forget(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await switches.forget_answers(app, await known_source(app, name), by=visitor.name)
+    return RedirectResponse("/sources?did=forgotten", 303)
+
+
+@router.post("/sources/{name}/limits")
+async def set_limits(
+    request: Request,
+    visitor: Operator,
+    app: Mistnet,
+    dashboard: Shown,
+    name: str,
+    rate: Written = "",
+    day: Written = "",
+    month: Written = "",
+) -> Response:
+    """What is left empty: a rate stays as it is, a cap is taken off so that the settings count again."""
+    source = await known_source(app, name)
+    try:
+        per_minute = _number(rate, most=_MOST_RATE, what="calls a minute", example="900")
+        day_cap, month_cap = _cap(day), _cap(month)
+    except ValueError as error:
+        return await _shown(request, visitor, app, dashboard, problem=str(error))
+    lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
+    caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
+    await switches.set_limits(app, source, rate=per_minute, caps=caps, by=visitor.name)
+    return RedirectResponse("/sources?did=limits", 303)
+
+
+def _number(written: str, *, most: float, what: str, example: str) -> float | None:
+    if not written.strip():
+        return None
+    try:
+        number = float(written.replace(",", ""))
+    except ValueError:
+        raise ValueError(f"{written!r} is not a number of {what}, such as {example}") from None
+    if not 0.01 <= number <= most:
+        raise ValueError(f"{what} must be between 0.01 and {most:,.0f}")
+    return number
+
+
+def _cap(written: str) -> int | None:
+    plain = written.replace(",", "").strip()
+    if not plain:
+        return None
+    cap = read_number(plain)
+    if cap is None:
+        raise ValueError(f"{written!r} is not a number of credits, such as 200000; 100,000 are one US dollar")
+    return cap
