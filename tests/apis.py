@@ -134,7 +134,7 @@ async def logged_in(api: Api, token: str, **headers: str) -> str:
 
 
 async def csrf_of(api: Api, cookie: str) -> str:
-    visitor = await api.service.state.doorman.sessions.find(cookie, now=api.clock.now())
+    visitor = await api.service.state.authenticator.sessions.find(cookie, now=api.clock.now())
     return str(visitor.csrf)
 
 

@@ -82,7 +82,7 @@ async def rows(app: App, sql: str, **binds: Any) -> list[Any]:
 
 
 async def change(app: App, sql: str) -> None:
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(text(sql))
 
 

@@ -57,21 +57,21 @@ class Circle:
     page_seconds: float = 0
     clock: TurnedClock = field(default_factory=TurnedClock)
 
-    async def users(self, ids: Sequence[UserId], *, errand: CallPurpose) -> Gathered:
+    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose) -> Gathered:
         self.asked["users"] += 1
-        _pay(errand, 18 * len(ids))
+        _pay(purpose, 18 * len(ids))
         found = {each: self._profile(each) for each in ids if each not in self.gone and each < 10_000}
         return Gathered({}, found, [])
 
-    async def followers(self, handle: str, *, size: int, cursor: str | None, errand: CallPurpose) -> UserPage:
-        _pay(errand, 200)
+    async def followers(self, handle: str, *, size: int, cursor: str | None, purpose: CallPurpose) -> UserPage:
+        _pay(purpose, 200)
         return self._page(Side.FOLLOWERS, handle, size, cursor)
 
-    async def followings(self, handle: str, *, size: int, cursor: str | None, errand: CallPurpose) -> UserPage:
-        _pay(errand, 200)
+    async def followings(self, handle: str, *, size: int, cursor: str | None, purpose: CallPurpose) -> UserPage:
+        _pay(purpose, 200)
         return self._page(Side.FOLLOWINGS, handle, size, cursor)
 
-    async def relation(self, source: str, target: str, *, errand: CallPurpose) -> Relation | None:
+    async def relation(self, source: str, target: str, *, purpose: CallPurpose) -> Relation | None:
         self.asked["relation"] += 1
         assert target == self.handle
         other = int(source.removeprefix("u"))
@@ -111,9 +111,9 @@ class Circle:
         return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
 
 
-def _pay(errand: CallPurpose, price: int) -> None:
-    if errand.meter:
-        errand.meter.credits += price
+def _pay(purpose: CallPurpose, price: int) -> None:
+    if purpose.meter:
+        purpose.meter.credits += price
 
 
 def _member(user_id: UserId) -> User:
@@ -122,7 +122,7 @@ def _member(user_id: UserId) -> User:
 
 
 @dataclass
-class Desk:
+class Harness:
     """A queue with nothing but follow syncs, worked on by hand while a clock is turned."""
 
     database: Database
@@ -191,12 +191,12 @@ class Desk:
 
     async def tell(self, *writes: Write) -> None:
         """Writes values as a settled job would."""
-        async with self.database.write() as connection:
+        async with self.database.transaction() as connection:
             await self.writers.write(connection, self.writers.prepare(writes), self.clock.now())
 
     async def forget_jobs(self) -> None:
         """As if somebody had cancelled them all."""
-        async with self.database.write() as connection:
+        async with self.database.transaction() as connection:
             await connection.execute(text("DELETE FROM jobs"))
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -221,9 +221,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(url: str, circle: Circle) -> AsyncIterator[Desk]:
+async def open_harness(url: str, circle: Circle) -> AsyncIterator[Harness]:
     database = open_database(url, clock=circle.clock)
     try:
-        yield Desk(database, circle.clock, circle)
+        yield Harness(database, circle.clock, circle)
     finally:
         await database.close()

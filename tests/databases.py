@@ -320,7 +320,7 @@ async def _prepare(url: str) -> None:
     database = Database(url)
     try:
         await migrate(database)
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.run_sync(effects.create)
         if database.product == "sqlite":
             async with database.read() as connection:

@@ -41,5 +41,5 @@ async def tell_prices(
 ) -> None:
     """One look at a source, as a settled job writes it."""
     asked = PriceAsked(item_id=item_id, source=source, points=points, **{"listings": len(points), **about})
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await PointWriter().write(connection, [asked], app.database.clock.now())

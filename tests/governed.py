@@ -57,12 +57,12 @@ async def keep_calling(governor: Governor, folder: Path) -> None:
 
 
 async def one_call(governor: Governor, folder: Path) -> None:
-    passage = governor.call("search", most=0, errand=CallPurpose())
-    async with passage as call:
-        begun, is_probe = time.monotonic(), passage.probe_until is not None
+    governed = governor.call("search", most=0, purpose=CallPurpose())
+    async with governed as call:
+        begun, is_probe = time.monotonic(), governed.probe_until is not None
         await asyncio.sleep(PROBE_SECONDS if is_probe else 0.001)
         is_down = (folder / "down").exists()
-        told = {"at": passage.at.timestamp(), "begun": begun, "ended": time.monotonic(), "probe": is_probe}
+        told = {"at": governed.at.timestamp(), "begun": begun, "ended": time.monotonic(), "probe": is_probe}
         print(json.dumps({**told, "ok": not is_down}), flush=True)
         if is_down:
             raise SourceDown(SHOP, "503")

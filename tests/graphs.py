@@ -38,19 +38,19 @@ def answer(post_id: int, author: int, to: int | None, *, parent: int | None = No
 
 
 async def people(database: Database, given: Iterable[User]) -> None:
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await write_users(connection, list(given), START)
 
 
 async def written(database: Database, given: Sequence[Post]) -> None:
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await write_posts(connection, given, START)
 
 
 async def follow(database: Database, *pairs: tuple[int, int], at: datetime = START, **about: Any) -> None:
     """Each follows the other; with `ended_at`, no more."""
     common = {"platform": "x", "first_seen_at": at, "last_seen_at": at + DAY, "seen_in": 1, **about}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         rows = [{**common, "follower_id": one, "followed_id": other} for one, other in pairs]
         await connection.execute(insert(tables.follows), rows)
 
@@ -63,7 +63,7 @@ async def follow_event(database: Database, one: int, other: int, kind: str, caus
         "VALUES (:platform, :one, :other, :at, :at, 1) ON CONFLICT DO NOTHING"
     )
     binds = {"platform": "x", "one": one, "other": other, "at": at}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(text(edge).bindparams(bindparam("at", type_=UtcTime())), binds)
         await connection.execute(insert(tables.follow_events), row)
 
@@ -72,7 +72,7 @@ async def synced(database: Database, subject: int, side: str, counts: Mapping[da
     """Complete, plausible syncs of one side, and how many each saw."""
     common = {"platform": "x", "status": "success", "mode": "full", "asked_by": "a test", "plausible": True}
     own = {**common, "kind": f"{side}_sync", "subject_id": subject}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         rows = [{**own, "started_at": at, "finished_at": at, "items": count} for at, count in counts.items()]
         await connection.execute(insert(tables.ingest_events), rows)
 
@@ -97,7 +97,7 @@ async def segment(
         "created_at": at,
         "changed_at": at,
     }
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         asked = insert(tables.segments).returning(tables.segments.c.id)
         row["materialized_at"] = at if materialized else None
         own = (await connection.execute(asked, row)).scalar_one()
@@ -114,7 +114,7 @@ async def turn(
 ) -> None:
     """One more materialization: who came, who went, how many there are now."""
     own = tables.segment_members.c
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         asked = insert(tables.segment_snapshots).returning(tables.segment_snapshots.c.id)
         row = _snapshot(segment_id, at, entered, left, members)
         snapshot_id = (await connection.execute(asked, row)).scalar_one()

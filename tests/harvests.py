@@ -35,13 +35,13 @@ async def open_harvest(url: str, *, clock: TurnedClock | None = None, **settings
 
 async def tell(app: App, *writes: Write) -> None:
     """Writes values as a settled job would."""
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await Writers(WRITERS).write(connection, Prepared(writes), app.database.clock.now())
 
 
 async def change(app: App, sql: str, **values: object) -> None:
     """Puts the database into a state that takes long to reach otherwise."""
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(text(sql), values)
 
 

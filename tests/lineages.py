@@ -132,7 +132,7 @@ def stories(draw: some.DrawFn) -> Story:
 
 async def tell_story(database: Database, story: Story) -> None:
     """In the place of whatever was told before."""
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         for table in (post_links, missing, offers, posts, users, links, products):
             await connection.execute(delete(table))
         for table, rows in _rows(story):

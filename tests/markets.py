@@ -77,11 +77,11 @@ class ShopsTransport:
     def __init__(self, market: MarketService, wait: Wait = _at_once) -> None:
         self.market, self._wait = market, wait
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
         await self._wait()
-        path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
+        path, _, query = target.url.split("://", 1)[1].partition("/")[2].partition("?")
         try:
-            found = self.market.handle("GET", door.host, f"/{path}", query, headers)
+            found = self.market.handle("GET", target.host, f"/{path}", query, headers)
         except NeverAnswers:
             raise Unanswered("no answer in time") from None
         await self._wait()
@@ -90,7 +90,7 @@ class ShopsTransport:
         return WebAnswer(status=answer.status, headers=answer.headers, body=answer.body, unread=unread)
 
 
-def wish_for(good: Good, **about: Any) -> ItemRequest:
+def request_for(good: Good, **about: Any) -> ItemRequest:
     return ItemRequest(title=good.title, ref=good.code, attributes=good.attributes, **about)
 
 
@@ -134,8 +134,8 @@ class Fair(Stepping):
     def items(self) -> Items:
         return Items(self.app.database)
 
-    async def follow(self, *wishes: ItemRequest) -> Sequence[ItemId]:
-        return [kept.item_id for kept in await self.items.add(wishes, self.clock.now())]
+    async def follow(self, *item_requests: ItemRequest) -> Sequence[ItemId]:
+        return [kept.item_id for kept in await self.items.add(item_requests, self.clock.now())]
 
     async def ask(self, *item_ids: ItemId, sources: Sequence[str] | None = None) -> int:
         made = await self.app.valuing.ask(item_ids, sources, self.app.job_writer)  # type: ignore[arg-type]

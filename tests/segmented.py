@@ -47,7 +47,7 @@ class Workshop:
 
     async def unfollow(self, follower: int, followed: int) -> None:
         gone = tables.follows.c
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             own = (gone.follower_id == follower) & (gone.followed_id == followed)
             await connection.execute(tables.follows.update().where(own).values(ended_at=self.clock.now()))
 
@@ -77,7 +77,7 @@ class Workshop:
             "problem": problem,
         }
         adding = insert(tables.ingest_events).values(row).returning(tables.ingest_events.c.id)
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             return int((await connection.execute(adding)).scalar_one())
 
     async def synced_both(self, subject: int = SUBJECT) -> None:

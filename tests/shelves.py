@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 
 
 async def _put(database: Database, table: Table, row: Mapping[str, Any]) -> int:
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         return int((await connection.execute(insert(table).values(**row).returning(table.c.id))).scalar_one())
 
 
@@ -41,7 +41,7 @@ async def mention(
     database: Database, link_id: int, post_id: int, *, platform: Platform = Platform.X, nr: int = 0, **about: Any
 ) -> None:
     row = {"platform": platform, "post_id": post_id, "nr": nr, "link_id": link_id, "place": "text", "seen_at": START}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(insert(post_links), {**row, "url": "https://s.example/a", **about})
 
 
@@ -84,7 +84,7 @@ async def offer(
     }
     made = await _put(database, offers, {**row, **about})
     if about.get("doubt") is None:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(update(products).where(products.c.id == product_id).values(offer_id=made))
     return OfferId(made)
 

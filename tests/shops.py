@@ -64,11 +64,11 @@ class Pages:
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        self.asked.append((door.url, headers))
-        if door.host in self.silent:
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        self.asked.append((target.url, headers))
+        if target.host in self.silent:
             raise Unanswered("no answer in time")
-        answer = self.answers.get(door.url) or html(b"not found", status=404)
+        answer = self.answers.get(target.url) or html(b"not found", status=404)
         unread = readable(answer.status, answer.headers)
         return WebAnswer(
             status=answer.status, headers=answer.headers, body=b"" if unread else answer.body, unread=unread
@@ -104,20 +104,20 @@ class ShopTransport:
     def crowded(self) -> list[str]:
         return self._crowd.met
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        path, _, query = door.url.split("://", 1)[1].partition("/")[2].partition("?")
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        path, _, query = target.url.split("://", 1)[1].partition("/")[2].partition("?")
         inside = self._crowd.inside
-        inside[door.url] += 1
-        if inside[door.url] > 1 and path != "robots.txt":
-            self._crowd.met.append(door.url)
+        inside[target.url] += 1
+        if inside[target.url] > 1 and path != "robots.txt":
+            self._crowd.met.append(target.url)
         try:
             await (self._before() if self._before else asyncio.sleep(0))
-            answer = self.shops.handle(door.host, f"/{path}", query, headers)
+            answer = self.shops.handle(target.host, f"/{path}", query, headers)
             await (self._before() if self._before else asyncio.sleep(0))
         except NeverAnswers:
             raise Unanswered("no answer in time") from None
         finally:
-            inside[door.url] -= 1
+            inside[target.url] -= 1
         if answer.cut:
             raise Unanswered("the answer was cut short")
         unread = readable(answer.status, answer.headers)
@@ -167,7 +167,7 @@ class Visitor:
         hop: Callable[[str, str], Hop] = lambda _before, _after: Hop.FOLLOW,
         read: Callable[[PageVisit], Awaitable[None]] = unread,
     ) -> PageVisit:
-        visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, errand=CallPurpose())
+        visited, _ = await self.client.visit(url, lane=lane, what="page", hop=hop, read=read, purpose=CallPurpose())
         return visited
 
 
@@ -198,7 +198,7 @@ class Town(Stepping):
 
     async def write(self, *posts: Post) -> None:
         prepared = self.app.writers.prepare([WRITER, *posts])
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             await self.app.writers.write(connection, prepared, self.clock.now())
 
     async def crawl(self) -> list[Outcome]:

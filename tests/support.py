@@ -144,7 +144,7 @@ class Shop:
         return lease.claim in await self.queue.settle([self.settlement(lease, outcome)], now=self.now)
 
     async def database_write(self, sql: str) -> None:
-        async with self.database.write() as connection:
+        async with self.database.transaction() as connection:
             statement = text(sql)
             binds = {"now": self.now} if ":now" in sql else {}
             if binds:
@@ -170,7 +170,7 @@ class Shop:
         tools = Tools(
             queue=self.queue,
             upkeep=self.upkeep,
-            bell=LocalWakeups(),
+            wakeup=LocalWakeups(),
             clock=self.database.clock,
             kinds=self.kinds,
             policy=Policy(**policy) if policy else self.policy,
@@ -250,7 +250,7 @@ class OpenGate:
         self.calls: list[LetThrough] = []
 
     @asynccontextmanager
-    async def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> AsyncIterator[LetThrough]:
+    async def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> AsyncIterator[LetThrough]:
         self.calls.append(LetThrough(self._key, endpoint))
         yield self.calls[-1]
         assert self.calls[-1].credits <= most

@@ -46,7 +46,7 @@ async def _track(options: Options, profiles: list[bytes]) -> None:
     app = App(load_settings(database_url=database_url(options)))
     now = app.database.clock.now()
     try:
-        async with app.database.write() as connection:
+        async with app.database.transaction() as connection:
             await write_users(connection, found, now)
             await write_tracked(
                 connection, [TrackedAccount(platform=user.platform, user_id=user.id) for user in found], now

@@ -38,7 +38,7 @@ async def _prepare(options: Options) -> None:
     try:
         for begin in range(0, options.jobs, AT_ONCE):
             some = map(_target, range(begin, min(begin + AT_ONCE, options.jobs)))
-            async with app.database.write() as connection:
+            async with app.database.transaction() as connection:
                 targets = {each.canonical.url_norm: each for each in some}
                 await writer.ensure(connection, targets, app.database.clock.now())
     finally:

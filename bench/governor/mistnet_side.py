@@ -114,12 +114,12 @@ async def admitting(
         return
     book = Forgetful(database) if form == "gate" else DatabaseSourceStore(database)
     governor = Governor(SOURCE, {KEY: ""}, book=book, clock=database.clock, limits=limits)
-    errand = CallPurpose()
+    purpose = CallPurpose()
 
     async def admit() -> None:
         while True:
             try:
-                async with governor.call("search", most=0, errand=errand) as call:
+                async with governor.call("search", most=0, purpose=purpose) as call:
                     call.settle(items=1, credits_due=0)
             except NotNow:
                 await asyncio.sleep(0.01)

@@ -101,7 +101,7 @@ async def _fill(database: Database, edges: int) -> None:
             for kind in ("followers_sync", "followings_sync")
         ]
     for statement in statements:  # each with figures of the one before: foreign keys go by the planner's choice
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(statement))
         async with database.read() as connection:
             await connection.execute(text("ANALYZE"))

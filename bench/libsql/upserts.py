@@ -94,7 +94,7 @@ def client(server: LibsqlServer) -> Write:
 
 def driver(database: Database) -> Write:
     async def write(rows: Sequence[Row]) -> None:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.exec_driver_sql(UPSERT, list(rows))
 
     return write
@@ -106,7 +106,7 @@ async def measured(sqld: SqldServer, side: str, rows: Sequence[Row], size: int) 
     server = LibsqlServer(address_of(make_url(url)))
     headers = {"Authorization": f"Bearer {sqld.token}", "Host": make_url(url).host or ""}
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             for sql in (TABLE, *INDEXES):
                 await connection.exec_driver_sql(sql)
         async with aiohttp.ClientSession(headers=headers) as session:

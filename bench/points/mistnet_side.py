@@ -78,7 +78,7 @@ async def _turn(
 async def _write(database: Database, given: Sequence[PriceAsked]) -> None:
     writer = PointWriter()
     for each in given:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await writer.write(connection, [each], database.clock.now())
 
 
@@ -90,7 +90,7 @@ async def _upsert(driver: Bare, looks: Sequence[list[tuple[object, ...]]]) -> No
 async def _add_items(database: Database, count: int) -> None:
     about: dict[str, Any] = {"attributes": b"{}", "exclude": b"[]", "sources": b"[]", "urls": b"[]", "currency": "USD"}
     about |= {"state": "active", "added_at": AT, "changed_at": AT, "next_look_at": AT, "title": "A cent"}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         for start in range(1, count + 1, 1_000):
             numbers = range(start, min(start + 1_000, count + 1))
             await connection.execute(insert(items), [{**about, "id": nr, "digest": str(nr)} for nr in numbers])

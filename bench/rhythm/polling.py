@@ -92,8 +92,8 @@ def rhythmic(written: Sequence[Sequence[float]], day_credits: float) -> Net:
         for minute in range(date * DAY, (date + 1) * DAY):
             now = _time(minute)
             left = day_credits - (net.spent - before)
-            purse = DayBudget(left=left, look=prices.MINIMUM, post=prices.POST)
-            for person in due(watched, purse, now) if left >= prices.MINIMUM else ():
+            budget = DayBudget(left=left, look=prices.MINIMUM, post=prices.POST)
+            for person in due(watched, budget, now) if left >= prices.MINIMUM else ():
                 net.look(person, minute)
                 watched[person] = Watched(UserId(person), paces[person], now)
     _look_a_last_time(net)

@@ -102,7 +102,7 @@ class App:
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
         calls = SourceMetrics(self.metrics.registry)
-        self.harvest = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
+        self.collector = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
         self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere()
         self.crawling = WebCrawler(
             settings, self.database, reader=self.reader, transport=web, metrics=calls, on_call=self._called
@@ -117,13 +117,13 @@ class App:
             metrics=calls,
             on_call=self._called,
         )
-        self.hydration = hydration_of(settings, self.database, self.harvest.x)
+        self.hydration = hydration_of(settings, self.database, self.collector.x)
         self.ingests = Ingests(self.database)
         self.pruning = Pruning(settings, self.database)
         self.outgoing = EventService(settings, self.database)
-        self.segments = SegmentService(settings, self.database, harvest=self.harvest, hydration=self.hydration)
+        self.segments = SegmentService(settings, self.database, collector=self.collector, hydration=self.hydration)
         brought = [
-            Plugin(kinds=self.harvest.kinds, writers=WRITERS),
+            Plugin(kinds=self.collector.kinds, writers=WRITERS),
             Plugin(kinds=self.crawling.kinds),
             Plugin(kinds=self.feeds.kinds, writers=feeding.WRITERS),
             Plugin(kinds=self.valuing.kinds),
@@ -200,8 +200,8 @@ class App:
             version=__version__,
         )
         async with (
-            DatabaseWakeups(self.database) as bell,
-            self.harvest.opened(),
+            DatabaseWakeups(self.database) as wakeup,
+            self.collector.opened(),
             self.crawling.opened(),
             self.feeds.opened(),
             self.valuing.opened(),
@@ -215,7 +215,7 @@ class App:
             mail = self.dispatching.mail(card.name, own_lanes or [], self.policy, outage) if via is Via.AMQP else None
             every = [Lane(lane) for lane in card.lanes]
             taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
-            tools = self.tools(bell, outage=outage)
+            tools = self.tools(wakeup, outage=outage)
             yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
@@ -227,7 +227,7 @@ class App:
         """What a worker wants to know before it begins."""
         await self.look_at_keys()
         await self.watch.see_a_worker()
-        await self.harvest.look_at_the_budget(self.database.clock.now())
+        await self.collector.look_at_the_budget(self.database.clock.now())
         self.progress.know(await tracked_handles(self.database))
 
     @property
@@ -287,13 +287,13 @@ class App:
         settlers = 2 if self.database.dialect == "postgresql" else 1
         return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
 
-    def tools(self, bell: Wakeups, **other: Any) -> Tools:
+    def tools(self, wakeup: Wakeups, **other: Any) -> Tools:
         """What a worker of this app works with."""
         given: dict[str, Any] = {"policy": self.policy, "secrets": self.secrets, **other}
         return Tools(
             queue=self.queue,
             upkeep=self.upkeep,
-            bell=bell,
+            wakeup=wakeup,
             clock=self.database.clock,
             kinds=self.kinds,
             metrics=self.metrics,
@@ -318,11 +318,11 @@ class App:
     @property
     def _governors(self) -> Mapping[SourceName, Governor]:
         """Of the sources that know us by a key."""
-        return {X_SOURCE: self.harvest.governor, THREADS_SOURCE: self.feeds.governor, **self.valuing.governors}
+        return {X_SOURCE: self.collector.governor, THREADS_SOURCE: self.feeds.governor, **self.valuing.governors}
 
     async def look_at_keys(self) -> int:
         """Learns which keys are refused: a new one ends the old one's pause. Returns how many alerts that changed."""
-        sources, keys = await self.harvest.book.states(), await self.harvest.book.keys()
+        sources, keys = await self.collector.book.states(), await self.collector.book.keys()
         for governor in self._governors.values():
             await governor.look_at_keys(sources, keys)
         changes = await self.watch.look_at_pauses()
@@ -334,8 +334,8 @@ class App:
         A suspect account's backfill goes on below its oldest post. Most often it ended there too early.
         """
         now = self.database.clock.now()
-        async with self.database.write() as connection:
-            due = await accounts_to_look_at(connection, now=now, next_at=now + self.harvest.rules.relook)
+        async with self.database.transaction() as connection:
+            due = await accounts_to_look_at(connection, now=now, next_at=now + self.collector.rules.relook)
             suspects = await suspects_to_look_at(connection, now=now)
             again = [*(relook(user_id) for user_id in due), *(backfill(user_id) for user_id in suspects)]
             await self.job_writer.write(connection, again, now)
@@ -343,7 +343,7 @@ class App:
 
     async def look_after_unreadable(self) -> int:
         """Tries posts again that could not be read, at growing intervals; returns how many."""
-        async with self.database.write() as connection:
+        async with self.database.transaction() as connection:
             return await take_up_unreadable(connection, self.database.clock.now())
 
     async def look_after_runs(self) -> int:
@@ -369,7 +369,7 @@ class App:
 
     async def _halts(self) -> Mapping[str, Halt]:
         """The platforms that will not serve us for now, and why."""
-        asked = {X_SOURCE: await self.harvest.halt(), THREADS_SOURCE: await self.feeds.halt()}
+        asked = {X_SOURCE: await self.collector.halt(), THREADS_SOURCE: await self.feeds.halt()}
         return {lane: halt for lane, halt in asked.items() if halt} | dict(await self.valuing.halts())
 
     async def stopped_by(self, lanes: Sequence[str] | None = None) -> tuple[str, Halt] | None:

@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     x_api_key: Keys = Field(
         [],
         validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
-        description="The key for TwitterAPI.io; several, with commas between, each have their own rate and purse.",
+        description="A TwitterAPI.io key, or several separated by commas, each with its own rate limit and budget.",
     )
     x_base_url: str = Field("https://api.twitterapi.io", description="Where TwitterAPI.io answers.")
     x_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(

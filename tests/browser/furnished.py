@@ -97,7 +97,7 @@ async def furnish(app: App) -> Furnished:
     await end_badly(app, args.backfill(ANN))
     await change(app, "UPDATE jobs SET last_error = :error", error=f"{HOSTILE} {LONG}")
     ((dead,),) = await rows(app, "SELECT id FROM jobs WHERE kind = 'backfill'")
-    await app.harvest.book.pause(X_SOURCE, f"{HOSTILE} {LONG}", now=now)
+    await app.collector.book.pause(X_SOURCE, f"{HOSTILE} {LONG}", now=now)
     run = await RunService(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
     await change(app, "UPDATE run_accounts SET reason = :reason", reason=f"{HOSTILE} {LONG}")
     await _alert(app, f"{HOSTILE} {LONG}")
@@ -132,7 +132,7 @@ async def _segment(app: App) -> int:
 async def _posts_segment(app: App, ids: Sequence[PostId]) -> int:
     own = await segment(app.database, "posts", what="posts", rule={"kind": "posts", "query": HOSTILE})
     row = {"segment_id": own, "platform": "x", "since": app.database.clock.now()}
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(insert(segment_members), [{**row, "post_id": each} for each in ids])
     return own
 
@@ -158,5 +158,5 @@ def _thread(ids: Sequence[PostId]) -> list[Post]:
 async def _alert(app: App, message: str) -> None:
     now = app.database.clock.now()
     row = {"rule": "source_paused", "subject": "x", "severity": "critical", "message": message}
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(insert(alerts), {**row, "opened_at": now, "last_seen_at": now})

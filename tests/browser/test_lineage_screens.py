@@ -23,7 +23,7 @@ async def overflows(page: Page) -> bool:
 async def test_posts_are_marks_on_the_prices_and_stand_below_with_before_and_after(
     browser: Browser, promoted_site: tuple[Site, Promoted], size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    name = f"{'desk' if size is DESK else 'phone'}-{scheme}"
+    name = f"{'harness' if size is DESK else 'phone'}-{scheme}"
     site, there = promoted_site
     async with visiting(browser, site, size=size, scheme=scheme) as visit:
         page = visit.page

@@ -77,7 +77,7 @@ async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(brows
 
 async def test_the_link_of_the_terminal_logs_in_once(browser: Browser, sqlite_url: str) -> None:
     async with dashboard(sqlite_url) as site, visiting(browser, site, expected=(401,)) as visit:
-        page, link = visit.page, site.service.state.doorman.links.make()
+        page, link = visit.page, site.service.state.authenticator.links.make()
         is_open = page.get_by_text("Everyone on this machine can see and change everything here.")
         await visit.go("/")
         await expect(is_open).to_be_visible()

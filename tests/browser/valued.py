@@ -52,5 +52,5 @@ async def _look(app: App, item: ItemId, at: datetime, week: int, title: str) -> 
         for place, kind in enumerate(KINDS)
     ]
     asked = PriceAsked(item_id=item, source=EBAY, points=points, listings=12)
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await PointWriter().write(connection, [asked], at)

@@ -124,7 +124,7 @@ async def _add_links(database_url: str, urls: Sequence[str]) -> None:
         about = canonical_link(url)
         assert isinstance(about, Canonical)
         targets[about.url_norm] = LinkTarget(url=url, canonical=about)
-    async with open_app(load_settings(database_url=database_url)) as app, app.database.write() as connection:
+    async with open_app(load_settings(database_url=database_url)) as app, app.database.transaction() as connection:
         await LinkWriter(app.job_writer, ["web"]).ensure(connection, targets, app.database.clock.now())
 
 

@@ -169,10 +169,10 @@ async def test_a_paused_kind_and_parked_work_are_not_late(url: str) -> None:
 async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
-        governor = app.harvest.governor
+        governor = app.collector.governor
 
         async def call(*, limited: bool) -> None:
-            async with governor.call("tweets", most=0, errand=CallPurpose()):
+            async with governor.call("tweets", most=0, purpose=CallPurpose()):
                 if limited:
                     raise RateLimited(X_SOURCE, clock.now() + timedelta(minutes=1))
 
@@ -194,10 +194,10 @@ async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url:
 async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when_mended(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
-        governor = app.harvest.governor
+        governor = app.collector.governor
 
         async def call(error: Exception | None = None) -> None:
-            async with governor.call("tweets", most=0, errand=CallPurpose()):
+            async with governor.call("tweets", most=0, purpose=CallPurpose()):
                 if error:
                     raise error
 
@@ -216,7 +216,7 @@ async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when
             await call(SourceRefused(X_SOURCE, clock.now() + timedelta(hours=1), "credits are spent", status=402))
         await app.watch.look()
         assert await opened(app) == [("source_paused", "x")]
-        await app.harvest.book.resume(X_SOURCE, now=clock.now())
+        await app.collector.book.resume(X_SOURCE, now=clock.now())
         await app.watch.look()
         assert await opened(app) == []
         kinds = [kind for kind, channel, _ in await told(app) if channel == "alerts"]

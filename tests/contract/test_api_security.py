@@ -303,7 +303,7 @@ async def test_on_a_public_bind_this_machine_is_like_any_other(sqlite_url: str) 
 
 async def test_a_browser_on_this_machine_changes_nothing_for_another_site(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
-        csrf = api.service.state.doorman._local_csrf
+        csrf = api.service.state.authenticator._local_csrf
         for headers in (
             {"Origin": "https://evil.example"},
             {"Origin": "null"},

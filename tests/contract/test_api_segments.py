@@ -83,7 +83,7 @@ async def test_segments_are_listed_page_by_page_and_written_out(url: str) -> Non
         table = await api.get("/api/segments/one/export?format=csv")
         assert table.body.decode().splitlines()[0] == "platform,user_id,handle,name,since"
         assert len(table.body.splitlines()) == 3
-        async with api.app.database.write() as connection:
+        async with api.app.database.transaction() as connection:
             await connection.execute(update(users).where(users.c.id == 1).values(name="=1+1"))
         for query, cell in (("", ",=1+1,"), ("&safe_for_spreadsheets=true", ",'=1+1,")):
             assert cell in (await api.get(f"/api/segments/one/export?format=csv{query}")).text
@@ -117,7 +117,7 @@ async def test_inputs_are_hydrated_first_and_one_that_is_missing_commits_nothing
     found = Truth(world).hydratable([UserId(each.id) for each in world.people], WORLD_START_AT)
     somebody = [str(each) for each in sorted(found)[:2]]
     async with open_api(url, x_api_key=["sim-key"]) as api:
-        line = api.app.harvest._transport
+        line = api.app.collector._transport
         line._given = line._open = WorldTransport(service_of(world))
         await put(api, "some", **SPECIFIED)
         missing = await api.post("/api/segments/some/inputs", json={"add": [*somebody, "99"]})

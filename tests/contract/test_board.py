@@ -30,7 +30,7 @@ async def track(app: App, user_id: UserId, handle: str, **about: str) -> None:
 async def spend(app: App, *spent: tuple[int, UserId | None]) -> None:
     row = {"source": "x", "key_label": "k", "endpoint": "e", "seconds": 1.0, "items": 1}
     at = app.database.clock.now()
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for credits_spent, account_id in spent:
             await connection.execute(
                 insert(calls), {**row, "at": at, "credits": credits_spent, "account_id": account_id}
@@ -87,7 +87,7 @@ async def test_gaps_are_told_by_why_they_are_and_open_alerts_by_how_bad_they_are
             (args.RELOOK, JobState.FAILED, "another"),
         ]
         row = {"subject": "x", "message": "m", "opened_at": START, "last_seen_at": START}
-        async with app.database.write() as connection:
+        async with app.database.transaction() as connection:
             for rule, severity, closed_at in (
                 ("a", "warning", None),
                 ("b", "critical", None),

@@ -198,7 +198,7 @@ async def test_a_message_is_the_broker_s_until_what_became_of_its_job_is_written
             await add(app, new(key="one"))
             await begun.wait()
             job_id = (await rows(app, "SELECT id FROM jobs"))[0].id
-            async with app.database.write():  # the outcome cannot be written while we write
+            async with app.database.transaction():  # the outcome cannot be written while we write
                 finish.set()
                 assert await ready(broker_url) == [], "a worker has it in hand"
                 proxy.refusing = True

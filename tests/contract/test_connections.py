@@ -28,25 +28,25 @@ async def driver_of(connection: AsyncConnection) -> Any:
 
 async def test_one_whose_rollback_failed_is_replaced(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as database:
-        async with database.glance() as connection:
+        async with database.read_cached_plan() as connection:
             driver = await driver_of(connection)
             await driver.execute("BEGIN")
             with pytest.raises(asyncpg.DivisionByZeroError):
                 await driver.execute("SELECT 1 / 0")
-        async with database.glance() as connection:
+        async with database.read_cached_plan() as connection:
             assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             assert (await connection.execute(text("SELECT 2"))).scalar_one() == 2
 
 
 async def test_one_that_the_server_closed_is_replaced(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as database:
-        async with database.glance() as connection:
+        async with database.read_cached_plan() as connection:
             idle = await driver_of(connection)
         async with database.read() as connection:
             await connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": idle.get_server_pid()})
         async with asyncio.timeout(20):
             while not idle.is_closed():
                 await asyncio.sleep(0.01)
-        async with database.glance() as connection:
+        async with database.read_cached_plan() as connection:
             assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1

@@ -28,7 +28,7 @@ async def fill(town: Town) -> None:
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {MANY}) SELECT n FROM s)"
     )
     at = "'2026-02-01 00:00:00.000000'"
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         for sql in (
             f"""INSERT INTO products (platform, item_id, url, first_seen_at, last_seen_at)
                 SELECT 'ebay', 'i' || n, 'u' || n, {at}, {at} FROM {series}""",

@@ -53,7 +53,7 @@ async def stocked(url: str, *links: str, **settings: Any) -> AsyncIterator[Town]
 
 async def asked(town: Town, lane: str, title: str = "nothing of the kind", **about: Any) -> Sequence[PriceListing]:
     source = CrawledPrices(town.app.database, SourceName(lane))
-    return (await source.search(an_item(title, **about), errand=CallPurpose())).listings
+    return (await source.search(an_item(title, **about), purpose=CallPurpose())).listings
 
 
 async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None = None, cached: bool = False) -> None:
@@ -73,7 +73,7 @@ async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None 
         doubt=doubt,
         cached=cached,
     )
-    async with town.app.database.write() as connection:
+    async with town.app.database.transaction() as connection:
         await town.app.writers.write(connection, town.app.writers.prepare([seen]), town.clock.now())
 
 
@@ -158,8 +158,8 @@ async def prices(town: Town) -> list[type]:
 
 async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_offer(url: str) -> None:
     async with stocked(url, MORGAN, WEB_MORGAN) as town:
-        wish = ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}, urls=[MORGAN])
-        (kept,) = await Items(town.app.database).add([wish], START)
+        request = ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}, urls=[MORGAN])
+        (kept,) = await Items(town.app.database).add([request], START)
         await town.app.valuing.ask([kept.item_id], None, town.app.job_writer)
         await prices(town)
         rows = await town.rows(
@@ -200,13 +200,13 @@ async def worth(town: Town) -> list[tuple[int, Decimal]]:
 async def test_a_crawled_offer_is_a_point_of_its_items_in_the_same_transaction(url: str) -> None:
     async with stocked(url, WEB_MORGAN) as town:
         items = Items(town.app.database)
-        wishes = [
+        requests = [
             ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}),
             ItemRequest(title="mine", urls=[WEB_MORGAN]),
             ItemRequest(title="mine, asked of others", urls=[WEB_MORGAN], sources=["ebay"]),  # type: ignore[list-item]
             ItemRequest(title="mine, later", urls=[WEB_MORGAN]),
         ]
-        by_words, named, _, paused = await items.add(wishes, START)
+        by_words, named, _, paused = await items.add(requests, START)
         await town.app.valuing.ask([by_words.item_id], [SourceName("web")], town.app.job_writer)
         await prices(town)
         await items.set_state(paused.item_id, ItemState.PAUSED, START)
@@ -272,7 +272,7 @@ async def fill(app: App) -> None:
         f"INSERT INTO product_words (product_id, word, lane) SELECT n, 'coin', 'web' FROM {numbers}",
         f"INSERT INTO product_words (product_id, word, lane) SELECT n, 'nr' || n, 'web' FROM {numbers}",
     )
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     async with app.database.read() as connection:

@@ -337,7 +337,7 @@ async def test_a_polite_pause_is_a_snooze_with_its_reason(url: str) -> None:
 async def test_a_paused_lane_stands_still_and_loses_nothing(url: str) -> None:
     async with open_town(url) as town:
         await town.write(post(1, COIN))
-        await town.app.harvest.book.pause(LANES[0], "by hand", now=town.clock.now())  # type: ignore[arg-type]
+        await town.app.collector.book.pause(LANES[0], "by hand", now=town.clock.now())  # type: ignore[arg-type]
         (outcome,) = await town.step()
         assert isinstance(outcome, Snooze)
         assert await town.app.crawling.paused() == {"shopee"}
@@ -362,7 +362,7 @@ async def test_a_doubted_offer_that_is_seen_again_and_believed_is_doubted_no_mor
                 facts=leap,
                 doubt=doubt,
             )
-            async with town.app.database.write() as connection:
+            async with town.app.database.transaction() as connection:
                 await town.app.writers.write(connection, town.app.writers.prepare([seen]), town.clock.now())
             shown = Decimal(await town.one("SELECT o.amount FROM products p JOIN offers o ON o.id = p.offer_id"))
             assert (shown == 9_999) is (doubt is None)

@@ -23,7 +23,7 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
             "lost_before": shop.now,
             "lease_until": shop.now + timedelta(seconds=9),
         }
-        async with shop.database.glance() as connection:
+        async with shop.database.read_cached_plan() as connection:
             plans = {
                 "to_publish": await plan(connection, "to_publish", {**one, "now": shop.now, "limit": 9}),
                 "outstanding": await plan(connection, "outstanding", one),

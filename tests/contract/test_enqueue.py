@@ -52,7 +52,7 @@ async def test_jobs_in_a_callers_transaction_roll_back_with_it(url: str) -> None
     async with open_shop(url) as shop:
 
         async def interrupted() -> None:
-            async with shop.database.write() as connection:
+            async with shop.database.transaction() as connection:
                 made = await shop.job_writer.write(connection, [new(key="a")], shop.now)
                 assert made.created == 1
                 raise ZeroDivisionError
@@ -60,7 +60,7 @@ async def test_jobs_in_a_callers_transaction_roll_back_with_it(url: str) -> None
         with pytest.raises(ZeroDivisionError):
             await interrupted()
         assert await shop.one("SELECT count(*) FROM jobs") == 0
-        async with shop.database.write() as connection:
+        async with shop.database.transaction() as connection:
             await shop.job_writer.write(connection, [new(key="a")], shop.now)
         assert await shop.one("SELECT count(*) FROM jobs") == 1
 

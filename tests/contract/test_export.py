@@ -86,7 +86,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
     """A few rows in every table, with whatever is hard to write down."""
     database = open_database(url)
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             people = [
                 user(ANN, "Ann", bio=ODD_TEXT, name="", verified=True, created_at=datetime(2009, 1, 2, tzinfo=UTC)),
                 user(BEA, "bea", protected=False),
@@ -256,7 +256,7 @@ async def test_csv_tells_nothing_known_from_an_empty_text(url: str) -> None:
 
 async def test_a_nul_that_got_into_sqlite_gets_out_again(sqlite_url: str, tmp_path: Path) -> None:
     async with filled(sqlite_url) as database:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text("UPDATE calls SET error = 'a' || char(0) || 'b' WHERE id = 2"))
         assert (await lines(database, Exported.CALLS))[1]["error"] == "a\x00b"
         for format_ in (Format.CSV, Format.PARQUET, Format.SQLITE):
@@ -313,7 +313,7 @@ async def test_an_author_has_all_rows_that_are_about_them_and_no_others(url: str
 
 async def test_two_users_of_one_handle_are_both_exported(url: str) -> None:
     async with filled(url) as database:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
         both = await lines(database, Exported.POSTS, author="bea")
         assert [(each["platform"], each["id"]) for each in both] == [("threads", "3"), ("x", "9")]
@@ -328,7 +328,7 @@ async def test_posts_of_both_platforms_are_exported_in_the_order_they_were_writt
             else post(int(name), author_id=BEA, created_at=at)
             for name, at in days.items()
         ]
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
             await write_posts(connection, given, START)
         for page_rows in (1, 2, 100):
@@ -351,7 +351,7 @@ async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) 
 
 async def test_rows_can_be_chosen_by_when_they_were_stored(url: str) -> None:
     async with filled(url) as database:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             late = [post(50, created_at=START - timedelta(days=9)), post(9, author_id=BEA)]
             await write_posts(connection, late, START + timedelta(days=1))
             await write_users(connection, [user(77, "zed")], START + timedelta(days=1))
@@ -427,7 +427,7 @@ async def fill_many(database: Database, count: int) -> None:
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s)"
     )
     long_text = "mist net " * 30
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await write_users(connection, [user(ANN, "ann"), user(BEA, "bea")], START)
         await connection.execute(
             text(

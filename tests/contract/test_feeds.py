@@ -163,7 +163,7 @@ async def test_a_void_token_pauses_threads_and_costs_no_attempt(url: str) -> Non
         kinds = [kind for (kind,) in await rows(app, "SELECT kind FROM events ORDER BY id")]
         assert [kind for kind in kinds if kind != "alert.opened"] == ["source.paused"], "its alert may be open already"
         service.tokens[DEFAULT_TOKEN].expires_at = WORLD_START_AT + timedelta(days=60)
-        await app.harvest.book.resume(THREADS_SOURCE, now=app.database.clock.now())
+        await app.collector.book.resume(THREADS_SOURCE, now=app.database.clock.now())
     handle = FeedOracle(service).open_handles[1]
     async with open_feeds(url, service) as app:
         await add(app, handle)
@@ -266,11 +266,11 @@ def test_feeds_are_governed_from_the_command_line(url: str) -> None:
 async def test_threads_is_a_source_with_a_pause_and_a_rate_of_its_own(url: str) -> None:
     service = threads_of(3, size=SIZE)
     async with open_feeds(url, service, x_api_key=[SecretStr("an-x-key")]) as app:
-        await app.harvest.book.pause(THREADS_SOURCE, "by hand", now=app.database.clock.now())
+        await app.collector.book.pause(THREADS_SOURCE, "by hand", now=app.database.clock.now())
         await add(app, FeedOracle(service).open_handles[1])
         await work_off(app)
         assert service.stats.calls.total() == 0
-        assert await app.harvest.halt() is None
+        assert await app.collector.halt() is None
         assert await app.feeds.halt() is Halt.PAUSED
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from mistnet.graph.follows.model import FollowLook, Side, Sync
 from mistnet.queue.model import JobId
 from mistnet.social.model import Platform, UserId
-from tests.circles import ANN, Circle, Desk, open_desk
+from tests.circles import ANN, Circle, Harness, open_harness
 from tests.contract.test_plans import plan
 from tests.databases import analyze
 
@@ -22,11 +22,11 @@ EDGES = 50_000
 STATEMENTS = ("reopen_follows", "refresh_follows", "end_follows")
 
 
-async def fill(desk: Desk) -> None:
+async def fill(harness: Harness) -> None:
     """Everybody follows Ann, and she follows everybody."""
     numbers = f"WITH RECURSIVE s(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n <= {EDGES}) SELECT n FROM s"
     when = "'2026-02-01 00:00:00.000000'"
-    async with desk.database.write() as connection:
+    async with harness.database.transaction() as connection:
         for people in (numbers, "SELECT 1 AS n"):
             await connection.execute(
                 text(
@@ -41,50 +41,50 @@ async def fill(desk: Desk) -> None:
                     SELECT 'x', {ends}, {when}, {when}, 1 FROM ({numbers}) AS p"""
                 )
             )
-    async with desk.database.read() as connection:
+    async with harness.database.read() as connection:
         await analyze(connection)
 
 
-def binds(desk: Desk, name: str) -> dict[str, Any]:
+def binds(harness: Harness, name: str) -> dict[str, Any]:
     edges = [(each, 1) for each in range(2, 202)]
-    told: dict[str, Any] = {"platform": "x", "now": desk.clock.now(), "ingest_id": 7}
+    told: dict[str, Any] = {"platform": "x", "now": harness.clock.now(), "ingest_id": 7}
     if name == "end_follows":
-        told["since"] = desk.clock.now()
-    if desk.database.dialect == "sqlite":
+        told["since"] = harness.clock.now()
+    if harness.database.dialect == "sqlite":
         return {**told, "pairs": msgspec.json.encode(edges).decode()}
     return {**told, "follower_ids": [one for one, _ in edges], "followed_ids": [two for _, two in edges]}
 
 
 async def test_edges_are_written_by_their_keys_and_a_sync_reads_no_more_than_its_own_list(url: str) -> None:
-    async with open_desk(url, Circle()) as desk:
-        await fill(desk)
-        await edges_are_written_by_their_keys(desk)
+    async with open_harness(url, Circle()) as harness:
+        await fill(harness)
+        await edges_are_written_by_their_keys(harness)
         for side in Side:
-            await somebody_elses_list_costs_nothing(desk, side)
+            await somebody_elses_list_costs_nothing(harness, side)
 
 
-async def edges_are_written_by_their_keys(desk: Desk) -> None:
-    async with desk.database.glance() as connection:
+async def edges_are_written_by_their_keys(harness: Harness) -> None:
+    async with harness.database.read_cached_plan() as connection:
         for name in STATEMENTS:
-            explained = await plan(connection, name, binds(desk, name))
+            explained = await plan(connection, name, binds(harness, name))
             assert "Seq Scan on follows" not in explained, explained
             assert "SCAN follows" not in explained, explained
             ways = [line for line in explained.splitlines() if "follower_id" in line and "followed_id" in line]
             assert any("Index Cond" in line or "SEARCH f USING" in line for line in ways), explained
 
 
-async def somebody_elses_list_costs_nothing(desk: Desk, side: Side) -> None:
-    look: FollowLook = desk.syncer.look
+async def somebody_elses_list_costs_nothing(harness: Harness, side: Side) -> None:
+    look: FollowLook = harness.syncer.look
     bob = Sync(
         platform=Platform.X,
         side=side,
         subject_id=UserId(2),
         job_id=JobId(1),
-        since=desk.clock.now() - timedelta(days=400),
+        since=harness.clock.now() - timedelta(days=400),
     )
     assert await look.seen(bob) == 1
     ann = msgspec.structs.replace(bob, subject_id=ANN)
     assert await look.seen(ann) == EDGES
     assert await look.missed(ann, after=None, limit=100) == []
-    page = await desk.follows.page(ANN, side, after=EDGES - 2, limit=10)
+    page = await harness.follows.page(ANN, side, after=EDGES - 2, limit=10)
     assert [each.user_id for each in page] == [EDGES - 1, EDGES, EDGES + 1]

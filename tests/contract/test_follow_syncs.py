@@ -11,7 +11,7 @@ from mistnet.kit.errors import DatabaseError, WriteRefused
 from mistnet.social.ingests.model import IngestKind, IngestStatus
 from mistnet.social.ingests.store import Ingests
 from mistnet.social.model import Platform, UserId
-from tests.circles import ANN, Circle, Desk, open_desk
+from tests.circles import ANN, Circle, Harness, open_harness
 from tests.harvests import user
 
 pytestmark = pytest.mark.common_sql
@@ -30,90 +30,90 @@ def seen(ids: Sequence[int], ingest_id: int | None) -> FollowsSeen:
     )
 
 
-async def begun(desk: Desk) -> int:
-    return await Ingests(desk.database).begin(IngestKind.WEBHOOK, asked_by="a test", subject_id=ANN)
+async def begun(harness: Harness) -> int:
+    return await Ingests(harness.database).begin(IngestKind.WEBHOOK, asked_by="a test", subject_id=ANN)
 
 
-async def latest(desk: Desk, side: Side = Side.FOLLOWERS) -> tuple[str, bool | None, str | None, str | None]:
-    found = await desk.ingests.latest(side.ingest_kind, ANN)
+async def latest(harness: Harness, side: Side = Side.FOLLOWERS) -> tuple[str, bool | None, str | None, str | None]:
+    found = await harness.ingests.latest(side.ingest_kind, ANN)
     assert found is not None
     return str(found.status), found.plausible, found.mode, found.problem
 
 
 async def test_an_edge_to_nobody_is_refused_and_all_that_came_with_it(url: str) -> None:
-    async with open_desk(url, Circle()) as desk:
-        ingest_id = await begun(desk)
+    async with open_harness(url, Circle()) as harness:
+        ingest_id = await begun(harness)
         for known in ([user(1), user(2)], [user(2)]):
             with pytest.raises(DatabaseError):
-                await desk.tell(*known, seen([2, 3], ingest_id))
-        assert await desk.one("SELECT count(*) FROM users") == 0
-        assert await desk.one("SELECT count(*) FROM follows") == 0
-        assert await desk.one("SELECT count(*) FROM follow_events") == 0
+                await harness.tell(*known, seen([2, 3], ingest_id))
+        assert await harness.one("SELECT count(*) FROM users") == 0
+        assert await harness.one("SELECT count(*) FROM follows") == 0
+        assert await harness.one("SELECT count(*) FROM follow_events") == 0
 
 
 async def test_an_edge_that_no_ingest_told_of_is_refused(url: str) -> None:
-    async with open_desk(url, Circle()) as desk:
+    async with open_harness(url, Circle()) as harness:
         with pytest.raises(WriteRefused, match="belong to no ingest"):
-            await desk.tell(user(1), user(2), seen([2], None))
+            await harness.tell(user(1), user(2), seen([2], None))
 
 
 async def test_an_edge_is_told_of_once_however_often_it_is_pushed(url: str) -> None:
-    async with open_desk(url, Circle()) as desk:
-        ingest_id = await begun(desk)
+    async with open_harness(url, Circle()) as harness:
+        ingest_id = await begun(harness)
         for _ in range(3):
-            desk.clock.turn(hours=1)
-            await desk.tell(user(1), user(2, "bob"), seen([2, 2], ingest_id))
-        assert await desk.changes() == [("followed", "pushed", 2)]
-        (edge,) = await desk.follows.page(ANN, Side.FOLLOWERS, limit=5)
+            harness.clock.turn(hours=1)
+            await harness.tell(user(1), user(2, "bob"), seen([2, 2], ingest_id))
+        assert await harness.changes() == [("followed", "pushed", 2)]
+        (edge,) = await harness.follows.page(ANN, Side.FOLLOWERS, limit=5)
         assert (edge.last_seen_at - edge.first_seen_at).total_seconds() == 7200
 
 
 async def test_a_sync_of_an_empty_database_brings_the_subject_everybody_and_every_edge(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
-        await desk.sync()
-        assert await desk.live() == MANY
-        assert await desk.one("SELECT count(*) FROM users") == len(MANY) + 1
-        assert await desk.one("SELECT count(*) FROM users WHERE handle IS NULL OR last_updated_at IS NULL") == 0
-        assert await desk.changes() == [], "the first list is no news"
-        assert await latest(desk) == ("success", True, "full", None)
-        assert desk.circle.asked == {"users": 2, "followers": 3}
-        sync = await desk.ingests.latest(Side.FOLLOWERS.ingest_kind, ANN)
+    async with open_harness(url, Circle(followers_of=MANY)) as harness:
+        await harness.sync()
+        assert await harness.live() == MANY
+        assert await harness.one("SELECT count(*) FROM users") == len(MANY) + 1
+        assert await harness.one("SELECT count(*) FROM users WHERE handle IS NULL OR last_updated_at IS NULL") == 0
+        assert await harness.changes() == [], "the first list is no news"
+        assert await latest(harness) == ("success", True, "full", None)
+        assert harness.circle.asked == {"users": 2, "followers": 3}
+        sync = await harness.ingests.latest(Side.FOLLOWERS.ingest_kind, ANN)
         assert sync is not None
-        assert await desk.rows("SELECT DISTINCT ingest_id FROM users") == [(sync.id,)], "each row names who wrote it"
+        assert await harness.rows("SELECT DISTINCT ingest_id FROM users") == [(sync.id,)], "each row names who wrote it"
 
 
 async def test_the_first_complete_list_is_a_baseline_and_later_ones_bring_news(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[3, 2], followings_of=[4])) as desk:
-        assert await desk.follows.known_since(ANN) == {}
-        await desk.sync()
-        first = desk.clock.now()
-        assert await desk.changes() == []
-        desk.clock.turn(days=1)
-        desk.circle.followers_of = [5, 3, 2]
-        await desk.sync(SyncMode.INCREMENTAL)
-        await desk.sync(side=Side.FOLLOWINGS)
-        assert await desk.changes() == [("followed", "seen", 5)]
-        known = await desk.follows.known_since(ANN)
-        assert known == {Side.FOLLOWERS: first, Side.FOLLOWINGS: desk.clock.now()}
+    async with open_harness(url, Circle(followers_of=[3, 2], followings_of=[4])) as harness:
+        assert await harness.follows.known_since(ANN) == {}
+        await harness.sync()
+        first = harness.clock.now()
+        assert await harness.changes() == []
+        harness.clock.turn(days=1)
+        harness.circle.followers_of = [5, 3, 2]
+        await harness.sync(SyncMode.INCREMENTAL)
+        await harness.sync(side=Side.FOLLOWINGS)
+        assert await harness.changes() == [("followed", "seen", 5)]
+        known = await harness.follows.known_since(ANN)
+        assert known == {Side.FOLLOWERS: first, Side.FOLLOWINGS: harness.clock.now()}
 
 
 async def test_a_list_that_is_not_believed_is_no_baseline(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[*range(2, 102)], left_out=set(range(50, 100)))) as desk:
-        await desk.sync()
-        assert (await latest(desk))[1] is False
-        desk.circle.left_out = set()
-        await desk.sync()
-        assert len(await desk.live()) == 100
-        assert await desk.changes() == [], "nobody knows how long those have followed who were left out"
-        desk.circle.followers_of.insert(0, 200)
-        await desk.sync()
-        assert await desk.changes() == [("followed", "seen", 200)]
+    async with open_harness(url, Circle(followers_of=[*range(2, 102)], left_out=set(range(50, 100)))) as harness:
+        await harness.sync()
+        assert (await latest(harness))[1] is False
+        harness.circle.left_out = set()
+        await harness.sync()
+        assert len(await harness.live()) == 100
+        assert await harness.changes() == [], "nobody knows how long those have followed who were left out"
+        harness.circle.followers_of.insert(0, 200)
+        await harness.sync()
+        assert await harness.changes() == [("followed", "seen", 200)]
 
 
 async def test_an_edge_that_a_known_list_of_its_other_end_did_not_show_is_news(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[3, 2])) as desk:
-        await desk.sync()
-        ingest_id = await Ingests(desk.database).begin(
+    async with open_harness(url, Circle(followers_of=[3, 2])) as harness:
+        await harness.sync()
+        ingest_id = await Ingests(harness.database).begin(
             IngestKind.FOLLOWINGS_SYNC, asked_by="a test", subject_id=UserId(9)
         )
         shown = FollowsSeen(
@@ -123,24 +123,28 @@ async def test_an_edge_that_a_known_list_of_its_other_end_did_not_show_is_news(u
             ids=[ANN, UserId(2)],
             ingest_id=ingest_id,
         )
-        await desk.tell(user(9), shown)
-        assert await desk.changes() == [("followed", "seen", 9)]
-        assert await desk.one("SELECT count(*) FROM follow_events") == 1
+        await harness.tell(user(9), shown)
+        assert await harness.changes() == [("followed", "seen", 9)]
+        assert await harness.one("SELECT count(*) FROM follow_events") == 1
 
 
 async def test_both_sides_are_told_apart(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2, 3], followings_of=[3, 4])) as desk:
-        await desk.sync(side=Side.FOLLOWERS)
-        await desk.sync(side=Side.FOLLOWINGS)
-        assert await desk.live(Side.FOLLOWERS) == [2, 3]
-        assert await desk.live(Side.FOLLOWINGS) == [3, 4]
-        edges = await desk.rows("SELECT follower_id, followed_id FROM follows ORDER BY 1, 2")
+    async with open_harness(url, Circle(followers_of=[2, 3], followings_of=[3, 4])) as harness:
+        await harness.sync(side=Side.FOLLOWERS)
+        await harness.sync(side=Side.FOLLOWINGS)
+        assert await harness.live(Side.FOLLOWERS) == [2, 3]
+        assert await harness.live(Side.FOLLOWINGS) == [3, 4]
+        edges = await harness.rows("SELECT follower_id, followed_id FROM follows ORDER BY 1, 2")
         assert edges == [(1, 3), (1, 4), (2, 1), (3, 1)]
 
 
 async def test_one_sync_of_a_list_is_alive_at_a_time(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2])) as desk:
-        assert [await desk.ask(), await desk.ask(SyncMode.INCREMENTAL), await desk.ask(side=Side.FOLLOWINGS)] == [
+    async with open_harness(url, Circle(followers_of=[2])) as harness:
+        assert [
+            await harness.ask(),
+            await harness.ask(SyncMode.INCREMENTAL),
+            await harness.ask(side=Side.FOLLOWINGS),
+        ] == [
             1,
             0,
             1,
@@ -148,113 +152,115 @@ async def test_one_sync_of_a_list_is_alive_at_a_time(url: str) -> None:
 
 
 async def test_a_worker_that_dies_between_pages_costs_one_page_and_no_event(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY, page_seconds=1)) as desk:
-        await desk.ask()
-        assert await desk.step()
-        assert await desk.step()
-        assert await desk.step(lost=True)
-        assert len(await desk.live()) == 200
-        desk.clock.turn(seconds=301)
-        await desk.settle_all()
-        assert await desk.live() == MANY
-        assert desk.circle.asked["followers"] == 4
-        assert await desk.changes() == [], "the first list is no news"
-        assert await desk.one("SELECT count(*) FROM ingest_events") == 1
+    async with open_harness(url, Circle(followers_of=MANY, page_seconds=1)) as harness:
+        await harness.ask()
+        assert await harness.step()
+        assert await harness.step()
+        assert await harness.step(lost=True)
+        assert len(await harness.live()) == 200
+        harness.clock.turn(seconds=301)
+        await harness.settle_all()
+        assert await harness.live() == MANY
+        assert harness.circle.asked["followers"] == 4
+        assert await harness.changes() == [], "the first list is no news"
+        assert await harness.one("SELECT count(*) FROM ingest_events") == 1
 
 
 async def test_pages_that_come_at_once_are_written_together(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
-        await desk.ask()
-        assert await desk.step()
-        assert await desk.step()
-        assert await desk.live() == MANY
-        assert desk.circle.asked["followers"] == 3
+    async with open_harness(url, Circle(followers_of=MANY)) as harness:
+        await harness.ask()
+        assert await harness.step()
+        assert await harness.step()
+        assert await harness.live() == MANY
+        assert harness.circle.asked["followers"] == 3
 
 
 async def test_a_fault_between_pages_that_come_at_once_keeps_those_before_it(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY, broken=["", "", "missing"])) as desk:
-        await desk.ask()
-        assert await desk.step()
-        assert await desk.step()
-        assert len(await desk.live()) == 400
-        await desk.settle_all()
-        assert await desk.live() == MANY
-        assert desk.circle.asked["followers"] == 4
-        assert await desk.changes() == [], "the first list is no news"
+    async with open_harness(url, Circle(followers_of=MANY, broken=["", "", "missing"])) as harness:
+        await harness.ask()
+        assert await harness.step()
+        assert await harness.step()
+        assert len(await harness.live()) == 400
+        await harness.settle_all()
+        assert await harness.live() == MANY
+        assert harness.circle.asked["followers"] == 4
+        assert await harness.changes() == [], "the first list is no news"
 
 
 async def test_who_left_is_doubted_first_and_gone_after_a_second_look(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[5, 4, 3, 2])) as desk:
-        await desk.sync()
-        desk.circle.followers_of.remove(3)
-        desk.clock.turn(days=1)
-        await desk.ask()
-        while await desk.step():
+    async with open_harness(url, Circle(followers_of=[5, 4, 3, 2])) as harness:
+        await harness.sync()
+        harness.circle.followers_of.remove(3)
+        harness.clock.turn(days=1)
+        await harness.ask()
+        while await harness.step():
             pass
-        assert await desk.live() == [2, 3, 4, 5]
-        assert await desk.doubted() == [3]
-        await desk.settle_all()
-        assert await desk.live() == [2, 4, 5]
-        assert await desk.changes() == [("unfollowed", "unfollowed", 3)]
-        assert desk.circle.asked["relation"] == 0, "the list shows everybody the profile counts: that is proof enough"
-        assert await desk.one("SELECT count(*) FROM ingest_events") == 3
+        assert await harness.live() == [2, 3, 4, 5]
+        assert await harness.doubted() == [3]
+        await harness.settle_all()
+        assert await harness.live() == [2, 4, 5]
+        assert await harness.changes() == [("unfollowed", "unfollowed", 3)]
+        assert harness.circle.asked["relation"] == 0, (
+            "the list shows everybody the profile counts: that is proof enough"
+        )
+        assert await harness.one("SELECT count(*) FROM ingest_events") == 3
 
 
 async def test_who_comes_back_is_told_of_again_and_was_first_seen_long_ago(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[3, 2])) as desk:
-        await desk.sync()
-        first = (await desk.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at
-        desk.circle.followers_of.remove(2)
-        await desk.sync()
-        assert [each.user_id for each in await desk.follows.page(ANN, Side.FOLLOWERS, ended=True, limit=5)] == [2]
-        desk.circle.followers_of.insert(0, 2)
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert await desk.live() == [2, 3]
-        assert await desk.changes() == [("unfollowed", "unfollowed", 2), ("followed", "seen", 2)]
-        assert (await desk.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at == first
+    async with open_harness(url, Circle(followers_of=[3, 2])) as harness:
+        await harness.sync()
+        first = (await harness.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at
+        harness.circle.followers_of.remove(2)
+        await harness.sync()
+        assert [each.user_id for each in await harness.follows.page(ANN, Side.FOLLOWERS, ended=True, limit=5)] == [2]
+        harness.circle.followers_of.insert(0, 2)
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert await harness.live() == [2, 3]
+        assert await harness.changes() == [("unfollowed", "unfollowed", 2), ("followed", "seen", 2)]
+        assert (await harness.follows.page(ANN, Side.FOLLOWERS, limit=5))[0].first_seen_at == first
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5])
 async def test_a_list_that_always_leaves_the_same_ones_out_ends_nothing(url: str, cut: int) -> None:
-    async with open_desk(url, Circle(followers_of=[*range(2, 42)])) as desk:
-        await desk.sync()
-        desk.circle.left_out = set(range(10, 10 + cut))
+    async with open_harness(url, Circle(followers_of=[*range(2, 42)])) as harness:
+        await harness.sync()
+        harness.circle.left_out = set(range(10, 10 + cut))
         for _ in range(3):
-            await desk.sync()
-        assert await desk.live() == [*range(2, 42)]
-        assert await desk.changes() == []
-        assert desk.circle.asked["relation"] >= cut
+            await harness.sync()
+        assert await harness.live() == [*range(2, 42)]
+        assert await harness.changes() == []
+        assert harness.circle.asked["relation"] >= cut
 
 
 async def test_a_list_that_is_cut_by_a_third_is_not_believed_and_casts_no_doubt(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[*range(2, 102)])) as desk:
-        await desk.sync()
-        desk.circle.left_out = set(range(70, 100))
-        await desk.sync()
-        assert await desk.doubted() == []
-        assert len(await desk.live()) == 100
-        status, plausible, _, problem = await latest(desk)
+    async with open_harness(url, Circle(followers_of=[*range(2, 102)])) as harness:
+        await harness.sync()
+        harness.circle.left_out = set(range(70, 100))
+        await harness.sync()
+        assert await harness.doubted() == []
+        assert len(await harness.live()) == 100
+        status, plausible, _, problem = await latest(harness)
         assert (status, plausible) == ("success", False)
         assert problem == "the list ended early: it shows 70 of the 100 the profile counts"
 
 
 async def test_an_empty_list_of_somebody_with_followers_is_not_believed(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
-        await desk.sync()
-        desk.circle.left_out = {2, 3}
-        await desk.sync()
-        assert await desk.live() == [2, 3]
-        assert (await latest(desk))[1] is False
+    async with open_harness(url, Circle(followers_of=[2, 3])) as harness:
+        await harness.sync()
+        harness.circle.left_out = {2, 3}
+        await harness.sync()
+        assert await harness.live() == [2, 3]
+        assert (await latest(harness))[1] is False
 
 
 async def test_the_suspended_and_the_vanished_are_told_apart_from_who_left(url: str) -> None:
     circle = Circle(followers_of=[*range(2, 22)])
-    async with open_desk(url, circle) as desk:
-        await desk.sync()
+    async with open_harness(url, circle) as harness:
+        await harness.sync()
         circle.suspended, circle.gone = {4}, {5}
         circle.followers_of.remove(6)
-        await desk.sync()
-        assert sorted(await desk.changes()) == [
+        await harness.sync()
+        assert sorted(await harness.changes()) == [
             ("unfollowed", "suspended", 4),
             ("unfollowed", "unfollowed", 6),
             ("unfollowed", "vanished", 5),
@@ -264,183 +270,183 @@ async def test_the_suspended_and_the_vanished_are_told_apart_from_who_left(url: 
 
 async def test_a_list_that_shrinks_because_many_were_suspended_is_believed(url: str) -> None:
     circle = Circle(followers_of=[*range(2, 102)])
-    async with open_desk(url, circle) as desk:
-        await desk.sync()
+    async with open_harness(url, circle) as harness:
+        await harness.sync()
         circle.suspended = set(range(10, 50))
-        await desk.sync()
-        assert len(await desk.live()) == 60
-        assert {each[:2] for each in await desk.changes()} == {("unfollowed", "suspended")}
-        await desk.sync()
-        assert (await latest(desk))[1] is True
+        await harness.sync()
+        assert len(await harness.live()) == 60
+        assert {each[:2] for each in await harness.changes()} == {("unfollowed", "suspended")}
+        await harness.sync()
+        assert (await latest(harness))[1] is True
 
 
 async def test_a_user_who_is_seen_again_before_the_second_look_is_doubted_no_more(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[4, 3, 2])) as desk:
-        await desk.sync()
-        desk.circle.left_out = {3}
-        desk.clock.turn(days=1)
-        await desk.ask()
-        while await desk.step():
+    async with open_harness(url, Circle(followers_of=[4, 3, 2])) as harness:
+        await harness.sync()
+        harness.circle.left_out = {3}
+        harness.clock.turn(days=1)
+        await harness.ask()
+        while await harness.step():
             pass
-        assert await desk.doubted() == [3]
-        desk.circle.left_out = set()
-        await desk.settle_all()
-        assert (await desk.doubted(), await desk.live()) == ([], [2, 3, 4])
-        assert await desk.changes() == []
+        assert await harness.doubted() == [3]
+        harness.circle.left_out = set()
+        await harness.settle_all()
+        assert (await harness.doubted(), await harness.live()) == ([], [2, 3, 4])
+        assert await harness.changes() == []
 
 
 async def test_no_more_than_a_few_are_asked_for_one_by_one(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[*range(2, 502)])) as desk:
-        await desk.sync()
-        desk.circle.left_out = set(range(100, 145))
-        await desk.sync()
-        assert desk.circle.asked["relation"] == 20
-        assert len(await desk.live()) == 500
-        assert (await latest(desk))[3] == "25 edges stay as they are: the list is incomplete"
-        await desk.sync()
-        assert desk.circle.asked["relation"] == 60, "two looks, each at no more than 20"
+    async with open_harness(url, Circle(followers_of=[*range(2, 502)])) as harness:
+        await harness.sync()
+        harness.circle.left_out = set(range(100, 145))
+        await harness.sync()
+        assert harness.circle.asked["relation"] == 20
+        assert len(await harness.live()) == 500
+        assert (await latest(harness))[3] == "25 edges stay as they are: the list is incomplete"
+        await harness.sync()
+        assert harness.circle.asked["relation"] == 60, "two looks, each at no more than 20"
 
 
 async def test_an_incremental_sync_reads_down_to_what_it_knows_and_one_page_more(url: str) -> None:
     people = [*range(900, 199, -1)]
-    async with open_desk(url, Circle(followers_of=people)) as desk:
-        await desk.sync()
-        desk.circle.asked.clear()
-        desk.circle.followers_of = [903, 902, 901, *people]
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert desk.circle.asked == {"users": 1, "followers": 3}
-        assert len(await desk.live()) == len(people) + 3
-        assert await latest(desk) == ("success", True, "incremental", None)
-        desk.circle.asked.clear()
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert desk.circle.asked == {"users": 1, "followers": 2}
+    async with open_harness(url, Circle(followers_of=people)) as harness:
+        await harness.sync()
+        harness.circle.asked.clear()
+        harness.circle.followers_of = [903, 902, 901, *people]
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert harness.circle.asked == {"users": 1, "followers": 3}
+        assert len(await harness.live()) == len(people) + 3
+        assert await latest(harness) == ("success", True, "incremental", None)
+        harness.circle.asked.clear()
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert harness.circle.asked == {"users": 1, "followers": 2}
 
 
 async def test_an_incremental_sync_that_broke_off_leaves_no_hole(url: str) -> None:
     people = [*range(600, 199, -1)]
-    async with open_desk(url, Circle(followers_of=people)) as desk:
-        await desk.sync()
-        desk.circle.followers_of = [*range(1300, 199, -1)]
-        desk.clock.turn(days=1)
-        await desk.ask(SyncMode.INCREMENTAL)
-        assert await desk.step()
-        assert await desk.step()
-        await desk.forget_jobs()
-        await desk.ingests.settle(desk.clock.now(), lost_before=desk.clock.now())
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert len(await desk.live()) == 1101
+    async with open_harness(url, Circle(followers_of=people)) as harness:
+        await harness.sync()
+        harness.circle.followers_of = [*range(1300, 199, -1)]
+        harness.clock.turn(days=1)
+        await harness.ask(SyncMode.INCREMENTAL)
+        assert await harness.step()
+        assert await harness.step()
+        await harness.forget_jobs()
+        await harness.ingests.settle(harness.clock.now(), lost_before=harness.clock.now())
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert len(await harness.live()) == 1101
 
 
 async def test_an_incremental_sync_ends_nobody(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[4, 3, 2])) as desk:
-        await desk.sync()
-        desk.circle.followers_of.remove(3)
-        await desk.sync(SyncMode.INCREMENTAL)
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert (await desk.live(), await desk.doubted()) == ([2, 3, 4], [])
+    async with open_harness(url, Circle(followers_of=[4, 3, 2])) as harness:
+        await harness.sync()
+        harness.circle.followers_of.remove(3)
+        await harness.sync(SyncMode.INCREMENTAL)
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert (await harness.live(), await harness.doubted()) == ([2, 3, 4], [])
 
 
 async def test_the_first_sync_of_a_list_is_a_full_one(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
-        await desk.sync(SyncMode.INCREMENTAL)
-        assert await latest(desk) == ("success", True, "full", None)
+    async with open_harness(url, Circle(followers_of=MANY)) as harness:
+        await harness.sync(SyncMode.INCREMENTAL)
+        assert await latest(harness) == ("success", True, "full", None)
 
 
 @pytest.mark.parametrize("fault", ["loop", "no cursor", "missing"])
 async def test_a_page_one_cannot_go_on_from_is_asked_for_again(url: str, fault: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
-        desk.circle.broken = ["", fault, fault]
-        await desk.sync()
-        assert await desk.live() == MANY
-        assert await latest(desk) == ("success", True, "full", None)
-        assert await desk.changes() == [], "the first list is no news"
+    async with open_harness(url, Circle(followers_of=MANY)) as harness:
+        harness.circle.broken = ["", fault, fault]
+        await harness.sync()
+        assert await harness.live() == MANY
+        assert await latest(harness) == ("success", True, "full", None)
+        assert await harness.changes() == [], "the first list is no news"
 
 
 async def test_a_list_that_never_comes_is_an_error_and_no_empty_graph(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
-        await desk.sync()
-        desk.circle.broken = ["missing"] * 10
-        await desk.sync()
-        assert await desk.one("SELECT state FROM jobs") == "dead"
-        await desk.ingests.settle(desk.clock.now(), lost_before=desk.clock.now())
-        status, plausible, _, problem = await latest(desk)
+    async with open_harness(url, Circle(followers_of=[2, 3])) as harness:
+        await harness.sync()
+        harness.circle.broken = ["missing"] * 10
+        await harness.sync()
+        assert await harness.one("SELECT state FROM jobs") == "dead"
+        await harness.ingests.settle(harness.clock.now(), lost_before=harness.clock.now())
+        status, plausible, _, problem = await latest(harness)
         assert (status, plausible) == ("error", None)
         assert "no 'followers' in it" in (problem or "")
-        assert (await desk.live(), await desk.doubted()) == ([2, 3], [])
+        assert (await harness.live(), await harness.doubted()) == ([2, 3], [])
 
 
 async def test_a_subject_that_changes_its_name_meanwhile_is_followed(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=MANY)) as desk:
-        await desk.ask()
-        await desk.step()
-        await desk.step()
-        desk.circle.handle = "ann_now"
-        await desk.settle_all()
-        assert await desk.live() == MANY
+    async with open_harness(url, Circle(followers_of=MANY)) as harness:
+        await harness.ask()
+        await harness.step()
+        await harness.step()
+        harness.circle.handle = "ann_now"
+        await harness.settle_all()
+        assert await harness.live() == MANY
 
 
 @pytest.mark.parametrize("why", ["protected", "suspended", "gone"])
 async def test_a_list_nobody_can_read_ends_with_the_reason_and_changes_nothing(url: str, why: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2, 3])) as desk:
-        await desk.sync()
+    async with open_harness(url, Circle(followers_of=[2, 3])) as harness:
+        await harness.sync()
         match why:
             case "protected":
-                desk.circle.protected = True
+                harness.circle.protected = True
             case "suspended":
-                desk.circle.suspended = {ANN}
+                harness.circle.suspended = {ANN}
             case _:
-                desk.circle.gone = {ANN}
-        await desk.sync()
-        assert await desk.one("SELECT count(*) FROM jobs") == 0, "nobody can act on it: it is no gap"
-        status, _, _, problem = await latest(desk)
+                harness.circle.gone = {ANN}
+        await harness.sync()
+        assert await harness.one("SELECT count(*) FROM jobs") == 0, "nobody can act on it: it is no gap"
+        status, _, _, problem = await latest(harness)
         assert status == IngestStatus.ERROR
         assert "the followers of user 1 cannot be read" in (problem or "")
-        assert (await desk.live(), await desk.doubted()) == ([2, 3], [])
+        assert (await harness.live(), await harness.doubted()) == ([2, 3], [])
 
 
 async def test_a_failure_about_nobody_is_recorded_without_a_row_for_him(url: str) -> None:
-    async with open_desk(url, Circle(gone={ANN})) as desk:
-        await desk.sync()
-        assert (await latest(desk))[0] == "error"
-        assert await desk.one("SELECT count(*) FROM users") == 0
-        assert await desk.one("SELECT id FROM missing WHERE what = 'user'") == ANN
+    async with open_harness(url, Circle(gone={ANN})) as harness:
+        await harness.sync()
+        assert (await latest(harness))[0] == "error"
+        assert await harness.one("SELECT count(*) FROM users") == 0
+        assert await harness.one("SELECT id FROM missing WHERE what = 'user'") == ANN
 
 
 async def test_the_state_of_every_list_can_be_looked_up(url: str) -> None:
-    async with open_desk(url, Circle(followers_of=[2, 3], followings_of=[4])) as desk:
-        await desk.sync(side=Side.FOLLOWERS)
-        await desk.sync(side=Side.FOLLOWINGS)
-        found = await desk.follows.syncs()
+    async with open_harness(url, Circle(followers_of=[2, 3], followings_of=[4])) as harness:
+        await harness.sync(side=Side.FOLLOWERS)
+        await harness.sync(side=Side.FOLLOWINGS)
+        found = await harness.follows.syncs()
         assert [(each.side, each.handle, each.status, each.items) for each in found] == [
             (Side.FOLLOWINGS, "ann", IngestStatus.SUCCESS, 1),
             (Side.FOLLOWERS, "ann", IngestStatus.SUCCESS, 2),
         ]
-        tallied = await desk.follows.tallied(ANN, Side.FOLLOWERS)
+        tallied = await harness.follows.tallied(ANN, Side.FOLLOWERS)
         assert (tallied.live, tallied.doubted, tallied.ended) == (2, 0, 0)
-        desk.circle.followers_of = [5, 6, 7, 2, 3]
-        await desk.sync(side=Side.FOLLOWERS)
-        assert [each.id for each in await desk.follows.events(ANN, limit=2)] == [3, 2]
-        assert [each.id for each in await desk.follows.events(ANN, before=2, limit=2)] == [1]
+        harness.circle.followers_of = [5, 6, 7, 2, 3]
+        await harness.sync(side=Side.FOLLOWERS)
+        assert [each.id for each in await harness.follows.events(ANN, limit=2)] == [3, 2]
+        assert [each.id for each in await harness.follows.events(ANN, before=2, limit=2)] == [1]
 
 
 async def test_a_sync_stops_at_its_cap_and_says_so(url: str) -> None:
     circle = Circle(followers_of=[*range(2, 2_002)])
-    async with open_desk(url, circle) as desk:
-        await desk.ask(max_credits=1_000)
-        await desk.settle_all()
-        status, plausible, _, problem = await latest(desk)
+    async with open_harness(url, circle) as harness:
+        await harness.ask(max_credits=1_000)
+        await harness.settle_all()
+        status, plausible, _, problem = await latest(harness)
         assert (status, plausible) == ("success", False)
         assert problem == "stopped at its cap of 1,000 credits: 618 are spent, 600 users are read"
         assert circle.asked["followers"] == 3
-        assert await desk.one("SELECT count(*) FROM follows") == 600
-        await desk.ask()
-        await desk.settle_all()
-        assert (await latest(desk))[:2] == ("success", True)
+        assert await harness.one("SELECT count(*) FROM follows") == 600
+        await harness.ask()
+        await harness.settle_all()
+        assert (await latest(harness))[:2] == ("success", True)
 
 
 async def test_tries_that_failed_count_against_the_cap(url: str) -> None:
     circle = Circle(followers_of=[*range(2, 2_002)], broken=["missing"] * 2)
-    async with open_desk(url, circle) as desk:
-        await desk.ask(max_credits=1_000)
-        await desk.settle_all()
-        assert "stopped at its cap of 1,000 credits: 850 are spent" in ((await latest(desk))[3] or "")
+    async with open_harness(url, circle) as harness:
+        await harness.ask(max_credits=1_000)
+        await harness.settle_all()
+        assert "stopped at its cap of 1,000 credits: 850 are spent" in ((await latest(harness))[3] or "")

@@ -18,7 +18,7 @@ from mistnet.sim.world import World
 from mistnet.social.ingests.model import IngestKind
 from mistnet.social.model import Platform, UserId
 from tests.apis import Api, open_api
-from tests.circles import ANN, Circle, open_desk
+from tests.circles import ANN, Circle, open_harness
 from tests.command_groups import commands_of
 from tests.databases import make_app
 from tests.harvests import rows, run, tell, told, user
@@ -154,11 +154,11 @@ def test_the_commands_ask_and_show(url: str) -> None:
 
 def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
     async def prepare() -> None:
-        async with open_desk(url, Circle(followers_of=[4, 3, 2], followings_of=[3])) as desk:
-            await desk.sync(side=Side.FOLLOWINGS)
-            await desk.sync()
-            desk.circle.followers_of = [5, 4, 2]
-            await desk.sync()
+        async with open_harness(url, Circle(followers_of=[4, 3, 2], followings_of=[3])) as harness:
+            await harness.sync(side=Side.FOLLOWINGS)
+            await harness.sync()
+            harness.circle.followers_of = [5, 4, 2]
+            await harness.sync()
 
     LOOP.run(prepare())
     shown: Any = told(run(commands, url, "list", "@ann", "--limit", "1", "--json"))

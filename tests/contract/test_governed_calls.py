@@ -38,15 +38,15 @@ async def break_down(office: Office, governor: Governor) -> None:
 async def test_a_call_that_began_before_decides_nothing(url: str) -> None:
     async with opened(url) as office:
         ann, bob = office.governor(), office.governor()
-        early, other = (ann.call("tweets", most=15, errand=CallPurpose()) for _ in range(2))
-        for passage in (early, other):
-            (await passage.__aenter__()).settle(items=1, credits_due=15)
+        early, other = (ann.call("tweets", most=15, purpose=CallPurpose()) for _ in range(2))
+        for governed in (early, other):
+            (await governed.__aenter__()).settle(items=1, credits_due=15)
         await break_down(office, bob)
         opened_until = (await office.state()).opened_until
         await early.__aexit__(None, None, None)
         assert (await office.state()).opened_until == opened_until
         office.clock.turn(minutes=6)
-        async with bob.call("tweets", most=15, errand=CallPurpose()) as probe:
+        async with bob.call("tweets", most=15, purpose=CallPurpose()) as probe:
             tried = (await office.state()).probe_until
             await other.__aexit__(SourceDown, DOWN, None)
             state = await office.state()
@@ -62,7 +62,7 @@ async def test_a_probe_that_takes_long_is_still_the_only_one(url: str) -> None:
         ann, bob = office.governor(), office.governor()
         await break_down(office, ann)
         office.clock.turn(minutes=6)
-        async with ann.call("tweets", most=15, errand=CallPurpose()) as probe:
+        async with ann.call("tweets", most=15, purpose=CallPurpose()) as probe:
             for _ in range(8):
                 office.clock.turn(seconds=31)
                 await ann.keep_probe()
@@ -77,7 +77,7 @@ async def test_the_probe_of_a_process_that_died_is_missed_after_a_minute(url: st
         ann, bob = office.governor(), office.governor()
         await break_down(office, ann)
         office.clock.turn(minutes=6)
-        await ann.call("tweets", most=15, errand=CallPurpose()).__aenter__()
+        await ann.call("tweets", most=15, purpose=CallPurpose()).__aenter__()
         with pytest.raises(NotNow, match="one call tries"):
             await call(bob)
         office.clock.turn(seconds=61)
@@ -91,7 +91,7 @@ async def test_a_probe_that_is_cut_off_lets_the_next_call_try(url: str) -> None:
         await break_down(office, ann)
         office.clock.turn(minutes=6)
         with pytest.raises(asyncio.CancelledError):
-            async with ann.call("tweets", most=15, errand=CallPurpose()):
+            async with ann.call("tweets", most=15, purpose=CallPurpose()):
                 raise asyncio.CancelledError
         await call(bob)
         assert (await office.state()).failure_streak == 0
@@ -140,7 +140,7 @@ async def test_opening_the_breaker_of_a_paused_source_keeps_the_reason_of_the_pa
 async def test_credits_that_were_set_aside_yesterday_are_not_spent_today(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(day_credits=1_000, rate_per_minute=1e6)
-        async with governor.call("tweets", most=900, errand=CallPurpose()) as late:
+        async with governor.call("tweets", most=900, purpose=CallPurpose()) as late:
             office.clock.turn(hours=13)
             await call(governor, most=100, cost=100)
             late.settle(items=1, credits_due=15)

@@ -111,7 +111,7 @@ async def opened(url: str) -> AsyncIterator[Office]:
 
 
 async def call(governor: Governor, *, most: int = 300, cost: int = 300, error: Exception | None = None) -> str:
-    async with governor.call("tweet/advanced_search", most=most, errand=CallPurpose(JobId(7), UserId(42))) as ticket:
+    async with governor.call("tweet/advanced_search", most=most, purpose=CallPurpose(JobId(7), UserId(42))) as ticket:
         if error:
             raise error
         ticket.settle(items=20, credits_due=cost)
@@ -186,7 +186,7 @@ async def test_five_failures_open_the_breaker_and_one_probe_closes_it(url: str) 
             await call(bob)
         assert refused.value.until == opened_until
         office.clock.turn(minutes=5)
-        async with ann.call("tweets", most=15, errand=CallPurpose()) as probe:
+        async with ann.call("tweets", most=15, purpose=CallPurpose()) as probe:
             with pytest.raises(NotNow, match="one call tries"):
                 await call(bob)
             probe.settle(items=1, credits_due=15)
@@ -303,7 +303,7 @@ async def test_a_key_that_must_wait_lets_the_other_go_first(url: str) -> None:
         with pytest.raises(NotNow, match="rate"):
             await call(governor)
         office.clock.turn(seconds=10)
-        async with governor.call("tweets", most=15, errand=CallPurpose()) as ticket:
+        async with governor.call("tweets", most=15, purpose=CallPurpose()) as ticket:
             limited = ticket.key
             with pytest.raises(RateLimited):
                 await call(governor, error=RateLimited("x", office.clock.now() + timedelta(minutes=5)))
@@ -452,14 +452,14 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
 ) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=6_000, breaker_failures=1)
-        passage = governor.call("search", most=0, errand=CallPurpose())
-        await passage.__aenter__()
+        governed = governor.call("search", most=0, purpose=CallPurpose())
+        await governed.__aenter__()
         if most == 100:
             office.clock.turn(seconds=2)  # what it has in hand is too old
         held = office.book.hold_next(early=early)
         asking = asyncio.create_task(call(governor, most=most, cost=0))
         await held.reached.wait()
-        await passage.__aexit__(type(news), news, None)
+        await governed.__aexit__(type(news), news, None)
         held.over.set()
         with pytest.raises(NotNow) as refused:
             await asking
@@ -473,13 +473,13 @@ async def test_who_is_on_the_way_to_the_book_hears_what_another_was_told_meanwhi
 async def test_who_waits_for_its_slot_does_not_take_it_after_another_was_told_to_stop(url: str) -> None:
     async with opened(url) as office:
         governor = office.governor(rate_per_minute=120, burst=1, day_credits=10_000)
-        passage = governor.call("search", most=0, errand=CallPurpose())
-        await passage.__aenter__()
+        governed = governor.call("search", most=0, purpose=CallPurpose())
+        await governed.__aenter__()
         limited = RateLimited("x", START + timedelta(seconds=30))
         sleep = office.sleep
 
         async def told_meanwhile(seconds: float) -> None:
-            await passage.__aexit__(RateLimited, limited, None)
+            await governed.__aexit__(RateLimited, limited, None)
             await sleep(seconds)
 
         governor._sleep = told_meanwhile

@@ -286,7 +286,7 @@ async def fill_many(database: Database, many: int) -> UserSet:
             SELECT 'x', n, n, 'words', 'words', {at}, 1, 1, '{{}}', {at}, {at} FROM {series}""",
     )
     for sql in statements:  # each with figures of the one before: foreign keys are looked up by the planner's choice
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(sql))
         async with database.read() as connection:
             await analyze(connection)

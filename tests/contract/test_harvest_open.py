@@ -15,24 +15,24 @@ NOWHERE = "http://127.0.0.1:9"
 
 async def test_one_that_leaves_does_not_close_it_for_the_others(sqlite_url: str) -> None:
     async with open_harvest(sqlite_url, x_api_key=["a-key"], x_base_url=NOWHERE) as app:
-        async with app.harvest.opened():
-            async with app.harvest.opened():
+        async with app.collector.opened():
+            async with app.collector.opened():
                 pass
             with pytest.raises(SourceDown):
-                await app.harvest.x.user("ann", errand=CallPurpose())
+                await app.collector.x.user("ann", purpose=CallPurpose())
         with pytest.raises(RuntimeError, match="while the transport is open"):
-            await app.harvest.x.user("ann", errand=CallPurpose())
+            await app.collector.x.user("ann", purpose=CallPurpose())
 
 
 async def test_many_may_come_and_go_at_once_and_it_can_be_opened_again(sqlite_url: str) -> None:
     async with open_harvest(sqlite_url, x_api_key=["a-key"], x_base_url=NOWHERE) as app:
 
         async def visit(turns: int) -> None:
-            async with app.harvest.opened():
+            async with app.collector.opened():
                 for _ in range(turns):
                     await asyncio.sleep(0)
-                assert app.harvest._transport._open is not None
+                assert app.collector._transport._open is not None
 
         for _ in range(2):
             await asyncio.gather(*(visit(turns) for turns in range(10)))
-            assert app.harvest._transport._open is None
+            assert app.collector._transport._open is None

@@ -215,7 +215,7 @@ async def test_a_database_that_hangs_is_told_of_within_the_deadline(postgresql_u
 
 
 async def test_a_lock_on_its_table_does_not_hold_the_test_write_up(postgresql_url: str) -> None:
-    async with open_harvest(postgresql_url) as app, app.database.write() as other:
+    async with open_harvest(postgresql_url) as app, app.database.transaction() as other:
         await other.exec_driver_sql("LOCK TABLE workers IN EXCLUSIVE MODE")
         found = await DatabaseProbe(app.database).look()
         assert (found.state, "lock timeout" in (found.problem or "")) == ("busy", True)

@@ -59,7 +59,7 @@ class Lab:
         self.app = make_app(settings, clock=self.clock, transport=self.line)
         self.slept: list[float] = []
         batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
-        self.hydration = Hydration(self.app.database, self.app.harvest.x, batches=batches, sleep=self.sleep)
+        self.hydration = Hydration(self.app.database, self.app.collector.x, batches=batches, sleep=self.sleep)
         self.hydrate = self.hydration.hydrate
 
     async def sleep(self, seconds: float) -> None:
@@ -113,7 +113,7 @@ def words(world: World) -> Sequence[PostId]:
 async def open_lab(url: str, world: World, **about: Any) -> AsyncIterator[Lab]:
     lab = Lab(url, world, **about)
     try:
-        async with lab.app.harvest.opened():
+        async with lab.app.collector.opened():
             yield lab
     finally:
         await lab.app.database.close()
@@ -207,7 +207,7 @@ async def test_if_all_are_there_nothing_is_asked(
 
 async def test_a_user_who_was_missing_once_is_asked_for_again(url: str, world: World, people: Sequence[UserId]) -> None:
     async with open_lab(url, world) as lab:
-        async with lab.app.database.write() as connection:
+        async with lab.app.database.transaction() as connection:
             await connection.execute(
                 text(
                     "INSERT INTO missing (platform, what, id, reason, asked_at) "
@@ -294,7 +294,7 @@ async def test_if_the_database_refuses_a_row_of_the_last_batch_none_is_written(
     url: str, world: World, people: Sequence[UserId]
 ) -> None:
     async with open_lab(url, world) as lab:
-        async with lab.app.database.write() as connection:
+        async with lab.app.database.transaction() as connection:
             pair = f"{people[0]}, {people[-1]}"
             await connection.execute(text(f"CREATE UNIQUE INDEX pair ON users (platform) WHERE id IN ({pair})"))
         with pytest.raises(WriteRefused):
@@ -434,7 +434,7 @@ async def test_an_interrupted_hydration_is_cancelled_and_leaves_nothing(
             reached.set()
             await asyncio.Event().wait()
 
-        hydration = Hydration(lab.app.database, lab.app.harvest.x, sleep=wait)
+        hydration = Hydration(lab.app.database, lab.app.collector.x, sleep=wait)
         lab.line.spoil[2] = refusing(429, **{"Retry-After": "5"})
         task = asyncio.create_task(hydration.hydrate("users", people))
         await reached.wait()

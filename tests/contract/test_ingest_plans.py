@@ -26,7 +26,7 @@ async def fill(app: App) -> None:
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS}) SELECT n FROM s)"
     )
     at = "'2026-02-20 00:00:00.000000'"
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(
             text(
                 "INSERT INTO ingest_events (platform, kind, status, subject_id, asked_by, job_id, started_at, "

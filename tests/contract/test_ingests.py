@@ -256,7 +256,7 @@ async def test_an_ingest_ends_when_the_last_worker_of_its_job_is_given_up(url: s
     async with book(url) as b:
         lease = await b.claim(posts_sync([NOBODY], PostId(7), asked_by="test"))
         await tell(b.app, begun(job_id=lease.id))
-        async with b.app.database.write() as connection:
+        async with b.app.database.transaction() as connection:
             await connection.execute(text("UPDATE jobs SET max_attempts = 1"))
         b.clock.turn(hours=1)
         (lost,) = await b.app.upkeep.reclaim(now=b.clock.now(), limit=10)

@@ -71,7 +71,7 @@ async def test_words_are_looked_for_in_a_window_and_a_short_page_says_where_to_g
             f"next_look_at) SELECT 'hay', 'h' || n, {about} FROM (WITH RECURSIVE s(n) AS "
             "(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20050) SELECT n FROM s)"
         )
-        async with app.database.write() as connection:
+        async with app.database.transaction() as connection:
             await connection.execute(text(hay), {"at": "2026-02-01 00:00:00.000000"})
         page = await ItemPages(app.database).list(ItemFilter(words="needle", limit=5))
         assert (list(page.items), page.next is not None) == ([], True)
@@ -173,7 +173,7 @@ async def fill(app: App) -> None:
         f"INSERT INTO valuation_history (item_id, {columns}) SELECT n, {worth} FROM {series(ITEMS)}",
         f"INSERT INTO item_looks (item_id, source, looked_at) SELECT n, 'ebay', {AT} FROM {series(ITEMS)}",
     )
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     async with app.database.read() as connection:
@@ -189,7 +189,7 @@ def whole_tables(plan: str) -> list[str]:
 async def explained_steadily(app: App, statement: str, parameters: Any) -> str:
     """As those plan it who write."""
     explain = "EXPLAIN QUERY PLAN " if app.database.dialect == "sqlite" else "EXPLAIN "
-    async with app.database.glance() as connection:
+    async with app.database.read_cached_plan() as connection:
         return "\n".join(str(row[-1]) for row in await connection.exec_driver_sql(explain + statement, parameters))
 
 
@@ -224,7 +224,7 @@ async def test_no_list_or_page_of_items_and_no_round_of_looks_reads_a_whole_tabl
                 assert answer.status == 200, (path, answer)
             await ItemPages(api.app.database).latest()
         with noted() as written:
-            async with api.app.database.write() as connection:
+            async with api.app.database.transaction() as connection:
                 due = await items_due(
                     connection, now=api.clock.now(), default_every=timedelta(hours=24), sources=[EBAY]
                 )

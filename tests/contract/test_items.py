@@ -28,13 +28,13 @@ SHOPEE = SourceName("shopee")
 DAY = timedelta(days=1)
 
 
-async def kept(app: App, *wishes: ItemRequest) -> list[tuple[int, ItemOutcome]]:
-    done = await items_of(app).add(wishes, app.database.clock.now())
+async def kept(app: App, *requests: ItemRequest) -> list[tuple[int, ItemOutcome]]:
+    done = await items_of(app).add(requests, app.database.clock.now())
     return [(each.item_id, each.outcome) for each in done]
 
 
 async def due(app: App, *sources: SourceName, every: timedelta = DAY) -> list[tuple[ItemId, SourceName]]:
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         return list(await items_due(connection, now=app.database.clock.now(), default_every=every, sources=sources))
 
 
@@ -87,8 +87,8 @@ async def test_what_is_named_twice_in_one_go_is_as_if_it_came_one_after_the_othe
 
 async def test_many_hands_add_the_same_items_once(url: str) -> None:
     async with open_harvest(url) as app:
-        wishes = [ItemRequest(title=f"Coin {n}", ref=f"r{n}" if n % 2 else None) for n in range(40)]
-        turns = [wishes, wishes[::-1], wishes[10:30], wishes[::2]]
+        requests = [ItemRequest(title=f"Coin {n}", ref=f"r{n}" if n % 2 else None) for n in range(40)]
+        turns = [requests, requests[::-1], requests[10:30], requests[::2]]
         done = await asyncio.gather(*(kept(app, *turn) for turn in turns))
         assert await rows(app, "SELECT COUNT(*), COUNT(DISTINCT title) FROM items") == [(40, 40)]
         assert sum(outcome is ItemOutcome.ADDED for each in done for _, outcome in each) == 40
@@ -130,16 +130,16 @@ async def test_an_item_may_not_take_the_ref_or_the_words_of_another(url: str) ->
         (first, _), (second, _), (third, _) = await kept(
             app, CENT, ItemRequest(title="A dime", ref="dime"), ItemRequest(title="A dollar")
         )
-        desk, now = items_of(app), app.database.clock.now()
+        harness, now = items_of(app), app.database.clock.now()
         with pytest.raises(BadItem, match=f"item {first} has it"):
-            await desk.change(ItemId(second), msgspec.structs.replace(CENT, title="x"), now)
+            await harness.change(ItemId(second), msgspec.structs.replace(CENT, title="x"), now)
         with pytest.raises(BadItem, match=f"item {third} says all the same"):
-            await desk.change(ItemId(second), ItemRequest(title="A dollar"), now)
+            await harness.change(ItemId(second), ItemRequest(title="A dollar"), now)
         assert (
-            await desk.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
+            await harness.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
         ).outcome is ItemOutcome.CHANGED
         assert (
-            await desk.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
+            await harness.change(ItemId(second), ItemRequest(title="A dime", ref="ten"), now)
         ).outcome is ItemOutcome.SAME
         assert await rows(app, "SELECT ref FROM items ORDER BY id") == [("cent",), ("ten",), (None,)]
 
@@ -181,11 +181,11 @@ async def test_a_source_asked_by_hand_just_now_waits_for_the_next_round_unless_t
 async def test_however_many_are_due_each_comes_once_and_the_longest_waiting_first(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        wishes = [ItemRequest(title=f"Coin {n}", ref=str(n)) for n in range(AT_ONCE + 20)]
-        ids = [item_id for item_id, _ in await kept(app, *wishes)]
+        requests = [ItemRequest(title=f"Coin {n}", ref=str(n)) for n in range(AT_ONCE + 20)]
+        ids = [item_id for item_id, _ in await kept(app, *requests)]
         clock.turn(minutes=1)
         late = ids[-1]
-        async with app.database.write() as connection:
+        async with app.database.transaction() as connection:
             await connection.execute(update(items).where(items.c.id == late).values(next_look_at=START - DAY))
         first, second = await due(app, EBAY), await due(app, EBAY)
         assert (len(first), len(second), await due(app, EBAY)) == (AT_ONCE, 20, [])
@@ -250,10 +250,10 @@ async def test_without_a_writer_of_links_pages_are_written_down_and_left_alone(s
 async def test_pages_of_items_come_in_the_order_they_were_added(url: str) -> None:
     async with open_harvest(url) as app:
         ids = [await follow(app, f"Coin {n}") for n in range(5)]
-        desk = items_of(app)
-        await desk.set_state(ids[2], ItemState.PAUSED, START)
-        first = await desk.page(limit=2)
-        rest = await desk.page(after=first[-1].id)
+        harness = items_of(app)
+        await harness.set_state(ids[2], ItemState.PAUSED, START)
+        first = await harness.page(limit=2)
+        rest = await harness.page(after=first[-1].id)
         assert [each.id for each in (*first, *rest)] == [ids[0], ids[1], ids[3], ids[4]]
-        assert [each.id for each in await desk.page(state=ItemState.PAUSED)] == [ids[2]]
-        assert sorted(await desk.some(ids[:2])) == ids[:2]
+        assert [each.id for each in await harness.page(state=ItemState.PAUSED)] == [ids[2]]
+        assert sorted(await harness.some(ids[:2])) == ids[:2]

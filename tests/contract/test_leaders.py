@@ -117,13 +117,13 @@ async def test_nobody_takes_over_in_the_middle_of_a_leaders_transaction(url: str
     async with opened(url) as leaders, opened(url) as others:
         term = await take(leaders, "ann")
         assert term
-        async with leaders._database.write() as connection:
+        async with leaders._database.transaction() as connection:
             assert await still_leads(connection, term, now=START + timedelta(seconds=29))
             rival = asyncio.create_task(others.take("schedule", "bea", lease=LEASE, now=late))
             done, _ = await asyncio.wait({rival}, timeout=0.3)
             assert not done
         assert (await rival) == LeaderTerm(name="schedule", holder="bea", fence=2)
-        async with leaders._database.write() as connection:
+        async with leaders._database.transaction() as connection:
             assert not await still_leads(connection, term, now=late)
 
 

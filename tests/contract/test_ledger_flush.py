@@ -34,7 +34,7 @@ async def test_a_call_that_is_being_written_down_at_the_end_is_there_once(url: s
         governor = Governor(X_SOURCE, keys, book=book, clock=database.clock, limits=GovernorLimits())
         loop = asyncio.get_running_loop()
         async with governor.opened():
-            async with governor.call("tweets", most=15, errand=CallPurpose()) as call:
+            async with governor.call("tweets", most=15, purpose=CallPurpose()) as call:
                 call.settle(items=1, credits_due=15)
             await book.writing.wait()
             loop.call_soon(book.closing.set)

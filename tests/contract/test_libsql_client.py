@@ -165,7 +165,7 @@ async def test_a_batch_is_one_request_and_a_transaction_one_more(sqld: SqldServe
 
 async def test_a_transaction_that_said_nothing_costs_nothing(sqld: SqldServer, numbers_url: str) -> None:
     async with Middleman(sqld).running() as between, opened(between.url(numbers_url)) as database:
-        async with database.write():
+        async with database.transaction():
             pass
         assert between.requests == []
         async with database.read() as connection:
@@ -200,7 +200,7 @@ async def test_after_an_error_the_transaction_stands_until_it_is_undone(numbers_
 
 async def test_savepoints_work_within_a_transaction(numbers_url: str) -> None:
     async with opened(numbers_url) as database:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.exec_driver_sql(ADD, (1, "one"))
             with pytest.raises(IntegrityError):  # noqa: PT012 (the block is what fails)
                 async with connection.begin_nested():
@@ -215,10 +215,10 @@ async def test_savepoints_work_within_a_transaction(numbers_url: str) -> None:
 async def test_a_rule_that_only_fails_at_the_end_undoes_everything(numbers_url: str) -> None:
     async with opened(numbers_url) as database:
         with pytest.raises(WriteRefused, match="FOREIGN KEY"):  # noqa: PT012 (the block is what fails)
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
                 await connection.exec_driver_sql("INSERT INTO numbers (id, of) VALUES (1, 99)")
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             assert (await connection.exec_driver_sql("SELECT count(*) FROM numbers")).scalar_one() == 0
 
 
@@ -227,7 +227,7 @@ async def test_two_writers_take_turns(numbers_url: str) -> None:
 
         async def add(database: Database, start: int) -> None:
             for n in range(start, start + 25):
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     count = (await connection.exec_driver_sql("SELECT count(*) FROM numbers")).scalar_one()
                     await connection.exec_driver_sql(ADD, (n, f"{count} before"))
 
@@ -248,12 +248,12 @@ async def test_who_dallies_loses_the_transaction_and_nothing_is_kept_of_it(sqld:
 async def _lose_through_a_database(numbers_url: str) -> None:
     async with opened(numbers_url) as slow, opened(numbers_url) as quick:
         with pytest.raises(DatabaseBusy, match="timed out"):  # noqa: PT012 (the block is what fails)
-            async with slow.write() as connection:
+            async with slow.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (1, "slow"))
-                async with quick.write() as other:
+                async with quick.transaction() as other:
                     await other.exec_driver_sql(ADD, (2, "quick"))
                 await connection.exec_driver_sql(ADD, (3, "after"))
-        async with slow.write() as connection:
+        async with slow.transaction() as connection:
             await connection.exec_driver_sql(ADD, (4, "again"))
             found = await connection.exec_driver_sql("SELECT word FROM numbers ORDER BY id")
             assert list(found.scalars()) == ["quick", "again"]
@@ -283,7 +283,7 @@ async def test_a_cancelled_writer_leaves_no_lock_behind(sqld: SqldServer, number
         began = asyncio.Event()
 
         async def write_and_wait() -> None:
-            async with one.write() as connection:
+            async with one.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (1, "one"))
                 began.set()
                 while True:
@@ -296,7 +296,7 @@ async def test_a_cancelled_writer_leaves_no_lock_behind(sqld: SqldServer, number
         with pytest.raises(asyncio.CancelledError):
             await writing
         asked = time.monotonic()
-        async with other.write() as connection:
+        async with other.transaction() as connection:
             await connection.exec_driver_sql(ADD, (2, "two"))
         assert time.monotonic() - asked < 2, "the lock was given back, not waited for"
         async with other.read() as connection:
@@ -321,7 +321,7 @@ async def test_streams_do_not_pile_up(numbers_url: str) -> None:
     """More transactions than the server allows connections, none of them closed by hand."""
     async with opened(numbers_url) as database:
         for n in range(150):
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (n, str(n)))
         async with database.read() as connection:
             assert (await connection.exec_driver_sql("SELECT count(*) FROM numbers")).scalar_one() == 150
@@ -338,7 +338,7 @@ async def test_a_token_that_is_not_good_is_refused_and_never_shown(
             await connection.run("SELECT 1")
     async with opened(url) as database:
         with pytest.raises(DatabaseUnreachable, match="authToken=") as told:
-            async with database.write() as write:
+            async with database.transaction() as write:
                 await write.execute(text("SELECT 1"))
         shown = f"{refused.value} {told.value} {database.shown_url} {database.url!r} {told.value.__cause__}"
         assert bad not in shown
@@ -350,7 +350,7 @@ async def test_a_token_for_reading_may_not_write(sqld: SqldServer, numbers_url: 
         async with database.read() as connection:
             assert (await connection.execute(text("SELECT count(*) FROM numbers"))).scalar_one() == 0
         with pytest.raises(DatabaseUnreachable, match="read and write"):
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (1, "one"))
 
 
@@ -378,7 +378,7 @@ async def test_a_cut_leaves_all_of_a_transaction_or_nothing(
     async with Middleman(sqld).running() as between, opened(between.url(numbers_url)) as database:
         between.decide = lambda body: fate if word in body else Fate.THROUGH
         with pytest.raises(DatabaseUnreachable):  # noqa: PT012 (the block is what fails)
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (1, "first"))
                 await connection.exec_driver_sql(ADD, (2, "second"))
                 await connection.exec_driver_sql(ADD, (3, "third"))
@@ -392,14 +392,14 @@ async def test_a_server_that_restarts_undoes_what_was_open_and_goes_on() -> None
     with SqldServer() as sqld:
         url = sqld.create()
         async with opened(url) as database:
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql(NUMBERS)
             with pytest.raises(DatabaseUnreachable):  # noqa: PT012 (the block is what fails)
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     await connection.exec_driver_sql(ADD, (1, "one"))
                     sqld.restart()
                     await connection.exec_driver_sql(ADD, (2, "two"))
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.exec_driver_sql(ADD, (3, "three"))
                 assert list((await connection.exec_driver_sql("SELECT id FROM numbers")).scalars()) == [3]
             sqld.kill()

@@ -73,7 +73,7 @@ async def fill(app: App) -> None:
             SELECT n % 500 + 1, 'shopee', 'key' || n, 'ask', 10, 'TWD', 't', 'u', 1.0, {AT}, {times}, n % {PRODUCTS} + 1
             FROM {made["offer"]}""",
     )
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     async with app.database.read() as connection:

@@ -60,7 +60,7 @@ async def test_a_refused_log_in_leaves_the_session_as_it_is(sqlite_url: str) -> 
 @pytest.mark.parametrize("settings", [{}, {"admin_token": ADMIN_TOKEN}], ids=["no token", "admin token"])
 async def test_a_log_in_link_works_once(settings: dict[str, str], url: str) -> None:
     async with open_api(url, host=PUBLIC, **settings) as api:
-        link = api.service.state.doorman.links.make()
+        link = api.service.state.authenticator.links.make()
         answer = await api.get(f"/login/{link}", headers={"Accept": "text/html"})
         assert answer.headers["Location"] == "/"
         cookie = cookie_of(answer)
@@ -78,7 +78,7 @@ async def test_a_log_in_link_works_once(settings: dict[str, str], url: str) -> N
 
 async def test_a_log_in_link_expires_after_ten_minutes(sqlite_url: str) -> None:
     async with open_api(sqlite_url, host=PUBLIC) as api:
-        links = api.service.state.doorman.links
+        links = api.service.state.authenticator.links
         early, late = links.make(), links.make()
         api.clock.turn(minutes=9, seconds=59)
         assert (await api.get(f"/login/{early}")).status == 303
@@ -88,7 +88,7 @@ async def test_a_log_in_link_expires_after_ten_minutes(sqlite_url: str) -> None:
 
 async def test_only_a_link_that_was_made_logs_in(sqlite_url: str) -> None:
     async with open_api(sqlite_url, host=PUBLIC) as api:
-        link = api.service.state.doorman.links.make()
+        link = api.service.state.authenticator.links.make()
         for wrong in ("x", link[:-1], f"{link}x", link.swapcase(), "%00", "a" * 3000):
             answer = await api.get(f"/login/{wrong}")
             assert (answer.status, "Set-Cookie" in answer.headers) == (401, False), wrong
@@ -98,7 +98,7 @@ async def test_only_a_link_that_was_made_logs_in(sqlite_url: str) -> None:
 
 async def test_a_session_begun_by_a_link_ends_when_an_admin_token_is_set(url: str) -> None:
     async with open_api(url, host=PUBLIC) as api:
-        cookie = cookie_of(await api.get(f"/login/{api.service.state.doorman.links.make()}"))
+        cookie = cookie_of(await api.get(f"/login/{api.service.state.authenticator.links.make()}"))
         assert await status(api, cookie) == 200
     async with open_api(url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
         assert await status(api, cookie) == 401

@@ -45,7 +45,7 @@ async def end_sync(shop: Workshop, state: str | None, *, error: str = "it broke"
     if state is None:
         await change(shop.app, "DELETE FROM jobs WHERE kind = 'follow_sync'")
         return
-    async with shop.app.database.write() as connection:
+    async with shop.app.database.transaction() as connection:
         told = {"state": state, "attempts": 1, "last_error": f"Traceback\n{error}", "run_at": shop.clock.now()}
         await connection.execute(jobs.update().where(jobs.c.kind == FOLLOW_SYNC).values(told))
 
@@ -280,7 +280,7 @@ async def test_the_end_of_a_sync_can_wake_who_waits_for_it(url: str) -> None:
         await shop.ask("fans")
         await shop.step()
         await shop.synced(Side.FOLLOWERS)
-        async with shop.app.database.write() as connection:
+        async with shop.app.database.transaction() as connection:
             await write_wakes(connection, [Wake(kind=MATERIALIZE, reason=awaits(FOLLOWERS))], shop.clock.now())
         assert isinstance(await shop.step(), Done)
 

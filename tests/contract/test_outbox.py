@@ -197,9 +197,9 @@ async def test_ids_that_commit_out_of_order_are_told_all_the_same(postgresql_url
             "INSERT INTO events (channel, kind, subject, payload, created_at) "
             "VALUES ('data', 'run.finished', :subject, '{}', now())"
         )
-        async with app.database.write() as slow:
+        async with app.database.transaction() as slow:
             await slow.execute(insert, {"subject": "low id, late commit"})
-            async with app.database.write() as quick:
+            async with app.database.transaction() as quick:
                 await quick.execute(insert, {"subject": "high id, early commit"})
             assert await app.watch.hand_on() == 1
         assert await app.watch.hand_on() == 1
@@ -305,13 +305,13 @@ async def test_a_source_that_closes_itself_is_told_of_with_its_pause(url: str) -
     async with open_harvest(url, x_api_key=[SecretStr("hunter2-key")]) as app:
         now = app.database.clock.now()
         with pytest.raises(SourceRefused):
-            async with app.harvest.governor.call("tweets", most=0, errand=CallPurpose()):
+            async with app.collector.governor.call("tweets", most=0, purpose=CallPurpose()):
                 raise SourceRefused(X_SOURCE, now + timedelta(hours=1), "the key is wrong", status=401)
         told = await app.outgoing.outbox.recent()
         assert [(each.kind, each.channel) for each in told] == [("source.paused", Channel.ALERTS)]
         assert b"the key is wrong" in bytes(told[0].payload)
         assert b"hunter2" not in bytes(told[0].payload)
-        await app.harvest.book.pause(X_SOURCE, "by hand", now=now)
+        await app.collector.book.pause(X_SOURCE, "by hand", now=now)
         assert len(await app.outgoing.outbox.recent()) == 1
 
 

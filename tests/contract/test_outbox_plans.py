@@ -41,7 +41,7 @@ async def fill(app: App) -> None:
             f"SELECT 'walk', 'k' || n, 'x', 2, 'pending', '{{}}', 5, '2027-01-01 00:00:00.000000', {LATE} FROM {series}"
         ),
     ]
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in filling:
             await connection.execute(text(statement))
     async with app.database.read() as connection:
@@ -69,7 +69,7 @@ def overheard(app: App) -> Iterator[list[tuple[str, Any]]]:
 
 async def explained(app: App, statement: str, values: Any) -> str:
     explain = "EXPLAIN QUERY PLAN " if app.database.dialect == "sqlite" else "EXPLAIN "
-    async with app.database.glance() as connection:
+    async with app.database.read_cached_plan() as connection:
         rows = await connection.exec_driver_sql(explain + statement, values)
         return "\n".join(str(row[-1]) for row in rows)
 

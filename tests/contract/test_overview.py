@@ -45,7 +45,7 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
         nothing = Totals(posts=0, native_retweets=0, users=0, gone_posts=0, gone_users=0, products=0)
         assert (await overview.totals(), list(await overview.arrivals(9))) == (nothing, [])
 
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "ann"), user(BEA, "bea")], START)
             await write_tracked(connection, [TrackedAccount(platform=Platform.X, user_id=ANN)], START)
             repeated = post(30, ANN, reposted=Reference(id=PostId(20)))

@@ -99,7 +99,7 @@ async def test_standings_tell_when_and_whether_somebody_looks(url: str) -> None:
         for user_id, handle in ((ANN, "ann"), (BEA, "bea"), (CY, "cy")):
             await office.account(user_id, handle)
         office.clock.turn(hours=1)
-        async with office.app.database.write() as connection:
+        async with office.app.database.transaction() as connection:
             looked = (
                 update(accounts)
                 .where(accounts.c.user_id == BEA)
@@ -130,10 +130,10 @@ async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: s
     async with opened(url) as office:
         await office.account(ANN, "ann")
         await office.account(BEA, "bea")
-        async with office.app.database.write() as connection:
+        async with office.app.database.transaction() as connection:
             done = update(accounts).where(accounts.c.user_id == BEA)
             await connection.execute(done.values(reposts_backfilled_at=START - timedelta(days=3)))
-        book = office.app.harvest.book
+        book = office.app.collector.book
         backfill = await add(office, args.backfill(ANN))
         look = await add(office, args.catch_up(ANN, PostId(100)))
         first_pass = await add(office, args.reposts(ANN, PostId(0)))
@@ -157,7 +157,7 @@ async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: s
 
 async def finish(office: Office, job_id: int) -> None:
     """As a worker does: from the live table to the history."""
-    async with office.app.database.write() as connection:
+    async with office.app.database.transaction() as connection:
         await connection.execute(text("DELETE FROM jobs WHERE id = :id"), {"id": job_id})
         row = {
             "id": job_id,

@@ -34,7 +34,7 @@ async def fill(app: App) -> None:
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {POSTS}) SELECT n FROM s)"
     )
     at = "'2026-02-01 00:00:00.000000'"
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(
             text(
                 f"""INSERT INTO posts (platform, id, author_id, text, text_clean, created_at, conversation_id, raw,
@@ -65,7 +65,7 @@ def noted() -> Iterator[list[tuple[str, Any]]]:
 def stand_still(api: Api) -> None:
     """What is counted behind the pages is not renewed any more."""
     dashboard = api.service.state.dashboard
-    for snapshot in (dashboard._collected, dashboard._queue, dashboard._holdings, dashboard._lanes):
+    for snapshot in (dashboard._collected, dashboard._queue, dashboard._account_counts, dashboard._lanes):
         snapshot._due_at = math.inf
         snapshot._found_at = math.inf
 

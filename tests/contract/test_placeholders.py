@@ -78,10 +78,10 @@ def _loosen(connection: Connection) -> None:
 async def _made_old(url: str, ids: Sequence[int]) -> None:
     database = Database(url)
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.run_sync(_to_old)
             await connection.run_sync(_loosen)
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             for each in ids:
                 await connection.execute(text(_BARE.format(each, _AT).replace(":", "\\:")))
     finally:
@@ -210,7 +210,7 @@ def test_placeholders_are_hydrated_and_then_the_rule_holds(
                 ("users_by_ids", "success", "force")
             ]
             with pytest.raises(Exception, match=r"(?i)not.null"):
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     await connection.execute(text(_BARE.format(7, _AT).replace(":", "\\:")))
 
     asyncio.run(look())
@@ -227,7 +227,7 @@ async def test_the_schema_is_then_the_declared_one(empty_url: str, tmp_path: Pat
         if database.dialect == "sqlite":
             assert await rows(database, "PRAGMA integrity_check") == [("ok",)]
             async with opened(f"sqlite:///{tmp_path / 'declared.db'}") as declared:
-                async with declared.write() as connection:
+                async with declared.transaction() as connection:
                     await connection.run_sync(tables.metadata.create_all)
                 async with declared.read() as connection:
                     assert found == await connection.run_sync(described)
@@ -241,7 +241,7 @@ def test_those_upstream_does_not_return_are_named_and_settled_on_demand(
     asyncio.run(_made_old(empty_url, [*people, GONE, GONE_BUT_NAMED]))
 
     async def write_post() -> None:
-        async with opened(empty_url) as database, database.write() as connection:
+        async with opened(empty_url) as database, database.transaction() as connection:
             await connection.execute(text(_POST.format(GONE_BUT_NAMED, at=_AT).replace(":", "\\:")))
 
     asyncio.run(write_post())

@@ -31,7 +31,7 @@ async def fill(shop: Shop) -> None:
         if shop.database.dialect == "postgresql"
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {each}) SELECT n FROM s)"
     )
-    async with shop.database.write() as connection:
+    async with shop.database.transaction() as connection:
         for state in STATES:
             real = {"parked": "pending", "later": "pending"}.get(state, state)
             leased = real == "running"
@@ -78,7 +78,7 @@ async def test_the_hot_statements_use_their_indexes(url: str) -> None:
             "lost_before": shop.now,
             "lease_until": shop.now + timedelta(seconds=300),
         }
-        async with shop.database.glance() as connection:
+        async with shop.database.read_cached_plan() as connection:
             if shop.database.dialect == "postgresql":
                 held = {"ids": [1] * 100, "fences": [1] * 100}
                 wide = _columns(targets)
@@ -130,7 +130,7 @@ async def test_settling_goes_by_id_even_if_the_statistics_know_of_no_running_job
         async with shop.database.read() as connection:
             await connection.execute(text("VACUUM (ANALYZE) jobs"))
         held = {"ids": [1] * 100, "fences": [1] * 100}
-        async with shop.database.glance() as connection:
+        async with shop.database.read_cached_plan() as connection:
             for name, binds in (
                 ("finish", {**held, "now": shop.now}),
                 ("extend", {**held, "until": shop.now}),
@@ -145,6 +145,6 @@ async def test_settling_goes_by_id_even_if_the_statistics_know_of_no_running_job
 
 async def test_users_are_found_by_their_key_before_the_first_statistics(postgresql_url: str) -> None:
     """Another index that began with the platform once looked as good: every lookup read all users of it."""
-    async with open_shop(postgresql_url, kind()) as shop, shop.database.glance() as connection:
+    async with open_shop(postgresql_url, kind()) as shop, shop.database.read_cached_plan() as connection:
         explained = await plan(connection, "known_profiles", {"platforms": ["x"], "ids": [1]})
         assert "users_pkey" in explained, explained

@@ -51,7 +51,7 @@ async def opened(url: str, count: int = 1, *, currency: str | None = "USD") -> A
 async def add_items(database: Database, count: int, *, currency: str | None = "USD") -> list[ItemId]:
     about = {"attributes": b"{}", "exclude": b"[]", "sources": b"[]", "urls": b"[]", "currency": currency}
     times = {"added_at": START, "changed_at": START, "next_look_at": START}
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         return [
             ItemId(
                 (
@@ -84,7 +84,7 @@ def asked(*points: PricePoint, item: int = 1, source: SourceName = EBAY, **about
 async def write(
     database: Database, *given: PriceAsked, now: datetime = START, writer: PointWriter | None = None
 ) -> None:
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await (writer or PointWriter()).write(connection, given, now)
 
 
@@ -346,13 +346,13 @@ async def test_the_history_of_valuations_is_kept_and_read_a_page_at_a_time(url: 
 async def test_a_valuation_nothing_carries_any_more_ends_and_its_history_says_when(url: str) -> None:
     async with opened(url) as database:
         await write(database, asked(point(1)))
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text("UPDATE items SET currency = 'JPY' WHERE id = 1"))
         assert await revalue(database, [ItemId(1)]) == 1
         assert await worth(database) is None
         (past,) = await Valuations(database).history(ItemId(1))
         assert past.ended_at == START
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text("UPDATE items SET currency = 'USD' WHERE id = 1"))
         assert await revalue(database) == 1
         assert [each.ended_at for each in await Valuations(database).history(ItemId(1))] == [None, START]
@@ -576,7 +576,7 @@ async def plan_of(database: Database, statement: Any) -> str:
 
 async def copy_items(database: Database, last: int) -> None:
     """Items up to this one, each with the points and the history of the first, item by item."""
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         for table, own in ((items, {"id": "n", "digest": "n"}), (price_points, {}), (valuation_history, {})):
             told = {each.name: f"o.{each.name}" for each in table.columns if each.name != "id" or table is items}
             told |= {name: f"CAST(n AS {'text' if name == 'digest' else 'bigint'})" for name in own}

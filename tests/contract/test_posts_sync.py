@@ -213,7 +213,7 @@ async def test_a_page_with_something_illegible_is_read_once_more(
 
 async def test_users_who_are_known_are_not_asked_for_again(url: str, world: World, targets: Sequence[Target]) -> None:
     async with opened(url, world) as s:
-        async with s.app.harvest.opened():
+        async with s.app.collector.opened():
             await s.app.hydration.hydrate("users", [targets[0].id])
         s.line.asked.clear()
         await s.sync([targets[0].id], targets[0].posts[-1])
@@ -244,7 +244,7 @@ async def test_a_handle_that_changed_hands_is_looked_up_and_asked_for_anew(
     one, other = targets[:2]
     floor = one.posts[-3]
     async with opened(url, world) as s:
-        async with s.app.harvest.opened():
+        async with s.app.collector.opened():
             await s.app.hydration.hydrate("users", [one.id])
         await change(s.app, "UPDATE users SET handle = :name, handle_key = :key", name=other.handle, key=other.handle)
         await s.sync([one.id], min(floor, other.posts[-3]))

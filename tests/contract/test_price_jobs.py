@@ -15,7 +15,7 @@ from mistnet.queue.model import Done, Fail, Retry, Snooze
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
 from mistnet.sources.market.source import credentials_of
-from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, untrue, wish_for
+from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, request_for, untrue
 
 pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]
 
@@ -29,7 +29,7 @@ async def test_every_source_of_an_item_is_asked_and_its_points_are_what_the_mark
 ) -> None:
     async with open_fair(url, tmp_path) as fair:
         goods = [fair.market.good(index) for index in (0, 1, 2, 22)]
-        ids = await fair.follow(*map(wish_for, goods))
+        ids = await fair.follow(*map(request_for, goods))
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 4 * 7
         outcomes = await fair.look()
         assert all(isinstance(outcome, Done) for outcome in outcomes)
@@ -43,7 +43,7 @@ async def test_every_source_of_an_item_is_asked_and_its_points_are_what_the_mark
 
 async def test_what_does_not_fit_is_counted(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(22)))
+        (item,) = await fair.follow(request_for(fair.market.good(22)))
         await fair.ask(item, sources=["ebay_api"])
         (outcome,) = await fair.look()
         assert isinstance(outcome, Done)
@@ -55,9 +55,9 @@ async def test_what_does_not_fit_is_counted(url: str, tmp_path: Path) -> None:
 
 async def test_an_item_is_looked_for_again_when_its_own_time_has_come(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, items_every_hours=24) as fair:
-        wishes = [wish_for(fair.market.good(0), sources=["hub"], every_hours=2.0)]
-        wishes.append(wish_for(fair.market.good(1), sources=["hub", "cabinet"]))
-        await fair.follow(*wishes)
+        requests = [request_for(fair.market.good(0), sources=["hub"], every_hours=2.0)]
+        requests.append(request_for(fair.market.good(1), sources=["hub", "cabinet"]))
+        await fair.follow(*requests)
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 3
         await fair.look()
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 0
@@ -70,7 +70,7 @@ async def test_an_item_is_looked_for_again_when_its_own_time_has_come(url: str, 
 
 async def test_a_look_that_is_still_to_be_made_is_not_made_twice(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub"]))
         assert await fair.ask(item) == 1
         assert await fair.ask(item) == 0
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 0
@@ -81,7 +81,7 @@ async def test_a_remembered_answer_costs_no_call(url: str, tmp_path: Path) -> No
     async with open_fair(url, tmp_path) as fair:
         good = fair.market.good(3)
         first, second = await fair.follow(
-            wish_for(good), ItemRequest(title=good.title, attributes=good.attributes, ref="b")
+            request_for(good), ItemRequest(title=good.title, attributes=good.attributes, ref="b")
         )
         await fair.ask(first, sources=ASKED)
         await fair.look()
@@ -99,7 +99,7 @@ async def test_a_remembered_answer_costs_no_call(url: str, tmp_path: Path) -> No
 
 async def test_answers_nobody_may_take_any_more_are_forgotten(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(3)))
+        (item,) = await fair.follow(request_for(fair.market.good(3)))
         await fair.ask(item, sources=ASKED)
         await fair.look()
         kept = "SELECT count(*) FROM cached_answers WHERE key LIKE '%|%'"
@@ -112,7 +112,7 @@ async def test_answers_nobody_may_take_any_more_are_forgotten(url: str, tmp_path
 
 async def test_without_a_memory_every_look_is_a_call(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, price_cache=False) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(3)))
+        (item,) = await fair.follow(request_for(fair.market.good(3)))
         for _ in range(2):
             await fair.ask(item, sources=["cabinet"])
             await fair.look()
@@ -121,7 +121,7 @@ async def test_without_a_memory_every_look_is_a_call(url: str, tmp_path: Path) -
 
 async def test_a_second_look_asks_the_source_itself(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(3)))
+        (item,) = await fair.follow(request_for(fair.market.good(3)))
         await fair.ask(item, sources=["cabinet"])
         await fair.look()
         calls = fair.market.stats.asked.total()
@@ -132,7 +132,7 @@ async def test_a_second_look_asks_the_source_itself(url: str, tmp_path: Path) ->
 
 async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, faults=DOWN, max_attempts=20, backoff_base_seconds=1) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
         failed = 0
         while isinstance((await fair.step())[0], Retry):
@@ -151,7 +151,7 @@ async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price
 async def test_a_look_of_more_calls_than_the_rate_allows_at_once_goes_on_where_it_was(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, ebay_rate_per_minute=1, price_cache=False) as fair:
         good = fair.market.good(22)
-        (item,) = await fair.follow(wish_for(good, sources=["ebay_api"]))
+        (item,) = await fair.follow(request_for(good, sources=["ebay_api"]))
         await fair.ask(item)
         turned_away = 0
         while isinstance((await fair.step())[0], Snooze):
@@ -165,7 +165,7 @@ async def test_a_look_of_more_calls_than_the_rate_allows_at_once_goes_on_where_i
 async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, backoff_base_seconds=3_600, max_attempts=20) as fair:
         fair.market.closed_with = 503
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
         waits = []
         for _ in range(7):
@@ -182,7 +182,7 @@ async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: st
 async def test_five_failures_in_a_row_leave_a_source_alone_and_wake_nobody_early(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, max_attempts=20) as fair:
         fair.market.closed_with = 503
-        ids = await fair.follow(*(wish_for(fair.market.good(index), sources=["cabinet"]) for index in range(9)))
+        ids = await fair.follow(*(request_for(fair.market.good(index), sources=["cabinet"]) for index in range(9)))
         await fair.ask(*ids)
         outcomes = await fair.step()
         assert [type(outcome) for outcome in outcomes] == [Retry] * 5 + [Snooze] * 4
@@ -194,7 +194,7 @@ async def test_five_failures_in_a_row_leave_a_source_alone_and_wake_nobody_early
 
 async def test_a_rate_limit_is_a_snooze_that_spends_no_attempt(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, faults={MarketFault.RATE_LIMITED: 1.0}) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["hub", "ebay_api"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub", "ebay_api"]))
         await fair.ask(item)
         outcomes = [*await fair.step(), *await fair.step()]
         assert [type(outcome) for outcome in outcomes] == [Snooze, Snooze]
@@ -206,7 +206,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_fair(url, tmp_path, ebay_client_secret="not-the-secret") as fair:
-        ids = await fair.follow(*(wish_for(fair.market.good(index), sources=["ebay_api"]) for index in range(3)))
+        ids = await fair.follow(*(request_for(fair.market.good(index), sources=["ebay_api"]) for index in range(3)))
         await fair.ask(*ids)
         outcomes = await fair.step()
         assert all(isinstance(outcome, Snooze) for outcome in outcomes)
@@ -216,7 +216,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
         assert "not-the-secret" not in str(await fair.rows("SELECT pause_reason FROM sources"))
     monkeypatch.setattr("tests.markets.HUB_KEY", "another")
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(5), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(5), sources=["hub"]))
         await fair.ask(item)
         assert {type(outcome) for outcome in await fair.step()} == {Snooze}
         assert (await fair.app.valuing.halts())["hub"] == "refused"
@@ -224,7 +224,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
 
 async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        first, second = await fair.follow(*(wish_for(fair.market.good(index), sources=["hub"]) for index in (0, 1)))
+        first, second = await fair.follow(*(request_for(fair.market.good(index), sources=["hub"]) for index in (0, 1)))
         await fair.ask(first, second)
         await fair.items.set_state(first, ItemState.PAUSED, fair.clock.now())
         await fair.items.set_state(second, ItemState.REMOVED, fair.clock.now())
@@ -236,7 +236,7 @@ async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_
 
 async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, ebay_filter="x") as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
         await fair.ask(item)
         fair.market.closed_with = 404
         assert isinstance((await fair.step())[0], Fail)
@@ -250,7 +250,7 @@ async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look
 
 async def test_a_source_that_is_not_configured_here_is_left_to_others(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(0), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub"]))
         await fair.ask(item)
     async with open_fair(url, tmp_path, price_sources=None) as fair:
         assert "hub" not in fair.app.valuing.sources
@@ -267,7 +267,7 @@ def test_half_of_the_credentials_is_none() -> None:
 
 async def test_amounts_reach_the_database_to_the_cent(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(wish_for(fair.market.good(1)))
+        (item,) = await fair.follow(request_for(fair.market.good(1)))
         await fair.ask(item, sources=["hub"])
         await fair.look()
         amounts = [Decimal(row.amount) for row in await fair.rows("SELECT amount FROM price_points")]

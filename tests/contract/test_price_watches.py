@@ -303,7 +303,7 @@ def seen_by(link_id: Any, amount: object, **about: Any) -> Crawled:
 
 async def _saw(town: PricedTown, *amounts: object, **about: Any) -> None:
     link_id = await town.one("SELECT min(id) FROM links")
-    async with town.app.database.write() as connection:
+    async with town.app.database.transaction() as connection:
         visits = [seen_by(link_id, amount, **about) for amount in amounts]
         await town.app.writers.write(connection, town.app.writers.prepare(visits), town.clock.now())
 
@@ -326,7 +326,7 @@ async def test_what_is_rolled_back_is_neither_suspected_nor_told(url: str) -> No
 
 
 async def _roll_back(town: PricedTown, *visits: Crawled) -> None:
-    async with town.app.database.write() as connection:
+    async with town.app.database.transaction() as connection:
         await town.app.writers.write(connection, town.app.writers.prepare(list(visits)), town.clock.now())
         raise ZeroDivisionError
 
@@ -465,7 +465,7 @@ async def tell(
     town: PricedTown, item_id: ItemId, points: Sequence[PricePoint], *, source: SourceName = SHOP, **about: Any
 ) -> None:
     look = PriceAsked(item_id=item_id, source=source, points=points, listings=len(points), **about)
-    async with town.app.database.write() as connection:
+    async with town.app.database.transaction() as connection:
         await town.app.writers.write(connection, town.app.writers.prepare([look]), town.clock.now())
 
 

@@ -98,7 +98,7 @@ async def test_with_a_sample_of_the_docs_people_log_in_and_strangers_do_not(sent
         assert cookie["secure"]
         shown = {**headers, "Cookie": f"{COOKIE}={cookie.value}"}
         assert (await send(api, "GET /api/accounts", version, shown))[0] == 200
-        visitor = await api.service.state.doorman.sessions.find(cookie.value, now=api.clock.now())
+        visitor = await api.service.state.authenticator.sessions.find(cookie.value, now=api.clock.now())
         form = f"csrf={visitor.csrf}"
         assert (await send(api, "POST /jobs/requeue", version, {**shown, **BROWSER, **FORM}, form))[0] == 303
 

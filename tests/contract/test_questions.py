@@ -20,7 +20,7 @@ PAUSED = select(paused_kinds.c.kind, paused_kinds.c.paused_at).where(paused_kind
 @asynccontextmanager
 async def opened_with_content(url: str) -> AsyncIterator[Database]:
     opened = open_database(url)
-    async with opened.write() as connection:
+    async with opened.transaction() as connection:
         await connection.execute(paused_kinds.insert(), {"kind": "walk", "reason": "a 'reason'", "paused_at": AT})
     try:
         yield opened
@@ -32,23 +32,23 @@ async def test_times_and_texts_come_back_as_they_were_written(url: str) -> None:
     async with opened_with_content(url) as database:
         async with database.read() as connection:
             long_way = [tuple(row) for row in await connection.execute(PAUSED, {"before": AT})]
-        quick = await database.ask(PAUSED, {"before": AT})
+        quick = await database.fetch_prepared(PAUSED, {"before": AT})
         assert [tuple(row) for row in quick] == long_way == [("walk", AT)]
         assert quick[0].paused_at == AT
-        assert await database.ask(PAUSED, {"before": AT.replace(year=2020)}) == []
+        assert await database.fetch_prepared(PAUSED, {"before": AT.replace(year=2020)}) == []
 
 
 async def test_many_ids_are_one_value(url: str) -> None:
     async with opened_with_content(url) as database:
         asked = statement("known_users", database.dialect)
-        assert await database.ask(asked, {"platform": "x", "ids": [1, 2, 3]}) == []
+        assert await database.fetch_prepared(asked, {"platform": "x", "ids": [1, 2, 3]}) == []
 
 
 async def test_what_goes_wrong_is_told_in_our_words(url: str) -> None:
     async with opened_with_content(url) as database:
         nowhere = text("SELECT n FROM nowhere").columns()
         with pytest.raises(DatabaseNotMigrated):
-            await database.ask(nowhere, {})
+            await database.fetch_prepared(nowhere, {})
 
 
 async def test_a_connection_that_broke_is_not_used_again(url: str) -> None:
@@ -59,5 +59,5 @@ async def test_a_connection_that_broke_is_not_used_again(url: str) -> None:
             await connection.execute(text("SELECT 1"))
         end = text("SELECT pg_terminate_backend(pg_backend_pid())").columns()
         with pytest.raises(DatabaseError):
-            await database.ask(end, {})
-        assert len(await database.ask(PAUSED, {"before": AT})) == 1
+            await database.fetch_prepared(end, {})
+        assert len(await database.fetch_prepared(PAUSED, {"before": AT})) == 1

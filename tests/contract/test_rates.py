@@ -123,7 +123,7 @@ async def test_only_rates_that_may_lead_there_are_read_and_by_an_index(url: str)
         pairs = [("EUR", "USD"), ("USD", "TWD"), ("GBP", "EUR"), ("CHF", "DKK"), ("SEK", "NOK")]
         days = [DAY - timedelta(days=back) for back in range(400)]
         await tell(database, *(rate(base, quote, "2", day) for base, quote in pairs for day in days))
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             known = await rates_between(connection, {"TWD", "EUR"}, DAY, DAY)
         assert known.convert(Decimal(8), "TWD", "EUR", DAY) is not None
         assert known.convert(Decimal(8), "TWD", "EUR", DAY - timedelta(days=32)) is None

@@ -45,10 +45,10 @@ class Vendor:
     async def call(self, billed: int, *, is_lost: bool = False, fails: bool = False) -> None:
         """One call, billed; a lost one is made by a process that dies before it writes it down."""
         self.bill(billed)
-        harvest = XCollector(self.app.settings, self.app.database) if is_lost else self.app.harvest
-        governor = harvest.governor
+        collector = XCollector(self.app.settings, self.app.database) if is_lost else self.app.collector
+        governor = collector.governor
         with suppress(SourceDown):
-            async with governor.call("tweets", most=30, errand=CallPurpose()) as ticket:
+            async with governor.call("tweets", most=30, purpose=CallPurpose()) as ticket:
                 if fails:
                     raise SourceDown(X_SOURCE, "no answer", status=None)
                 ticket.settle(items=1, credits_due=billed)
@@ -58,11 +58,11 @@ class Vendor:
     def bill(self, billed: int, name: str | None = None) -> None:
         """Somebody spends with this key."""
         ledger = self.service.ledger
-        ledger.charge(ledger.purses[name or self.names[0]], billed, int(self.clock.now().timestamp() * 1000))
+        ledger.charge(ledger.balances[name or self.names[0]], billed, int(self.clock.now().timestamp() * 1000))
 
     def add_credits(self, more: int) -> None:
-        purse = self.service.ledger.purses[self.names[0]]
-        purse.granted += more
+        balance = self.service.ledger.balances[self.names[0]]
+        balance.granted += more
 
     async def check(self) -> None:
         assert not await check_balances(self.app, WorldTransport(self.service))

@@ -56,7 +56,7 @@ async def revision(url: str) -> str:
 
 async def execute(url: str, sql: str) -> None:
     database = open_database(url)
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(text(sql))
     await database.close()
 

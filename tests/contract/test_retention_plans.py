@@ -34,7 +34,7 @@ async def fill(app: App) -> None:
             (platform, endpoint, digest, problem, payload, first_seen_at, last_seen_at, resolved_at)
             SELECT 'x', 'tweets', CAST(n AS text), 'bad', {_bytes(app)}, {at}, {at}, {at} FROM {numbers}""",
     )
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     async with app.database.read() as connection:

@@ -58,23 +58,23 @@ def swept(user_id: UserId, **about: Any) -> Swept:
     return Swept(platform=Platform.X, user_id=user_id, **about)
 
 
-class Desk:
-    """An app on a real database, with its roster."""
+class Harness:
+    """An app on a real database, with its tracking store."""
 
     def __init__(self, url: str) -> None:
         self.clock = TurnedClock()
         self.app = make_app(load_settings(database_url=url), clock=self.clock)
-        self.roster = TrackingStore(self.app.database, self.app.job_writer)
+        self.tracking_store = TrackingStore(self.app.database, self.app.job_writer)
 
     async def suggest(self, *handles: str, **about: Any) -> Sequence[Suggested]:
         wanted = [NewSuggestion(handle=handle, **about) for handle in handles]
-        return await self.roster.suggest(wanted, job=args.suggestion, now=self.clock.now())
+        return await self.tracking_store.suggest(wanted, job=args.suggestion, now=self.clock.now())
 
     async def results(self, *handles: str) -> list[SuggestionResult]:
         return [each.result for each in await self.suggest(*handles)]
 
     async def write(self, *writes: Write) -> None:
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             await Writers(WRITERS).write(connection, Prepared(writes), self.clock.now())
 
     async def enqueue(self, *jobs: NewJob) -> None:
@@ -91,7 +91,7 @@ class Desk:
         )
 
     async def sql(self, query: str) -> list[Any]:
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             result = await connection.execute(text(query))
             return [tuple(row) for row in result] if result.returns_rows else []
 
@@ -100,58 +100,58 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(url: str) -> AsyncIterator[Desk]:
-    desk = Desk(url)
+async def open_harness(url: str) -> AsyncIterator[Harness]:
+    harness = Harness(url)
     try:
-        yield desk
+        yield harness
     finally:
-        await desk.app.database.close()
+        await harness.app.database.close()
 
 
 async def test_a_suggestion_lands_with_its_job_and_what_was_said_of_it(url: str) -> None:
-    async with open_desk(url) as desk:
-        assert await desk.suggest("Ann_1", wallet="0xabc", labels={"team": "réd"}) == [
+    async with open_harness(url) as harness:
+        assert await harness.suggest("Ann_1", wallet="0xabc", labels={"team": "réd"}) == [
             Suggested(handle="Ann_1", result=SuggestionResult.ADDED)
         ]
-        (kept,) = await desk.roster.suggestions()
+        (kept,) = await harness.tracking_store.suggestions()
         assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("Ann_1", "0xabc", {"team": "réd"})
         assert (kept.suggested_at, kept.deleted_at, kept.outcome) == (START, None, None)
-        assert await desk.jobs() == [("suggestion", "ann_1")]
+        assert await harness.jobs() == [("suggestion", "ann_1")]
 
 
 async def test_a_handle_is_suggested_once_however_it_is_written(url: str) -> None:
-    async with open_desk(url) as desk:
-        assert await desk.results("Ann", "bea", "ANN") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
-        assert await desk.results("ann", "cid") == [SuggestionResult.SUGGESTED, SuggestionResult.ADDED]
-        assert [each.handle for each in await desk.roster.suggestions()] == ["Ann", "bea", "cid"]
-        assert await desk.jobs() == [("suggestion", "ann"), ("suggestion", "bea"), ("suggestion", "cid")]
+    async with open_harness(url) as harness:
+        assert await harness.results("Ann", "bea", "ANN") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
+        assert await harness.results("ann", "cid") == [SuggestionResult.SUGGESTED, SuggestionResult.ADDED]
+        assert [each.handle for each in await harness.tracking_store.suggestions()] == ["Ann", "bea", "cid"]
+        assert await harness.jobs() == [("suggestion", "ann"), ("suggestion", "bea"), ("suggestion", "cid")]
 
 
 async def test_what_a_second_suggestion_says_is_added_to_the_first(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("ann", labels={"team": "red", "city": "Rome"})
-        (told,) = await desk.suggest("Ann", wallet="0xabc", labels={"team": "blue"})
+    async with open_harness(url) as harness:
+        await harness.suggest("ann", labels={"team": "red", "city": "Rome"})
+        (told,) = await harness.suggest("Ann", wallet="0xabc", labels={"team": "blue"})
         assert told == Suggested(handle="Ann", result=SuggestionResult.SUGGESTED, merged=True)
-        (kept,) = await desk.roster.suggestions()
+        (kept,) = await harness.tracking_store.suggestions()
         labels = {"team": "blue", "city": "Rome"}
         assert (kept.handle, kept.wallet, json.loads(bytes(kept.labels))) == ("ann", "0xabc", labels)
-        assert [each.merged for each in await desk.suggest("ann")] == [False]
+        assert [each.merged for each in await harness.suggest("ann")] == [False]
         twice = [NewSuggestion(handle="bea", wallet="0x1"), NewSuggestion(handle="BEA", labels={"a": "b"})]
-        await desk.roster.suggest(twice, job=args.suggestion, now=desk.clock.now())
-        bea = (await desk.roster.suggestions())[-1]
+        await harness.tracking_store.suggest(twice, job=args.suggestion, now=harness.clock.now())
+        bea = (await harness.tracking_store.suggestions())[-1]
         assert (bea.wallet, json.loads(bytes(bea.labels))) == ("0x1", {"a": "b"})
 
 
 async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("ann", labels={"team": "red"})
+    async with open_harness(url) as harness:
+        await harness.suggest("ann", labels={"team": "red"})
         accepted = SuggestionClosed(platform=Platform.X, handle="ann", accepted=True, user_id=ANN)
-        await desk.write(user(ANN, "ann"), tracked(ANN), accepted)
-        await desk.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
+        await harness.write(user(ANN, "ann"), tracked(ANN), accepted)
+        await harness.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
         for handle in ("ann", "bea"):
-            (told,) = await desk.suggest(handle, wallet="0xabc")
+            (told,) = await harness.suggest(handle, wallet="0xabc")
             assert (told.result, told.merged) == (SuggestionResult.TRACKED, True)
-        kept = await desk.roster.suggestions(live_only=False)
+        kept = await harness.tracking_store.suggestions(live_only=False)
         assert [(each.handle, each.wallet, each.outcome, each.user_id) for each in kept] == [
             ("ann", "0xabc", "accepted", ANN),
             ("bea", "0xabc", "accepted", BEA),
@@ -159,108 +159,110 @@ async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> N
         assert json.loads(bytes(kept[0].labels)) == {"team": "red"}
 
 
-async def refuse(desk: Desk, handle: str, reason: str = "nobody") -> None:
-    await desk.suggest(handle)
-    await desk.write(SuggestionClosed(platform=Platform.X, handle=handle, accepted=False, reason=reason))
-    await desk.sql("DELETE FROM jobs")
+async def refuse(harness: Harness, handle: str, reason: str = "nobody") -> None:
+    await harness.suggest(handle)
+    await harness.write(SuggestionClosed(platform=Platform.X, handle=handle, accepted=False, reason=reason))
+    await harness.sql("DELETE FROM jobs")
 
 
 async def test_a_refusal_stands_until_the_handle_is_suggested_again_tracked_or_let_go(url: str) -> None:
-    async with open_desk(url) as desk:
-        refusals = Refusals(desk.app.database)
+    async with open_harness(url) as harness:
+        refusals = Refusals(harness.app.database)
         for handle in ("ann", "bea", "Cy"):
-            await refuse(desk, handle, f"no {handle}")
+            await refuse(harness, handle, f"no {handle}")
         assert [(each.handle, each.reason) for each in await refusals.standing()] == [
             ("Cy", "no Cy"),
             ("bea", "no bea"),
             ("ann", "no ann"),
         ]
-        await desk.suggest("ann")
-        await desk.write(user(BEA, "bea"), tracked(BEA))
+        await harness.suggest("ann")
+        await harness.write(user(BEA, "bea"), tracked(BEA))
         assert [each.handle for each in await refusals.standing()] == ["Cy"]
         found = await refusals.of_handle("CY")
         assert found == RefusedHandle(handle="Cy", reason="no Cy", refused_at=START)
-        gone = await desk.roster.untrack("cy", "a typo", now=desk.clock.now())
+        gone = await harness.tracking_store.untrack("cy", "a typo", now=harness.clock.now())
         assert (gone.withdrawn, gone.known) == (True, True)
         assert await refusals.standing() == []
-        await refuse(desk, "cy", "still nobody")
+        await refuse(harness, "cy", "still nobody")
         assert [each.reason for each in await refusals.standing()] == ["still nobody"]
 
 
 async def test_the_same_handle_suggested_by_many_at_once_gives_one_live_suggestion(url: str) -> None:
     async def somebody(order: int) -> list[SuggestionResult]:
-        async with open_desk(url) as desk:
+        async with open_harness(url) as harness:
             handles = ["ann", "bea", "cid", "dan"]
-            return await desk.results(*(handles if order % 2 else reversed(handles)))
+            return await harness.results(*(handles if order % 2 else reversed(handles)))
 
     results = await asyncio.gather(*(somebody(order) for order in range(8)))
     assert sum(each is SuggestionResult.ADDED for result in results for each in result) == 4
-    async with open_desk(url) as desk:
-        assert len(await desk.roster.suggestions()) == 4
-        assert len(await desk.jobs()) == 4
+    async with open_harness(url) as harness:
+        assert len(await harness.tracking_store.suggestions()) == 4
+        assert len(await harness.jobs()) == 4
 
 
 async def test_without_its_job_there_is_no_suggestion(url: str) -> None:
-    async with open_desk(url) as desk:
+    async with open_harness(url) as harness:
         with pytest.raises(UnknownKind):
-            await desk.roster.suggest([NewSuggestion(handle="ann")], job=lambda _: new("nonsense"), now=START)
-        assert await desk.roster.suggestions(live_only=False) == []
+            await harness.tracking_store.suggest(
+                [NewSuggestion(handle="ann")], job=lambda _: new("nonsense"), now=START
+            )
+        assert await harness.tracking_store.suggestions(live_only=False) == []
 
 
 async def test_many_thousand_handles_are_suggested_at_once(url: str) -> None:
-    async with open_desk(url) as desk:
+    async with open_harness(url) as harness:
         handles = [f"h{number}" for number in range(6_000)]
-        assert set(await desk.results(*handles)) == {SuggestionResult.ADDED}
-        assert set(await desk.results(*handles)) == {SuggestionResult.SUGGESTED}
-        assert await desk.sql("SELECT count(*) FROM jobs") == [(6_000,)]
+        assert set(await harness.results(*handles)) == {SuggestionResult.ADDED}
+        assert set(await harness.results(*handles)) == {SuggestionResult.SUGGESTED}
+        assert await harness.sql("SELECT count(*) FROM jobs") == [(6_000,)]
 
 
 @pytest.mark.parametrize("state", ["dead", "failed"])
 async def test_a_suggestion_whose_job_ended_as_a_gap_is_taken_up_again(url: str, state: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("ann")
-        await desk.sql(f"UPDATE jobs SET state = '{state}', attempts = 5")
-        assert await desk.results("ann") == [SuggestionResult.SUGGESTED]
-        assert await desk.sql("SELECT kind, key, state, attempts FROM jobs") == [("suggestion", "ann", "pending", 0)]
+    async with open_harness(url) as harness:
+        await harness.suggest("ann")
+        await harness.sql(f"UPDATE jobs SET state = '{state}', attempts = 5")
+        assert await harness.results("ann") == [SuggestionResult.SUGGESTED]
+        assert await harness.sql("SELECT kind, key, state, attempts FROM jobs") == [("suggestion", "ann", "pending", 0)]
 
 
 async def test_a_suggestion_whose_job_was_cancelled_gets_a_new_one(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("ann")
-        await desk.sql("DELETE FROM jobs")
-        assert await desk.results("ann") == [SuggestionResult.SUGGESTED]
-        assert await desk.jobs() == [("suggestion", "ann")]
+    async with open_harness(url) as harness:
+        await harness.suggest("ann")
+        await harness.sql("DELETE FROM jobs")
+        assert await harness.results("ann") == [SuggestionResult.SUGGESTED]
+        assert await harness.jobs() == [("suggestion", "ann")]
 
 
 @pytest.mark.parametrize("state", [state for state in AccountState if state is not AccountState.UNTRACKED])
 async def test_who_is_tracked_is_not_suggested_again(url: str, state: AccountState) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "Ann"), tracked(ANN), changed(ANN, state))
-        assert await desk.suggest("aNN") == [Suggested(handle="aNN", result=SuggestionResult.TRACKED, user_id=ANN)]
-        assert await desk.roster.suggestions() == []
-        assert await desk.jobs() == []
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "Ann"), tracked(ANN), changed(ANN, state))
+        assert await harness.suggest("aNN") == [Suggested(handle="aNN", result=SuggestionResult.TRACKED, user_id=ANN)]
+        assert await harness.tracking_store.suggestions() == []
+        assert await harness.jobs() == []
 
 
 async def test_who_is_known_but_not_tracked_may_be_suggested(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), user(BEA, "bea"), tracked(BEA))
-        await desk.roster.untrack("bea", "enough", now=START)
-        assert await desk.results("ann", "bea") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), user(BEA, "bea"), tracked(BEA))
+        await harness.tracking_store.untrack("bea", "enough", now=START)
+        assert await harness.results("ann", "bea") == [SuggestionResult.ADDED, SuggestionResult.ADDED]
 
 
 async def test_a_former_holder_of_a_handle_does_not_stand_in_the_way(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "star"), tracked(ANN))
-        desk.clock.turn(days=1)
-        await desk.write(user(BEA, "star"))
-        assert await desk.results("star") == [SuggestionResult.ADDED]
-        gone = await desk.roster.untrack("star", "enough", now=START)
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "star"), tracked(ANN))
+        harness.clock.turn(days=1)
+        await harness.write(user(BEA, "star"))
+        assert await harness.results("star") == [SuggestionResult.ADDED]
+        gone = await harness.tracking_store.untrack("star", "enough", now=START)
         assert (gone.user_id, gone.was) == (ANN, AccountState.ACTIVE)
 
 
 async def test_untracking_ends_the_accounts_own_jobs_and_nothing_else(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), user(BEA, "bea"), tracked(ANN), tracked(BEA), post(1))
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), user(BEA, "bea"), tracked(ANN), tracked(BEA), post(1))
         own = [
             args.backfill(ANN),
             args.catch_up(ANN, PostId(5)),
@@ -270,71 +272,71 @@ async def test_untracking_ends_the_accounts_own_jobs_and_nothing_else(url: str) 
             args.hydrate_user(ANN, now=START, fill=timedelta(), tracked=True),
         ]
         others = [args.backfill(BEA), args.mend(BEA, PostId(1), None), args.hydrate_post(PostId(ANN))]
-        await desk.enqueue(*own, *others)
-        gone = await desk.roster.untrack("ANN", "no money", now=START)
+        await harness.enqueue(*own, *others)
+        gone = await harness.tracking_store.untrack("ANN", "no money", now=START)
         assert (gone.user_id, gone.was, len(gone.cancelled)) == (ANN, AccountState.ACTIVE, len(own))
-        assert await desk.jobs() == sorted((job.kind, job.key) for job in others)
-        assert await desk.sql("SELECT DISTINCT state FROM job_history") == [("cancelled",)]
-        ann, bea = await desk.roster.accounts()
+        assert await harness.jobs() == sorted((job.kind, job.key) for job in others)
+        assert await harness.sql("SELECT DISTINCT state FROM job_history") == [("cancelled",)]
+        ann, bea = await harness.tracking_store.accounts()
         assert (ann.state, ann.state_reason, ann.next_look_at) == (AccountState.UNTRACKED, "no money", None)
         assert (ann.stored_posts, bea.state) == (1, AccountState.ACTIVE)
 
 
 async def test_a_hydration_that_only_fetches_outlives_the_tracking(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN))
-        await desk.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta()))
-        await desk.roster.untrack(ANN, "enough", now=START)
-        assert await desk.jobs() == [("hydrate_user", "12")]
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN))
+        await harness.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta()))
+        await harness.tracking_store.untrack(ANN, "enough", now=START)
+        assert await harness.jobs() == [("hydrate_user", "12")]
 
 
 async def test_what_a_worker_was_doing_for_an_untracked_account_is_void(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN))
-        await desk.enqueue(args.backfill(ANN))
-        (lease,) = await desk.claim()
-        await desk.roster.untrack("ann", "enough", now=START)
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN))
+        await harness.enqueue(args.backfill(ANN))
+        (lease,) = await harness.claim()
+        await harness.tracking_store.untrack("ann", "enough", now=START)
         late = settlement(lease, Done([post(1)]), now=START, policy=Policy(), chance=0.5)
-        assert await desk.app.queue.settle([late], now=START) == set()
-        assert await desk.sql("SELECT count(*) FROM posts") == [(0,)]
+        assert await harness.app.queue.settle([late], now=START) == set()
+        assert await harness.sql("SELECT count(*) FROM posts") == [(0,)]
 
 
 async def test_untracking_who_was_only_suggested_withdraws_the_suggestion(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("Ann", "bea")
-        gone = await desk.roster.untrack("ann", "a slip", now=START)
+    async with open_harness(url) as harness:
+        await harness.suggest("Ann", "bea")
+        gone = await harness.tracking_store.untrack("ann", "a slip", now=START)
         assert (gone.was, gone.withdrawn, len(gone.cancelled)) == (None, True, 1)
-        assert [each.handle for each in await desk.roster.suggestions()] == ["bea"]
-        closed = (await desk.roster.suggestions(live_only=False))[0]
+        assert [each.handle for each in await harness.tracking_store.suggestions()] == ["bea"]
+        closed = (await harness.tracking_store.suggestions(live_only=False))[0]
         assert (closed.handle, closed.outcome, closed.reason, closed.deleted_at) == ("Ann", "refused", "a slip", START)
-        assert await desk.jobs() == [("suggestion", "bea")]
-        assert await desk.results("ann") == [SuggestionResult.ADDED]
+        assert await harness.jobs() == [("suggestion", "bea")]
+        assert await harness.results("ann") == [SuggestionResult.ADDED]
 
 
 async def test_untracking_by_id_also_withdraws_what_was_suggested_meanwhile(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.suggest("ann")
-        await desk.write(user(ANN, "Ann"), tracked(ANN))
-        gone = await desk.roster.untrack(ANN, "enough", now=START)
+    async with open_harness(url) as harness:
+        await harness.suggest("ann")
+        await harness.write(user(ANN, "Ann"), tracked(ANN))
+        gone = await harness.tracking_store.untrack(ANN, "enough", now=START)
         assert (gone.was, gone.withdrawn) == (AccountState.ACTIVE, True)
-        assert await desk.jobs() == []
+        assert await harness.jobs() == []
 
 
 async def test_untracking_twice_or_somebody_unknown_changes_nothing(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"))
-        await desk.roster.untrack("ann", "first", now=START)
-        again = await desk.roster.untrack("ann", "second", now=desk.clock.turn(days=1))
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"))
+        await harness.tracking_store.untrack("ann", "first", now=START)
+        again = await harness.tracking_store.untrack("ann", "second", now=harness.clock.turn(days=1))
         assert (again.known, again.was) == (True, AccountState.UNTRACKED)
-        (ann,) = await desk.roster.accounts()
+        (ann,) = await harness.tracking_store.accounts()
         assert (ann.state_reason, ann.state_since) == ("first", START)
         for nobody in ("bea", "cid", BEA, UserId(99)):
-            assert not (await desk.roster.untrack(nobody, "why", now=START)).known
+            assert not (await harness.tracking_store.untrack(nobody, "why", now=START)).known
 
 
 async def test_the_list_of_accounts_tells_how_far_each_is(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(
+    async with open_harness(url) as harness:
+        await harness.write(
             user(ANN, "Zoe", posts_count=40),
             user(BEA, "bea"),
             tracked(ANN),
@@ -342,111 +344,111 @@ async def test_the_list_of_accounts_tells_how_far_each_is(url: str) -> None:
             *(post(each) for each in (5, 6, 9)),
             swept(ANN, oldest=PostId(5), newest=PostId(9), backfilled=True, found=3),
         )
-        await desk.enqueue(
+        await harness.enqueue(
             args.catch_up(ANN, PostId(9)), args.mend(ANN, PostId(5), PostId(6)), args.hydrate_post(PostId(ANN))
         )
-        bea, zoe = await desk.roster.accounts()
+        bea, zoe = await harness.tracking_store.accounts()
         assert (bea.handle, bea.stored_posts, bea.profile_posts, bea.live_jobs) == ("bea", 0, None, {})
         assert (zoe.handle, zoe.stored_posts, zoe.profile_posts, zoe.live_jobs) == ("Zoe", 3, 40, {"catch_up": 2})
         assert (zoe.oldest_post_id, zoe.newest_post_id, zoe.backfilled_at) == (5, 9, START)
-        assert [each.user_id for each in await desk.roster.accounts([BEA, UserId(77)])] == [BEA]
+        assert [each.user_id for each in await harness.tracking_store.accounts([BEA, UserId(77)])] == [BEA]
 
 
 async def test_posts_are_counted_through_their_index(url: str) -> None:
-    async with open_desk(url) as desk:
+    async with open_harness(url) as harness:
         people = [UserId(each) for each in range(1, 41)]
         written = [post(each, people[each % 40]) for each in range(1, 4_001)]
-        await desk.write(*(user(each, f"h{each}") for each in people), *map(tracked, people), *written)
-        async with desk.app.database.read() as connection:
+        await harness.write(*(user(each, f"h{each}") for each in people), *map(tracked, people), *written)
+        async with harness.app.database.read() as connection:
             await analyze(connection)
-            explain = "EXPLAIN QUERY PLAN " if desk.app.database.dialect == "sqlite" else "EXPLAIN "
-            asked = str(_ENTRIES.compile(desk.app.database.engine.sync_engine))
+            explain = "EXPLAIN QUERY PLAN " if harness.app.database.dialect == "sqlite" else "EXPLAIN "
+            asked = str(_ENTRIES.compile(harness.app.database.engine.sync_engine))
             plan = "\n".join(str(row[-1]) for row in await connection.execute(text(explain + asked)))
         assert "posts_author" in plan, plan
-        assert {each.stored_posts for each in await desk.roster.accounts()} == {100}
+        assert {each.stored_posts for each in await harness.tracking_store.accounts()} == {100}
 
 
 async def test_tracking_somebody_new_is_a_suggestion(url: str) -> None:
-    async with open_desk(url) as desk:
-        (told,) = await track_handles(desk.app, [NewSuggestion(handle="Ann")])
+    async with open_harness(url) as harness:
+        (told,) = await track_handles(harness.app, [NewSuggestion(handle="Ann")])
         assert (told.result, told.user_id, str(told)) == (
             SuggestionResult.ADDED,
             None,
             "@Ann: its profile is looked up, then its posts are collected",
         )
-        assert await desk.jobs() == [("suggestion", "ann")]
+        assert await harness.jobs() == [("suggestion", "ann")]
 
 
 async def test_tracking_again_catches_up_once_the_past_is_there(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(
+    async with open_harness(url) as harness:
+        await harness.write(
             user(ANN, "ann"), tracked(ANN), swept(ANN, oldest=PostId(5), newest=PostId(9), backfilled=True)
         )
         for note in ("what is new will be collected", "a catch-up is under way"):
-            (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+            (told,) = await track_handles(harness.app, [NewSuggestion(handle="ann")])
             assert (told.result, told.user_id, told.note) == (SuggestionResult.TRACKED, ANN, f"is tracked; {note}")
-        assert await desk.sql("SELECT kind, key, state FROM jobs") == [("catch_up", "12", "pending")]
-        (lease,) = await desk.claim()
+        assert await harness.sql("SELECT kind, key, state FROM jobs") == [("catch_up", "12", "pending")]
+        (lease,) = await harness.claim()
         assert json.loads(lease.args)["floor"] == 9
 
 
 async def test_tracking_again_leaves_a_living_backfill_alone_and_says_so(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN), post(1))
-        await desk.enqueue(args.backfill(ANN))
-        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN), post(1))
+        await harness.enqueue(args.backfill(ANN))
+        (told,) = await track_handles(harness.app, [NewSuggestion(handle="ann")])
         assert told.note == "is tracked; its past is being collected (1 post so far)"
-        assert await desk.jobs() == [("backfill", "12")]
+        assert await harness.jobs() == [("backfill", "12")]
 
 
 async def test_tracking_again_takes_up_a_backfill_that_died(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN))
-        await desk.enqueue(args.backfill(ANN))
-        await desk.sql("UPDATE jobs SET state = 'dead', attempts = 5")
-        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN))
+        await harness.enqueue(args.backfill(ANN))
+        await harness.sql("UPDATE jobs SET state = 'dead', attempts = 5")
+        (told,) = await track_handles(harness.app, [NewSuggestion(handle="ann")])
         assert told.note == "is tracked; collecting its past goes on"
-        assert await desk.sql("SELECT kind, state, attempts FROM jobs") == [("backfill", "pending", 0)]
+        assert await harness.sql("SELECT kind, state, attempts FROM jobs") == [("backfill", "pending", 0)]
 
 
 async def test_tracking_again_looks_again_at_what_could_not_be_collected(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN), changed(ANN, AccountState.SUSPENDED, "spam"))
-        (told,) = await track_handles(desk.app, [NewSuggestion(handle="ann")])
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN), changed(ANN, AccountState.SUSPENDED, "spam"))
+        (told,) = await track_handles(harness.app, [NewSuggestion(handle="ann")])
         assert told.note == "is tracked, and suspended (spam); it is looked at again now"
-        assert await desk.jobs() == [("relook", "12")]
+        assert await harness.jobs() == [("relook", "12")]
 
 
 async def test_an_account_that_never_posted_is_looked_at_for_its_first_post(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
-        (entry,) = await desk.roster.accounts()
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
+        (entry,) = await harness.tracking_store.accounts()
         assert next_step(entry)[0] == args.catch_up(ANN, None)
 
 
 async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta(minutes=1)))
-        told = await track_ids(desk.app, [ANN, BEA, ANN])
+    async with open_harness(url) as harness:
+        await harness.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta(minutes=1)))
+        told = await track_ids(harness.app, [ANN, BEA, ANN])
         assert [(each.user_id, each.result) for each in told] == [
             (ANN, SuggestionResult.ADDED),
             (BEA, SuggestionResult.ADDED),
         ]
-        rows = await desk.sql(
+        rows = await harness.sql(
             "SELECT key, CAST(args AS text), state FROM jobs WHERE kind = 'hydrate_user' ORDER BY key"
         )
         assert [(key, json.loads(given)["tracked"], state) for key, given, state in rows] == [
             ("12", True, JobState.PENDING),
             ("123", True, JobState.PENDING),
         ]
-        await track_ids(desk.app, [ANN])
-        assert await desk.sql("SELECT count(*) FROM jobs") == [(2,)]
+        await track_ids(harness.app, [ANN])
+        assert await harness.sql("SELECT count(*) FROM jobs") == [(2,)]
 
 
 async def test_tracking_by_id_goes_on_with_an_account_that_is_tracked(url: str) -> None:
-    async with open_desk(url) as desk:
-        await desk.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"), tracked(BEA))
-        await desk.roster.untrack(BEA, "enough", now=START)
-        ann, bea = await track_ids(desk.app, [ANN, BEA])
+    async with open_harness(url) as harness:
+        await harness.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"), tracked(BEA))
+        await harness.tracking_store.untrack(BEA, "enough", now=START)
+        ann, bea = await track_ids(harness.app, [ANN, BEA])
         assert (str(ann), bea.result) == ("@ann: is tracked; collecting its past goes on", SuggestionResult.ADDED)
-        assert await desk.jobs() == [("backfill", "12"), ("hydrate_user", "123")]
+        assert await harness.jobs() == [("backfill", "12"), ("hydrate_user", "123")]

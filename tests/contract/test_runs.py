@@ -38,10 +38,10 @@ class Office:
     """An app on a real database, with a clock to turn."""
 
     def __init__(self, app: App, clock: TurnedClock) -> None:
-        self.app, self.desk, self.clock = app, app.runs, clock
+        self.app, self.harness, self.clock = app, app.runs, clock
 
     async def start(self, *handles: str, limit: int = 10) -> Run:
-        run = await self.desk.start(handles or ["ann"], limit, asked_by="somebody", now=self.clock.now())
+        run = await self.harness.start(handles or ["ann"], limit, asked_by="somebody", now=self.clock.now())
         self.clock.turn(seconds=1)
         return run
 
@@ -52,7 +52,7 @@ class Office:
         await tell(self.app, user(ANN), *posts, step)
 
     async def get(self, run: Run) -> Run:
-        found = await self.desk.get(run.id)
+        found = await self.harness.get(run.id)
         assert found is not None
         return found
 
@@ -99,14 +99,14 @@ async def test_a_run_comes_with_its_accounts_and_their_jobs(url: str) -> None:
         ]
         jobs = await rows(o.app, "SELECT kind, key, lane, state FROM jobs ORDER BY key")
         assert jobs == [("scrape", f"{run.id}:{place}", "x", "pending") for place in (0, 1)]
-        assert await o.desk.get(run.id) == run
+        assert await o.harness.get(run.id) == run
 
 
 async def test_a_runs_cap_is_shared_equally_and_buys_a_page_of_each_at_least(url: str) -> None:
     async with office(url) as o:
         with pytest.raises(CapTooLow, match="at least 600, the price of a page of each of 2 accounts"):
-            await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=599)
-        await o.desk.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=1_001)
+            await o.harness.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=599)
+        await o.harness.start(["ann", "bob"], 10, asked_by="somebody", now=o.clock.now(), max_credits=1_001)
         found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs ORDER BY key")
         assert [json.loads(args)["max_credits"] for (args,) in found] == [500, 500]
 
@@ -136,9 +136,9 @@ async def test_of_many_starts_at_once_exactly_one_wins(url: str) -> None:
 async def test_nothing_is_started_with_what_no_run_can_be_made_of(url: str) -> None:
     async with office(url) as o:
         with pytest.raises(BadRun):
-            await o.desk.start([], 10, asked_by="x", now=o.clock.now())
+            await o.harness.start([], 10, asked_by="x", now=o.clock.now())
         with pytest.raises(BadRun):
-            await o.desk.start(["ann"], 0, asked_by="x", now=o.clock.now())
+            await o.harness.start(["ann"], 0, asked_by="x", now=o.clock.now())
         assert await rows(o.app, "SELECT count(*) FROM runs") == [(0,)]
 
 
@@ -152,7 +152,7 @@ async def test_what_was_stored_before_the_run_is_skipped_and_the_rest_is_new(url
         assert (await o.get(run)).status is RunStatus.RUNNING
         await o.step(run, posts=[PostId(70)], status="completed", user_id=ANN)
         assert await o.counts(run) == (4, 2, 1, 1)
-        assert await o.desk.new_posts(run.id) == [70, 90]
+        assert await o.harness.new_posts(run.id) == [70, 90]
         assert (await o.get(run)).accounts[0].user_id == ANN
 
 
@@ -219,7 +219,7 @@ async def test_a_run_without_a_limit_takes_what_earlier_fetches_suggest(url: str
     async with office(url) as o:
         fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=60, new=60, limit=60)
         await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
-        run = await o.desk.start(["Ann", "stranger"], None, asked_by="somebody", now=o.clock.now())
+        run = await o.harness.start(["Ann", "stranger"], None, asked_by="somebody", now=o.clock.now())
         assert run.post_limit == 120
         found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs WHERE kind = 'scrape' ORDER BY key")
         assert [json.loads(each)["limit"] for (each,) in found] == [120, 100]
@@ -231,7 +231,7 @@ async def test_new_posts_of_an_account_are_those_stored_since_and_no_native_retw
         o.clock.turn(minutes=1)
         since = o.clock.now()
         await tell(o.app, post(90), post(60), post(80), post(95, reposts=1))
-        found = await o.app.harvest.look.new_posts(Platform.X, ANN, above=PostId(65), stored_since=since)
+        found = await o.app.collector.look.new_posts(Platform.X, ANN, above=PostId(65), stored_since=since)
         assert found == [80, 90]
 
 
@@ -265,7 +265,7 @@ async def test_a_step_that_comes_late_changes_nothing(url: str) -> None:
         await o.step(run, 1, status="completed")
         await o.step(run, 1, status="failed", posts=[PostId(70)])
         assert (await o.get(run)).status is RunStatus.COMPLETED
-        assert await o.desk.new_posts(run.id) == [90]
+        assert await o.harness.new_posts(run.id) == [90]
         assert len(await o.events("run.finished")) == 1
 
 
@@ -280,7 +280,7 @@ async def test_steps_of_a_run_that_is_forgotten_are_no_fault(url: str) -> None:
 async def test_an_account_whose_job_ended_badly_fails_with_what_it_said(url: str, state: str) -> None:
     async with office(url) as o:
         run = await o.start("ann", "bob")
-        assert await o.desk.settle(o.clock.now()) == 0
+        assert await o.harness.settle(o.clock.now()) == 0
         await change(
             o.app,
             "UPDATE jobs SET state = :state, attempts = max_attempts, last_error = :error WHERE key = :key",
@@ -288,8 +288,8 @@ async def test_an_account_whose_job_ended_badly_fails_with_what_it_said(url: str
             error="Traceback\n  somewhere\nValueError: it broke",
             key=f"{run.id}:0",
         )
-        assert await o.desk.settle(o.clock.now()) == 1
-        assert await o.desk.settle(o.clock.now()) == 0
+        assert await o.harness.settle(o.clock.now()) == 1
+        assert await o.harness.settle(o.clock.now()) == 0
         told = (await o.get(run)).accounts[0]
         assert (told.status, told.reason) == (RunStatus.FAILED, "ValueError: it broke")
         assert (await o.get(run)).status is RunStatus.RUNNING, "the others go on"
@@ -316,17 +316,17 @@ async def test_a_run_can_be_ended_where_it_stands_and_another_begun(url: str) ->
         run = await o.start("ann", "bob")
         await o.step(run, 0, posts=[PostId(90)], status="completed")
         lease = await o.claim()
-        done = await o.desk.cancel(run.id, o.clock.now())
+        done = await o.harness.cancel(run.id, o.clock.now())
         assert (done.status, done.accounts[1].reason) == (RunStatus.COMPLETED, "its job was cancelled")
         assert done.result is not None
         assert done.result["new"] == 1
         assert await rows(o.app, "SELECT count(*) FROM jobs") == [(0,)]
         settled = settlement(lease, Done(), now=o.clock.now(), policy=Policy(), chance=0.5)
         assert not await o.app.queue.settle([settled], now=o.clock.now()), "a worker on it finds its lease gone"
-        assert await o.desk.cancel(run.id, o.clock.now()) == done, "a finished one is left alone"
+        assert await o.harness.cancel(run.id, o.clock.now()) == done, "a finished one is left alone"
         await o.start("carl")
         with pytest.raises(RunNotFound):
-            await o.desk.cancel("nope", o.clock.now())
+            await o.harness.cancel("nope", o.clock.now())
 
 
 async def test_a_run_that_nobody_works_for_ends_after_its_time_and_lets_another_begin(url: str) -> None:
@@ -353,7 +353,7 @@ async def test_a_run_that_waits_for_its_source_says_so_and_ends_after_its_time(u
         with pytest.raises(RunInProgress, match=f"waits: {why}"):
             await o.start("cy")
         o.clock.turn(minutes=61)
-        assert await o.desk.settle(o.clock.now()) == 1
+        assert await o.harness.settle(o.clock.now()) == 1
         (account,) = (await o.get(run)).accounts
         assert account.reason == f"nothing came of it for 60 minutes: {why}"
 
@@ -364,10 +364,10 @@ async def test_a_run_that_goes_on_is_not_ended_however_long_it_takes(url: str) -
         for _ in range(3):
             o.clock.turn(minutes=59)
             await o.step(run, posts=[PostId(1)])
-            assert await o.desk.settle(o.clock.now()) == 0
+            assert await o.harness.settle(o.clock.now()) == 0
         await o.claim()
         o.clock.turn(minutes=61)
-        assert await o.desk.settle(o.clock.now()) == 0
+        assert await o.harness.settle(o.clock.now()) == 0
         with pytest.raises(RunInProgress, match="is still going"):
             await o.start("cy")
 
@@ -389,7 +389,7 @@ async def test_the_job_and_its_step_land_together(url: str) -> None:
         await o.settle_job(first, Done([end]))
         await o.settle_job(second, Fail("no such question"))
         assert not (await o.get(run)).finished
-        assert await o.desk.settle(o.clock.now()) == 1
+        assert await o.harness.settle(o.clock.now()) == 1
         done = await o.get(run)
         assert done.finished
         assert done.accounts[1 - place].reason == "no such question"
@@ -401,7 +401,7 @@ async def test_a_job_that_ends_while_somebody_settles_has_told_its_end(url: str)
             run = await o.start()
             lease = await o.claim()
             end = RunStep(run_id=run.id, position=0, status=RunStatus.COMPLETED)
-            settling = [other.desk.settle(o.clock.now()) for _ in range(6)]
+            settling = [other.harness.settle(o.clock.now()) for _ in range(6)]
             await asyncio.gather(*settling[:3], o.settle_job(lease, Done([end])), *settling[3:])
             assert (await o.get(run)).status is RunStatus.COMPLETED
 
@@ -423,7 +423,7 @@ async def test_steps_of_many_accounts_at_once_lose_no_count(url: str) -> None:
         done = await o.get(run)
         assert done.result is not None
         assert (done.result["total"], done.result["new"], done.status) == (72, 72, RunStatus.COMPLETED)
-        assert len(await o.desk.new_posts(run.id)) == 72
+        assert len(await o.harness.new_posts(run.id)) == 72
         assert len(await o.events("run.finished")) == 1
 
 
@@ -434,7 +434,7 @@ async def test_a_restart_changes_nothing(url: str) -> None:
         before = await o.get(run)
     async with office(url) as o:
         assert await o.get(run) == before
-        assert await o.desk.settle(o.clock.now()) == 0
+        assert await o.harness.settle(o.clock.now()) == 0
         with pytest.raises(RunInProgress):
             await o.start("carl")
 
@@ -449,14 +449,14 @@ async def test_finished_runs_are_forgotten_after_their_time_and_unfinished_ones_
         o.clock.turn(hours=2)
         going = await o.start()
         await o.app.look_after_runs()
-        assert [each.id for each in await o.desk.list()] == [going.id, young.id]
-        assert await o.desk.get(old.id) is None
+        assert [each.id for each in await o.harness.list()] == [going.id, young.id]
+        assert await o.harness.get(old.id) is None
         assert await rows(o.app, "SELECT count(*) FROM run_posts") == [(0,)]
         assert await rows(o.app, "SELECT count(*) FROM run_accounts") == [(2,)]
         assert await rows(o.app, "SELECT count(*) FROM posts") == [(1,)], "what was collected stays"
         o.clock.turn(days=30)
         await o.app.look_after_runs()
-        assert [each.id for each in await o.desk.list()] == [going.id]
+        assert [each.id for each in await o.harness.list()] == [going.id]
 
 
 async def test_the_list_is_newest_first_and_pages_stay_put_while_runs_are_made(url: str) -> None:
@@ -467,28 +467,28 @@ async def test_the_list_is_newest_first_and_pages_stay_put_while_runs_are_made(u
             await o.step(run, 0, status="completed")
             await o.step(run, 1, status="completed")
             made.insert(0, run.id)
-        first = await o.desk.list(2)
+        first = await o.harness.list(2)
         assert [each.id for each in first] == made[:2]
         assert [len(each.accounts) for each in first] == [2, 2]
         await o.start()
-        second = await o.desk.list(2, first[-1].id)
+        second = await o.harness.list(2, first[-1].id)
         assert [each.id for each in second] == made[2:4]
         await change(o.app, "DELETE FROM runs WHERE id = :id", id=second[-1].id)
-        assert [each.id for each in await o.desk.list(2, second[-1].id)] == made[4:]
+        assert [each.id for each in await o.harness.list(2, second[-1].id)] == made[4:]
 
 
 @pytest.mark.parametrize("hostile", ["", "nope", "a\x00b", "'; DROP TABLE runs; --", "\ud800", "%" * 36])
 async def test_a_name_that_is_no_run_is_simply_not_there(url: str, hostile: str) -> None:
     async with office(url) as o:
-        assert await o.desk.get(hostile) is None
+        assert await o.harness.get(hostile) is None
         with pytest.raises(RunNotFound):
-            await o.desk.list(10, hostile)
+            await o.harness.list(10, hostile)
 
 
 async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
     async with office(url) as o:
         await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN))
-        look, roster = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
+        look, tracking_store = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
         account = await look.account(Platform.X, ANN)
         assert account is not None
         assert account.fetch == FetchStats()
@@ -506,7 +506,7 @@ async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
         )
         assert account.fetch == wanted
         assert account.fetch.avg_new_rate == pytest.approx((0.3 * 40 + 0.7 * 50) / 300)
-        (entry,) = await roster.accounts()
+        (entry,) = await tracking_store.accounts()
         assert (entry.fetch, entry.next_limit) == (wanted, 57)
         assert next_limit(account.fetch) == 57
 

@@ -108,7 +108,7 @@ async def test_slots_that_nobody_was_there_for_are_one_tick(url: str) -> None:
                 while not await slots(office):
                     await asyncio.sleep(0.05)
         before = len(await slots(office))
-        async with office.app.database.write() as connection:
+        async with office.app.database.transaction() as connection:
             for at, _missed in await slots(office):
                 earlier = at - timedelta(seconds=50)
                 await connection.execute(update(ticks).where(ticks.c.tick_at == at).values(tick_at=earlier))
@@ -275,17 +275,17 @@ async def test_a_group_does_not_track_again_what_was_refused_or_untracked(url: s
     groups = {"news": {"accounts": ["ann", "bea", "cy"], "every_seconds": 1}}
     async with opened(url) as office:
         await office.account(ANN, "ann")
-        roster, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
+        tracking_store, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
         await looked_after(url, groups)
         await office.write(SuggestionClosed(platform=Platform.X, handle="bea", accepted=False, reason="nobody"))
         for handle in ("ann", "cy"):
-            await roster.untrack(handle, "not wanted", now=now)
+            await tracking_store.untrack(handle, "not wanted", now=now)
         await looked_after(url, groups)
         assert await wanted(office) == [("bea", "refused"), ("cy", "refused")]
         warned = [line for line in lines if "is not tracked" in line]
         assert len(warned) == 3
         assert any("@bea" in line and "it was refused, nobody" in line for line in warned)
-        await roster.suggest([NewSuggestion(handle="ann")], job=args.suggestion, now=now)
+        await tracking_store.suggest([NewSuggestion(handle="ann")], job=args.suggestion, now=now)
         assert ("ann", "open") in await wanted(office)
 
 
@@ -293,8 +293,8 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
     groups = {"news": {"accounts": ["ann", "stranger"], "every_seconds": 1}}
     async with opened(url) as office:
         await office.account(ANN, "ann")
-        roster, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
-        await roster.suggest([NewSuggestion(handle="stranger")], job=args.suggestion, now=now)
+        tracking_store, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
+        await tracking_store.suggest([NewSuggestion(handle="stranger")], job=args.suggestion, now=now)
         await office.write(SuggestionClosed(platform=Platform.X, handle="stranger", accepted=False, reason="nobody"))
         async with scheduling(url, groups=groups) as (scheduler, _):
             async with asyncio.timeout(50):
@@ -350,7 +350,7 @@ async def test_a_budget_is_spent_where_posts_are_and_never_exceeded(url: str) ->
 
 async def _looked(office: Office, user_id: int) -> None:
     """As if a worker had caught up with an account and found nothing."""
-    async with office.app.database.write() as connection:
+    async with office.app.database.transaction() as connection:
         await connection.execute(text("DELETE FROM jobs"))
         looked = update(accounts).where(accounts.c.user_id == user_id)
         await connection.execute(looked.values(last_fetched_at=office.clock.now()))

@@ -112,7 +112,7 @@ def differences_from_declared(connection: Connection) -> list[Any]:
 async def test_migrations_equal_the_declared_schema(empty_urls: tuple[str, str]) -> None:
     migrated, declared = Database(empty_urls[0]), Database(empty_urls[1])
     await migrate(migrated)
-    async with declared.write() as connection:
+    async with declared.transaction() as connection:
         await connection.run_sync(tables.metadata.create_all)
     async with migrated.read() as one, declared.read() as other:
         found, wanted = await one.run_sync(described), await other.run_sync(described)
@@ -157,7 +157,7 @@ async def test_a_migration_on_postgresql_waits_for_as_long_as_another_one_runs(e
 
 async def assert_migrated_after(other: Database, lock: str, database: Database) -> None:
     waits: asyncio.Queue[str] = asyncio.Queue()
-    async with other.write() as connection:
+    async with other.transaction() as connection:
         await connection.execute(text(lock))
         migration = asyncio.create_task(migrate(database, on_wait=waits.put_nowait))
         assert await waits.get() in ("database is locked", "another process migrates it")
@@ -168,7 +168,7 @@ async def assert_migrated_after(other: Database, lock: str, database: Database) 
 
 async def test_a_file_that_stays_locked_is_reported_as_busy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'one.db'}"
-    async with opened(url) as other, opened(url, {"timeout": 0.01}) as database, other.write():
+    async with opened(url) as other, opened(url, {"timeout": 0.01}) as database, other.transaction():
         with pytest.raises(DatabaseBusy):
             await migrate(database, patience=0.0)
 
@@ -194,7 +194,7 @@ async def test_a_migration_killed_at_any_statement_leaves_nothing_and_can_be_run
 
 async def test_a_database_from_the_future_is_refused(url: str) -> None:
     database = Database(url)
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     assert (await schema_state(database)).verdict == "too new"
     for refused in (require_current(database), migrate(database)):
@@ -205,7 +205,7 @@ async def test_a_database_from_the_future_is_refused(url: str) -> None:
 
 async def test_another_programs_tables_are_left_alone(empty_urls: tuple[str, str]) -> None:
     database = Database(empty_urls[0])
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(text("CREATE TABLE jobs (id integer)"))
     with pytest.raises(DatabaseForeign, match="a database of its own"):
         await migrate(database)
@@ -231,13 +231,13 @@ CRAWL = "INSERT INTO crawls (id, link_id, at, outcome) VALUES (:id, 1, '2026-03-
 async def test_visits_are_kept_when_their_table_learns_a_new_outcome(empty_urls: tuple[str, str]) -> None:
     database = Database(empty_urls[0])
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.run_sync(_upgrade, "0008")
             await connection.execute(text(LINK))
             for number in (3, 7):
                 await connection.execute(text(CRAWL), {"id": number, "outcome": "offer"})
         await migrate(database)
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(CRAWL), {"id": 8, "outcome": "unreadable"})
             rows = await connection.execute(text("SELECT id, outcome FROM crawls ORDER BY id"))
             assert [tuple(row) for row in rows] == [(3, "offer"), (7, "offer"), (8, "unreadable")]

@@ -54,7 +54,7 @@ async def stored(url: str, *given: Post) -> AsyncIterator[Database]:
     database = open_database(url)
     try:
         people = [user(ANN, "Ann"), user(BEA, "bea"), user(ANN, "ann_threads", Platform.THREADS)]
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_users(connection, people, START)
             if given:
                 await write_posts(connection, given, START)
@@ -193,7 +193,7 @@ async def test_an_author_is_known_by_the_present_handle(url: str) -> None:
         assert await found(database, "mist", author="@ANN") == [1]
         assert await found(database, "mist", author="ann_threads") == [3]
         assert await found(database, "mist", author="nobody") == []
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "anna")], START)
         assert await found(database, "mist", author="ann") == []
         assert await found(database, "mist", author="anna") == [1]
@@ -211,7 +211,7 @@ async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) 
 
 async def test_a_post_that_changed_is_found_by_its_new_words_only(url: str) -> None:
     async with stored(url, post(1, "mist"), post(2, "mist", platform=Platform.THREADS)) as database:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await write_posts(connection, [post(1, "東京"), post(2, "fog", platform=Platform.THREADS)], START)
         assert await found(database, "mist") == []
         assert await found(database, "東京 OR fog") == [1, 2]
@@ -285,7 +285,7 @@ async def fill_many(database: Database) -> None:
         if database.dialect == "postgresql"
         else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ROWS}) SELECT n FROM s)"
     )
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await connection.execute(
             text(
                 f"""INSERT INTO posts (platform, id, author_id, text, text_clean, created_at, raw, first_seen_at,

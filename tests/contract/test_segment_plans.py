@@ -42,7 +42,7 @@ async def fill(shop: Workshop) -> None:
         "INSERT INTO follows (platform, follower_id, followed_id, first_seen_at, last_seen_at, seen_in) "
         f"SELECT 'x', {{one}}, {{other}}, {then}, {then}, 1 FROM "
     )
-    async with shop.app.database.write() as connection:
+    async with shop.app.database.transaction() as connection:
         await connection.execute(text(users))
         for one, other, many in (
             (f"n + {FIRST}", "1", OWN),
@@ -95,7 +95,7 @@ async def who_came_and_who_went_is_found_through_the_indexes(shop: Workshop, kin
     known = RuleContext(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
     turn = _Turn(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
     fresh = members_of(segment, known)
-    async with shop.app.database.write() as connection, _free_plans(connection):
+    async with shop.app.database.transaction() as connection, _free_plans(connection):
         came, went = await plan(connection, turn.come(fresh)), await plan(connection, turn.gone(fresh))
     assert not reads_whole(came), came
     assert not reads_whole(went), went

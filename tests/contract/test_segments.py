@@ -226,7 +226,7 @@ async def test_posts_are_found_by_author_words_link_and_time(url: str) -> None:
 async def test_posts_of_both_platforms_with_one_id_are_two_members(url: str) -> None:
     async with workshop(url) as shop:
         await shop.people(1)
-        async with shop.app.database.write() as connection:
+        async with shop.app.database.transaction() as connection:
             await connection.execute(
                 text(
                     "INSERT INTO users (platform, id, handle, detail, raw, first_seen_at, last_updated_at) "
@@ -312,7 +312,7 @@ async def test_inputs_that_are_no_stored_users_are_refused_by_the_store_itself(u
 
 
 async def shop_writes(shop: Workshop, sql: str) -> None:
-    async with shop.app.database.write() as connection:
+    async with shop.app.database.transaction() as connection:
         await connection.execute(text(sql))
 
 

@@ -31,7 +31,7 @@ async def test_friends_of_somebody_nobody_has_heard_of_are_found_with_one_sync_o
         "friends": {"kind": "mutuals", "subject": f"@{handle}"},
         "idols": {"kind": "unreciprocated_followed", "subject": f"@{handle}"},
     }
-    async with app.harvest.opened():
+    async with app.collector.opened():
         for name, rule in rules.items():
             await app.segments.define(SegmentName(name), read_rule(name, rule))
             await shop.ask(name)

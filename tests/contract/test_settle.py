@@ -158,7 +158,7 @@ async def test_work_that_is_done_waits_for_room_on_a_full_disk(url: str) -> None
         return Done([Effect(job_id=job.args.n)])
 
     async def execute(statements: Sequence[str]) -> None:
-        async with shop.database.write() as connection:
+        async with shop.database.transaction() as connection:
             for statement in statements:
                 await connection.exec_driver_sql(statement)
 

@@ -190,7 +190,7 @@ async def test_every_link_that_leads_to_a_product_counts_be_they_ever_so_many(ur
         thing = await product(database)
         item = await link(database, "https://shopee.tw/product/1/2", product_id=thing)
         rows = [link_row(f"https://s.shopee.tw/{nr}", kind="short", leads_to=item) for nr in range(many)]
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(insert(links), rows)
         reach = await pages.reach_of_product(thing)
         assert len(reach) == len(set(reach)) == many + 1
@@ -256,7 +256,7 @@ async def test_offers_come_latest_first_with_their_evidence_and_doubts_apart(url
 async def _history(app: App, lane: str, state: str = "succeeded", *, ago: timedelta) -> None:
     at = app.database.clock.now() - ago
     row = {"kind": "crawl", "lane": lane, "class": 2, "state": state, "args": {}, "attempts": 0, "fence": 1}
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         ((taken,),) = (await connection.exec_driver_sql("SELECT count(*) FROM job_history")).all()
         times = {"run_at": at, "created_at": at, "finished_at": at}
         await connection.execute(insert(job_history), {**row, **times, "id": 1_000 + taken})
@@ -272,7 +272,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
         for ago in (timedelta(seconds=30), timedelta(minutes=30), timedelta(hours=2)):
             await _history(app, "shopee", ago=ago)
         await _history(app, "shopee", "cancelled", ago=timedelta(seconds=1))
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             for job_id, fence in ((5, 1), (6, 1), (6, 2), (7, 1), (1_000, 1)):
                 failed = {"job_id": job_id, "fence": fence, "at": now, "worker": "w", "error": "e"}
                 await connection.execute(insert(job_errors), failed)
@@ -281,7 +281,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
             await crawl(database, own, at=now - DAY + timedelta(seconds=60 * (place + 1)))
             again = await link(database, f"https://shopee.tw/product/2/{place}", first_seen_at=now - place * DAY / 100)
             await crawl(database, again, at=now)
-        await app.harvest.book.pause(SourceName("ebay"), "too dear", now=now)
+        await app.collector.book.pause(SourceName("ebay"), "too dear", now=now)
         lanes = {each.lane: each for each in await lane_statuses(app)}
         assert list(lanes)[:4] == ["ebay", "shopee", "taobao", "web"]
         shopee = lanes[Lane("shopee")]

@@ -53,7 +53,7 @@ async def fill(app: App) -> None:
                 CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'pending' END, '{{}}', 0, 5, {AT}, {AT}
             FROM {series(app, JOBS)}""",
     )
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     if app.database.product != "libsql":  # it refuses; what it knows of its tables must do

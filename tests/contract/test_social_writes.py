@@ -54,7 +54,7 @@ class Shelf:
         self._writers = Writers(WRITERS)
 
     async def write(self, *writes: Write) -> None:
-        async with self.database.write() as connection:
+        async with self.database.transaction() as connection:
             await self._writers.write(connection, Prepared(writes), self.clock.now())
         self.clock.turn(minutes=1)
 
@@ -166,7 +166,7 @@ async def test_a_user_row_cannot_be_a_placeholder(url: str) -> None:
     async with shelf(url) as s:
         stub = "INSERT INTO users (platform, id, detail, raw, first_seen_at) VALUES ('x', 5, 'profile', '{}', :at)"
         with pytest.raises((WriteRefused, IntegrityError), match=r"(?i)last_updated_at|null"):
-            async with s.database.write() as connection:
+            async with s.database.transaction() as connection:
                 await connection.exec_driver_sql(stub.replace(":at", "'2026-03-01 00:00:00.000000'"))
 
 
@@ -265,7 +265,7 @@ async def test_a_late_sweep_does_not_bring_back_what_nobody_tracks(url: str) -> 
 
 async def test_a_suggestion_is_closed_once(url: str) -> None:
     async with shelf(url) as s:
-        async with s.database.write() as connection:
+        async with s.database.transaction() as connection:
             await connection.exec_driver_sql(
                 "INSERT INTO suggestions (platform, handle, handle_key, labels, suggested_at) "
                 "VALUES ('x', 'Ann', 'ann', '{}', '2026-03-01 00:00:00.000000')"

@@ -52,7 +52,7 @@ def prepared(url: str, prepare: Callable[[App], Awaitable[None]], *, now: dateti
 
 async def set_state(app: App, source: SourceName = EBAY, **values: Any) -> None:
     told_by = KeyLabel("direct")
-    await app.harvest.book.change(source, told_by, lambda _, key: (SourceState(name=source, **values), key, None))
+    await app.collector.book.change(source, told_by, lambda _, key: (SourceState(name=source, **values), key, None))
 
 
 async def keep(app: App, *keys: str, source: SourceName = EBAY, fresh_until: datetime | None = None) -> None:
@@ -73,7 +73,7 @@ async def keep(app: App, *keys: str, source: SourceName = EBAY, fresh_until: dat
 async def copy_answers(app: App, copies: int) -> None:
     """As many more, each like the one that is there."""
     columns = [column.name for column in cached_answers.columns if column.name != "key"]
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.exec_driver_sql(
             f"INSERT INTO cached_answers (key, {', '.join(columns)}) "
             f"SELECT 'GET ' || n, {', '.join(columns)} FROM cached_answers CROSS JOIN {numbers(1, copies)}"
@@ -116,7 +116,7 @@ async def test_the_bucket_and_the_cache_of_a_source_are_shown(url: str) -> None:
     async with open_harvest(url, x_api_key="one", crawl_lanes=["ebay"], crawl_cache=True) as app:
         await keep(app, "a", "b")
         await keep(app, "c", fresh_until=START - timedelta(seconds=1))
-        await app.harvest.book.set_rate(EBAY, 60, [KeyLabel("direct")])
+        await app.collector.book.set_rate(EBAY, 60, [KeyLabel("direct")])
         found = {each.name: each for each in await source_statuses(app)}[EBAY]
         assert found.cache is not None
         assert (found.cache.answers, found.cache.fresh) == (3, 2)
@@ -239,9 +239,9 @@ async def test_the_views_are_served_by_the_api_and_shown_on_a_page(url: str) -> 
 async def _trouble(app: App) -> None:
     until = app.database.clock.now() + timedelta(hours=1)
     await set_state(app, failure_streak=5, opened_until=until, last_failure="503")
-    await app.harvest.book.pause(X_SOURCE, "too dear", now=app.database.clock.now())
+    await app.collector.book.pause(X_SOURCE, "too dear", now=app.database.clock.now())
     await app.enqueue([args.relook(UserId(7))])
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.exec_driver_sql(
             "UPDATE jobs SET state = 'dead', attempts = max_attempts, last_error = 'it broke'"
         )
@@ -269,7 +269,7 @@ def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
 
 def test_without_a_cap_the_doctor_and_track_warn(url: str) -> None:
     async def capped(app: App) -> None:
-        await app.harvest.book.set_caps(X_SOURCE, day=None, month=3_000_000)
+        await app.collector.book.set_caps(X_SOURCE, day=None, month=3_000_000)
 
     def found(**environment: str) -> Any:
         key = {"MISTNET_X_API_KEY": "one", **environment}
@@ -292,7 +292,7 @@ def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
     async def lost(app: App) -> None:
         await Items(app.database).add([ItemRequest(title="a coin")], app.database.clock.now())
         await app.enqueue([args.relook(UserId(7))])
-        async with app.database.write() as connection:
+        async with app.database.transaction() as connection:
             await connection.exec_driver_sql(
                 "UPDATE jobs SET state = 'running', worker = 'ann', lease_until = created_at"
             )

@@ -53,7 +53,7 @@ class Office:
         return await self.store.tick(wanted, term, job=catch_up, now=self.clock.now())
 
     async def write(self, *writes: Write) -> None:
-        async with self.app.database.write() as connection:
+        async with self.app.database.transaction() as connection:
             await Writers(list(WRITERS)).write(connection, Prepared(writes), self.clock.now())
 
     async def account(self, user_id: UserId, handle: str, *, newest: int | None = 100) -> None:
@@ -152,7 +152,7 @@ async def test_a_catch_up_that_ended_as_a_gap_goes_on_in_its_place(url: str) -> 
         await office.account(ANN, "ann")
         term = await office.lead()
         await office.tick(term)
-        async with office.app.database.write() as connection:
+        async with office.app.database.transaction() as connection:
             await connection.execute(text("UPDATE jobs SET state = 'dead'"))
         made = await office.tick(term, at=START + timedelta(minutes=15))
         assert isinstance(made, Tick)

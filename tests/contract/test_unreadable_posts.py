@@ -29,7 +29,7 @@ async def die(app: App) -> None:
 
 
 async def try_now(app: App) -> None:
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await connection.execute(update(tables.jobs).values(started_at=app.database.clock.now()))
 
 
@@ -68,5 +68,5 @@ async def test_a_sighting_knows_the_gaps(url: str) -> None:
     async with open_harvest(url) as app:
         await end_badly(app, args.hydrate_post(PostId(70), UserId(11)))
         await app.enqueue([args.hydrate_post(PostId(71), UserId(11))])
-        assert await app.harvest.look.unreadable_posts([PostId(70), PostId(71), PostId(72)]) == {70}
-        assert await app.harvest.look.unreadable_posts([]) == set()
+        assert await app.collector.look.unreadable_posts([PostId(70), PostId(71), PostId(72)]) == {70}
+        assert await app.collector.look.unreadable_posts([]) == set()

@@ -88,11 +88,11 @@ async def test_the_bell_rings_when_another_process_adds_work(url: str, monkeypat
     async with (
         open_shop(url, real_time=True) as shop,
         open_shop(url, real_time=True) as other,
-        DatabaseWakeups(shop.database) as bell,
+        DatabaseWakeups(shop.database) as wakeup,
     ):
         if shop.database.dialect == "postgresql":
-            await bell.wait(50)  # the listener rings once when it is ready
-        waiting = asyncio.create_task(bell.wait(600))
+            await wakeup.wait(50)  # the listener rings once when it is ready
+        waiting = asyncio.create_task(wakeup.wait(600))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         async with asyncio.timeout(50):
@@ -105,16 +105,16 @@ async def test_the_bell_survives_the_loss_of_its_connection(postgresql_url: str)
     async with (
         open_shop(postgresql_url, real_time=True) as shop,
         open_shop(postgresql_url, real_time=True) as other,
-        DatabaseWakeups(shop.database, reconnect_seconds=0.05) as bell,
+        DatabaseWakeups(shop.database, reconnect_seconds=0.05) as wakeup,
     ):
-        await bell.wait(50)
+        await wakeup.wait(50)
         await other.rows(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
         )
-        await bell.wait(50)  # rings by itself once it listens again
-        await bell.wait(0.3)
-        waiting = asyncio.create_task(bell.wait(600))
+        await wakeup.wait(50)  # rings by itself once it listens again
+        await wakeup.wait(0.3)
+        waiting = asyncio.create_task(wakeup.wait(600))
         await other.queue.enqueue([new()], now=other.database.clock.now())
         async with asyncio.timeout(50):
             await waiting

@@ -157,7 +157,7 @@ async def fill(shop: Shop) -> None:
     )
     at = "'2026-02-01 00:00:00.000000'"
     leased = "n % 1000 = 0"
-    async with shop.database.write() as connection:
+    async with shop.database.transaction() as connection:
         for sql in (
             f"""INSERT INTO job_history (id, kind, lane, class, state, args, attempts, fence, run_at, created_at,
                     finished_at)

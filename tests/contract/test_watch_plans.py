@@ -31,7 +31,7 @@ async def fill(town: PricedTown) -> None:
         f"""INSERT INTO price_watches (product_id, kind, percent, state, added_at)
             SELECT n, 'changed', 10, CASE WHEN n % 2 = 0 THEN 'active' ELSE 'removed' END, {AT} FROM {numbers}""",
     )
-    async with town.app.database.write() as connection:
+    async with town.app.database.transaction() as connection:
         for statement in statements:
             await connection.execute(text(statement))
     if town.app.database.product != "libsql":

@@ -294,7 +294,7 @@ async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url
         closed = {"x"}
         feed = Polling(
             queue=shop.queue,
-            bell=LocalWakeups(),
+            wakeup=LocalWakeups(),
             clock=shop.database.clock,
             policy=shop.policy,
             kinds=shop.kinds,

@@ -147,7 +147,7 @@ async def _migrate(url: str) -> None:
 
 async def _ask(database: Database, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     is_read = query.lstrip().upper().startswith("SELECT")  # a look must not wait for a lock that a stopped writer holds
-    async with database.read() if is_read else database.write() as connection:
+    async with database.read() if is_read else database.transaction() as connection:
         result = await connection.execute(text(query), values)
         return [dict(row) for row in result.mappings()] if result.returns_rows else []
 

@@ -106,7 +106,7 @@ def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_no_file: Comm
 async def _disagreements_after_damage(world: DemoWorld, url: str) -> str:
     async with open_app(load_settings(database_url=url)) as opened:
         assert await world.disagreements(opened) == []
-        async with opened.database.write() as connection:
+        async with opened.database.transaction() as connection:
             newest = "IN (SELECT newest_post_id FROM accounts)"
             await connection.execute(text("DELETE FROM post_links"))
             await connection.execute(text(f"DELETE FROM posts WHERE id {newest}"))
@@ -119,8 +119,8 @@ async def _disagreements_after_damage(world: DemoWorld, url: str) -> str:
 
 def test_bad_wishes_are_told_in_one_line(on_no_file: CommandLine) -> None:
     (on_no_file.folder / "file").write_text("")
-    for wish in (["--size", "huge"], ["--keep", "file"]):
-        told = on_no_file("demo", *wish)
+    for given in (["--size", "huge"], ["--keep", "file"]):
+        told = on_no_file("demo", *given)
         assert (told.code, told.out) == (2, "")
         assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err
 
@@ -230,8 +230,8 @@ def test_ctrl_c_ends_the_demo_even_while_it_begins(on_no_file: CommandLine) -> N
 
 
 def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandLine) -> None:
-    wishes = ("--size", "tiny", "--port", "0", "--key", "my-key", "--quiet-accounts", "--restless-people")
-    serving = on_no_file.start("sim", "serve", *wishes, "--json")
+    item_requests = ("--size", "tiny", "--port", "0", "--key", "my-key", "--quiet-accounts", "--restless-people")
+    serving = on_no_file.start("sim", "serve", *item_requests, "--json")
     assert serving.stdout is not None
     told = json.loads("".join(iter(serving.stdout.readline, "}\n")) + "}")
     url = told["url"]
@@ -264,7 +264,13 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandL
 
 
 def test_wrong_wishes_for_a_served_world_are_told_in_one_line(on_no_file: CommandLine) -> None:
-    for wish in (["--latency", "2,1"], ["--key", "a b"], ["--tier", "gold"], ["--speed", "0"], ["--speed", "nan"]):
-        told = on_no_file("sim", "serve", *wish)
+    for given in (
+        ["--latency", "2,1"],
+        ["--key", "a b"],
+        ["--tier", "gold"],
+        ["--speed", "0"],
+        ["--speed", "nan"],
+    ):
+        told = on_no_file("sim", "serve", *given)
         assert (told.code, told.out) == (2, "")
         assert re.fullmatch(r"mistnet: error: .*\n", told.err), told.err

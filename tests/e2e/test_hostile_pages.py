@@ -55,7 +55,7 @@ def post_links(command: CommandLine, base_url: str) -> None:
         async with open_app(load_settings(database_url=command.url, crawl_lanes=["web"])) as app:
             said = " ".join(f"http://shop.example.com{path}" for path in (*BOMBS, *GOOD))
             prepared = app.writers.prepare([WRITER, post(1, said)])
-            async with app.database.write() as connection:
+            async with app.database.transaction() as connection:
                 await app.writers.write(connection, prepared, app.database.clock.now())
 
     asyncio.run(write())

@@ -19,7 +19,7 @@ def test_a_key_taken_while_its_gap_is_requeued_leaves_the_gap(on_postgres: Comma
     async def race() -> None:
         async with open_app(load_settings(database_url=on_postgres.url), plugins=[toy.plugin()]) as app:
             now = app.database.clock.now()
-            async with app.database.write() as connection:
+            async with app.database.transaction() as connection:
                 await app.job_writer.write(connection, [app.kinds.new_job("quick", '{"n": 2}', key="same")], now)
                 requeue = asyncio.create_task(app.operations.requeue(now=now))
                 await _blocked(app)

@@ -19,7 +19,7 @@ from mistnet.settings import load_settings
 from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE, SHOPS_FILE
 from mistnet.sim.market_goods import Good
 from tests.e2e.conftest import QUICK, RESTLESS, CommandLine, until
-from tests.markets import wish_for
+from tests.markets import request_for
 from tests.simulated import ask_world
 
 WORKERS = 3
@@ -56,8 +56,8 @@ async def follow(url: str, environment: Mapping[str, str], goods: range, sources
         "price_sources": Path(environment["MISTNET_PRICE_SOURCES"]),
     }
     async with open_app(load_settings(database_url=url, **given)) as app:
-        wishes = [wish_for(Good(SEED, index), sources=sources) for index in goods]
-        kept = await Items(app.database).add(wishes, app.database.clock.now())
+        item_requests = [request_for(Good(SEED, index), sources=sources) for index in goods]
+        kept = await Items(app.database).add(item_requests, app.database.clock.now())
         made = await app.valuing.ask([each.item_id for each in kept], None, app.job_writer)
     return made.created
 

@@ -71,7 +71,7 @@ class HarvestFleet(Fleet):
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=self.concurrency, lanes=["x"], version="sim"
         )
-        async with app.harvest.opened():
+        async with app.collector.opened():
             await Worker(tools, card).run()
 
 
@@ -99,7 +99,7 @@ class FewerAccounts(Oracle):
 
 
 @dataclass(frozen=True)
-class Harvested:
+class Collected:
     """What a collection ended with. `spent` is what upstream billed, `counted` what the caps are compared with."""
 
     faults: list[str]
@@ -140,7 +140,7 @@ async def _collected(url: str, seed: int, oracle: Oracle, service: XService) -> 
         await database.close()
 
 
-def harvest(
+def collect_world(
     url: str,
     seed: int,
     *,
@@ -148,17 +148,17 @@ def harvest(
     faults: str,
     chaos: Chaos | None = None,
     day_credits: int | None = None,
-) -> Harvested:
+) -> Collected:
     """Collects one world from nothing, or in a storm some of its accounts, and compares.
 
     With a cap it ends where the cap stops it, and only the money is compared.
     """
-    return run_virtually(_harvest(url, seed, size, faults, chaos, day_credits))
+    return run_virtually(_collector(url, seed, size, faults, chaos, day_credits))
 
 
-async def _harvest(
+async def _collector(
     url: str, seed: int, size: WorldSize | str, faults: str, chaos: Chaos | None, day_credits: int | None
-) -> Harvested:
+) -> Collected:
     database = open_database(url)
     world = World(seed, size)
     service, oracle = service_of(world, faults=faults), FewerAccounts(world) if chaos else Oracle(world)
@@ -177,7 +177,7 @@ async def _harvest(
         await app.enqueue([args.suggestion(handle) for handle in oracle.suggested])
 
         async def done() -> bool:
-            if day_credits is not None and await app.harvest.halt() is Halt.BUDGET:
+            if day_credits is not None and await app.collector.halt() is Halt.BUDGET:
                 await asyncio.sleep(CALLS_END_IN)
                 return True
             return not await app.upkeep.work_left(list(app.kinds), ["x"], now=database.clock.now())
@@ -196,7 +196,7 @@ async def _harvest(
     crashes = sum("CRASHES" in line for line in fleet.trace)
     spent = sum(service.stats.credits.values())
     problems += money_problems(spent, int(ledger), int(counted), crashes=crashes, cap=day_credits)
-    return Harvested(problems, crashes, spent, int(ledger), int(counted), fleet.trace)
+    return Collected(problems, crashes, spent, int(ledger), int(counted), fleet.trace)
 
 
 def money_problems(spent: int, ledger: int, counted: int, *, crashes: int, cap: int | None) -> list[str]:

@@ -92,7 +92,7 @@ class CrawlFleet(Fleet):
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_LANES), version="sim"
         )
-        async with app.harvest.opened(), app.crawling.opened():
+        async with app.collector.opened(), app.crawling.opened():
             await Worker(tools, card).run()
 
 
@@ -126,7 +126,7 @@ async def _visit_shops(
     app = App(settings_for(url), database=database, transport=WorldTransport(service), web=ShopTransport(shops))
     wrong: list[str] = []
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             posted = [post(number + 1, f"看 {link} 好") for number, link in enumerate([*HARMLESS, *POSTED] * 3)]
             await app.writers.write(connection, app.writers.prepare([WRITER, *posted]), clock.now())
         if world:

@@ -122,7 +122,7 @@ async def _sync_all(
     await app.enqueue([follow_sync(each, side, mode=mode, asked_by="a test") for each in people for side in Side])
     if chaos is None:
         card = WorkerCard(name=WorkerName("calm"), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
-        async with app.harvest.opened():
+        async with app.collector.opened():
             await Worker(app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(1)), card, until_idle=True).run()
         return 0
 

@@ -72,7 +72,7 @@ async def _endure(url: str, seed: int, deadline: float) -> Result:
     fleet = Fleet(url, Chaos(seed, crash=0, freeze=0, spells=spells))
     sound = [job for job in first_jobs() if job.kind != "killer"]
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await JobWriter(kinds_of(None).rules).write(connection, sound, database.clock.now())
         upkeep = StoreUpkeep(database)
 
@@ -98,7 +98,7 @@ async def _simulate(url: str, seed: int, deadline: float) -> Result:
     fleet = Fleet(url, chaos)
     faults: list[str] = []
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             for guard in GUARDS[database.dialect]:
                 await connection.execute(text(guard.replace(":", "\\:")))
             await JobWriter(kinds_of(None).rules).write(connection, first_jobs(), database.clock.now())

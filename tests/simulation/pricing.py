@@ -24,7 +24,7 @@ from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sim.market import ROUGH, TOKENS, MarketFault, MarketService
 from mistnet.sim.market_goods import Good
-from tests.markets import ASKED, EbayTransport, ShopsTransport, market_settings, odd_in_truth, untrue, wish_for
+from tests.markets import ASKED, EbayTransport, ShopsTransport, market_settings, odd_in_truth, request_for, untrue
 from tests.shops import LANES
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, VirtualClock, open_database
@@ -119,9 +119,9 @@ async def _look(
     begun = clock.now()
     try:
         goods = [market.good(seed % 40 + place) for place in range(GOODS)]
-        wishes = [wish_for(good) for good in goods]
-        wishes += [msgspec.structs.replace(wish, ref=f"{wish.ref} again") for wish in wishes if twice]
-        ids = [kept.item_id for kept in await Items(database).add(wishes, clock.now())]
+        requests = [request_for(good) for good in goods]
+        requests += [msgspec.structs.replace(request, ref=f"{request.ref} again") for request in requests if twice]
+        ids = [kept.item_id for kept in await Items(database).add(requests, clock.now())]
         followed = dict(zip(ids, [*goods, *goods], strict=False))
         await app.valuing.make_due(app.job_writer)
 

@@ -16,10 +16,10 @@ from mistnet.social.jobs.reply_chains import Threads
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.collecting import (
-    Harvested,
+    Collected,
     catch_up_later,
+    collect_world,
     first_posts_later,
-    harvest,
     hidden_at_first,
     paid_and_least,
 )
@@ -37,8 +37,8 @@ def collected(
     faults: str,
     chaos: Chaos | None = None,
     day_credits: int | None = None,
-) -> Harvested:
-    result = harvest(url, seed, size=size, faults=faults, chaos=chaos, day_credits=day_credits)
+) -> Collected:
+    result = collect_world(url, seed, size=size, faults=faults, chaos=chaos, day_credits=day_credits)
     if result.faults and chaos:
         print(*result.trace[-40:], sep="\n")
     assert result.faults == [], f"world {seed} with {faults} faults: {result.faults[:5]}; {replay(seed)}"
@@ -173,7 +173,7 @@ def test_rounds_with_the_smallest_limit_lose_nothing(memory: Templates) -> None:
 def first_faults(memory: Templates, seeds: Iterable[int], faults: str) -> list[str]:
     """What the oracle finds in the first of these worlds that shows anything; the first is known to."""
     for seed in seeds:
-        if found := harvest(memory.sqlite(), seed, size="tiny", faults=faults).faults:
+        if found := collect_world(memory.sqlite(), seed, size="tiny", faults=faults).faults:
             return found
     return []
 

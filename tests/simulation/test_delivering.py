@@ -46,7 +46,7 @@ class Careless(FanOut):
     """Marks events in one transaction and hands them on in the next."""
 
     async def fan_out(self, subscribers: Sequence[Subscriber], *, now: datetime, limit: int = 500) -> int:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             taken = await _taken(connection, now, limit)
         rows = [
             {"subscriber": subscriber.name, "event_id": event_id, "created_at": now}
@@ -54,7 +54,7 @@ class Careless(FanOut):
             for subscriber in subscribers
         ]
         if rows:
-            async with self._database.write() as connection:
+            async with self._database.transaction() as connection:
                 await connection.execute(insert(deliveries), rows)
         await super().fan_out(subscribers, now=now, limit=limit)
         return len(taken)

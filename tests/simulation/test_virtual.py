@@ -48,15 +48,15 @@ def test_a_slow_statement_takes_no_virtual_time(url: str) -> None:
 def test_a_statement_that_waits_for_a_lock_lets_virtual_time_pass(url: str) -> None:
     async def main() -> tuple[float, float]:
         database, loop = open_database(url), asyncio.get_running_loop()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(WRITE), {"id": 1})
 
         async def wait_for_it() -> float:
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.execute(text(LOCK), {"id": 1})
             return loop.time()
 
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(LOCK), {"id": 1})
             waiting = asyncio.create_task(wait_for_it())
             await asyncio.sleep(3600)
@@ -70,14 +70,14 @@ def test_a_statement_that_waits_for_a_lock_lets_virtual_time_pass(url: str) -> N
 def test_a_slow_statement_beside_a_blocked_one_takes_no_virtual_time(url: str) -> None:
     async def main() -> float:
         database, loop = open_database(url), asyncio.get_running_loop()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(WRITE), {"id": 1})
 
         async def wait_for_it() -> None:
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 await connection.execute(text(LOCK), {"id": 1})
 
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(LOCK), {"id": 1})
             waiting = asyncio.create_task(wait_for_it())
             await asyncio.sleep(5)
@@ -93,13 +93,13 @@ def test_the_locks_of_a_connection_that_breaks_off_are_free_at_the_same_instant(
     async def main() -> float:
         connections: list[Callable[[], None]] = []
         dying, database, loop = open_database(url, connections), open_database(url), asyncio.get_running_loop()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(WRITE), {"id": 1})
         async with dying.engine.connect() as connection:
             await connection.execute(text(LOCK), {"id": 1})
             for break_off in connections:
                 break_off()
-            async with database.write() as other:
+            async with database.transaction() as other:
                 await other.execute(text(LOCK), {"id": 1})
             await connection.invalidate()
         return loop.time()
@@ -111,14 +111,14 @@ def test_a_statement_that_outlives_its_connection_waits_like_any_other(url: str)
     async def main() -> float:
         connections: list[Callable[[], None]] = []
         dying, database, loop = open_database(url, connections), open_database(url), asyncio.get_running_loop()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(WRITE), {"id": 1})
 
         async def wait_in_vain() -> None:
-            async with dying.write() as connection:
+            async with dying.transaction() as connection:
                 await connection.execute(text(LOCK), {"id": 1})
 
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text(LOCK), {"id": 1})
             waiting = asyncio.create_task(wait_in_vain())
             await asyncio.sleep(5)
@@ -135,7 +135,7 @@ def test_a_statement_that_outlives_its_connection_waits_like_any_other(url: str)
 def test_a_deadlock_is_resolved_by_the_server_before_time_passes(url: str) -> None:
     async def main() -> tuple[list[str], float]:
         database, loop = open_database(url), asyncio.get_running_loop()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             for number in (1, 2):
                 await connection.execute(
                     text("INSERT INTO effects (job_id, note) VALUES (:id, 'there')"), {"id": number}
@@ -143,7 +143,7 @@ def test_a_deadlock_is_resolved_by_the_server_before_time_passes(url: str) -> No
 
         async def lock(*numbers: int) -> str:
             try:
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     for number in numbers:
                         await connection.execute(text(LOCK), {"id": number})
                         await asyncio.sleep(1)

@@ -198,7 +198,7 @@ async def _watch_prices(url: str, seed: int, chaos: Chaos) -> Watched:
     app = App(settings_for(url), database=database, transport=WorldTransport(service), web=ShopTransport(shops))
     wrong: list[str] = []
     try:
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             posted = [post(number + 1, thing) for number, thing in enumerate(THINGS)]
             await app.writers.write(connection, app.writers.prepare([WRITER, *posted]), clock.now())
         try:

@@ -147,7 +147,7 @@ class Machine:
         database = open_database(self.url, self.connections)
         if not sqlite:
             # A claim in a transaction of its own can be interrupted between its statement and its commit.
-            database.statement = database.write  # type: ignore[method-assign]
+            database.autocommit = database.transaction  # type: ignore[method-assign]
         for engine in (database.engine.sync_engine, database._reading.sync_engine):
             self._make_mortal(engine)
         self._make_questions_mortal(database)
@@ -166,7 +166,7 @@ class Machine:
 
     def _make_questions_mortal(self, database: Database) -> None:
         """They go straight to the driver, so that no engine sees them."""
-        ask = database.ask
+        ask = database.fetch_prepared
 
         async def mortal_ask(statement: Any, binds: Any) -> list[Any]:
             await self.point("before a question")
@@ -174,7 +174,7 @@ class Machine:
             await self.point("after it")
             return found
 
-        database.ask = mortal_ask  # type: ignore[method-assign]
+        database.fetch_prepared = mortal_ask  # type: ignore[method-assign]
 
     def _make_mortal(self, engine: Any) -> None:
         """Points before and after every statement, and on both sides of every commit."""
@@ -263,7 +263,7 @@ def worker_on(machine: Machine, queue: JobQueue, database: Database, kinds: Kind
     tools = Tools(
         queue=queue,
         upkeep=StoreUpkeep(database),
-        bell=LocalWakeups(),
+        wakeup=LocalWakeups(),
         clock=database.clock,
         kinds=kinds,
         policy=POLICY,

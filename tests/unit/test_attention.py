@@ -12,7 +12,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, StretchState
 from mistnet.social.model import PostId, UserId
 from mistnet.social.store.account_pages import Listed
-from mistnet.web.pages.dashboard_counts import Holdings, QueueSnapshot
+from mistnet.web.pages.dashboard_counts import AccountCounts, QueueSnapshot
 from mistnet.web.pages.drawings import account_row
 from mistnet.web.pages.overview import AttentionItem, attention, remedy
 from mistnet.web.pages.render import with_code
@@ -140,7 +140,7 @@ def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:
     )
     listed = Listed(progress=progress, name="Ann")
     before, after = (
-        account_row(listed, Holdings(at=at, stored={}, spent={}, sweeps={}), START + timedelta(seconds=1))
+        account_row(listed, AccountCounts(at=at, stored={}, spent={}, sweeps={}), START + timedelta(seconds=1))
         for at in (START - timedelta(seconds=1), START + timedelta(seconds=1))
     )
     assert (before["doing"], before["strip"], before["stored"]) == ("waits to begin", (), None)

@@ -66,7 +66,7 @@ def done(coroutine: Coroutine[Any, Any, T]) -> T:
 @dataclass(eq=False)
 class Call:
     process: int
-    passage: GovernedCall
+    governed: GovernedCall
     is_probe: bool
 
 
@@ -133,14 +133,14 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def _asked(self, process: int) -> Call | None:
         asked_at = self.now
-        passage = self.governors[process].call("search", most=0, errand=CallPurpose())
+        governed = self.governors[process].call("search", most=0, purpose=CallPurpose())
         try:
-            done(passage.__aenter__())
+            done(governed.__aenter__())
         except NotNow as refused:
             self._turned_away(refused, asked_at)
             return None
         self.made += 1
-        return self._admitted(Call(process, passage, passage.probe_until is not None))
+        return self._admitted(Call(process, governed, governed.probe_until is not None))
 
     def _turned_away(self, refused: NotNow, asked_at: datetime) -> None:
         assert refused.until > asked_at
@@ -164,7 +164,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self._fail(call, BrokenAnswer(SHOP, "search", "no JSON") if broken else SourceDown(SHOP, "503"))
 
     def _fail(self, call: Call, error: Exception) -> None:
-        done(call.passage.__aexit__(type(error), error, None))
+        done(call.governed.__aexit__(type(error), error, None))
         self.streak += 1
         if call is self.probe or (self.is_closed and self.streak >= FAILURES):
             self.probe = None if call is self.probe else self.probe
@@ -175,7 +175,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def answers(self, call: Call, refusal: bool) -> None:
         """What it cannot show is an answer too; it ends a probe, though it does not end a row of failures."""
         error = NotShown(SHOP, "a page", "it is gone", status=404) if refusal else None
-        done(call.passage.__aexit__(type(error) if error else None, error, None))
+        done(call.governed.__aexit__(type(error) if error else None, error, None))
         if call is self.probe:
             self.probe = self.opened_until = self.opened_at = None
             self.streak = 0
@@ -187,7 +187,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def tells_nothing(self, call: Call, limited: bool) -> None:
         """Cut off, or told to come back later: neither well nor ill."""
         error = RateLimited(SHOP, self.now + timedelta(seconds=0.01)) if limited else GeneratorExit()
-        done(call.passage.__aexit__(type(error), error, None))
+        done(call.governed.__aexit__(type(error), error, None))
         self.probe = None if call is self.probe else self.probe
 
     @rule()

@@ -95,32 +95,32 @@ class Scripted:
             raise said
         return said
 
-    async def is_own(self, _handle: str, *, errand: CallPurpose) -> bool:
-        assert errand.job_id
+    async def is_own(self, _handle: str, *, purpose: CallPurpose) -> bool:
+        assert purpose.job_id
         return self.own
 
-    async def profile(self, handle: str, *, errand: CallPurpose) -> ThreadsProfile | None:
-        assert errand.job_id
+    async def profile(self, handle: str, *, purpose: CallPurpose) -> ThreadsProfile | None:
+        assert purpose.job_id
         found: ThreadsProfile | None = self._say("profile", handle)
         return found
 
-    async def posts(self, _handle: str, *, own: bool, after: str | None, errand: CallPurpose) -> FeedPage:
-        assert errand.job_id
+    async def posts(self, _handle: str, *, own: bool, after: str | None, purpose: CallPurpose) -> FeedPage:
+        assert purpose.job_id
         found: FeedPage = self._say("own posts" if own else "posts", after)
         return found
 
-    async def own_replies(self, *, after: str | None, errand: CallPurpose) -> FeedPage:
-        assert errand.job_id
+    async def own_replies(self, *, after: str | None, purpose: CallPurpose) -> FeedPage:
+        assert purpose.job_id
         found: FeedPage = self._say("own replies", after)
         return found
 
-    async def conversation(self, post_id: PostId, *, after: str | None, errand: CallPurpose) -> FeedPage:
-        assert errand.job_id
+    async def conversation(self, post_id: PostId, *, after: str | None, purpose: CallPurpose) -> FeedPage:
+        assert purpose.job_id
         found: FeedPage = self._say("conversation", post_id, after)
         return found
 
-    async def post(self, post_id: PostId, *, errand: CallPurpose) -> Gathered | None:
-        assert errand.job_id
+    async def post(self, post_id: PostId, *, purpose: CallPurpose) -> Gathered | None:
+        assert purpose.job_id
         found: Gathered | None = self._say("post", post_id)
         return found
 

@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from mistnet.governor.model import SourceName
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, told, wish_of
+from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, item_request_of, told
 from mistnet.prices.model import ItemRequest
 
 SOURCES = ("ebay", "ebay_api", "shopee", "web")
 CENT = "1909-S VDB Lincoln cent"
 
 
-def wish(**given_: Any) -> ItemRequest:
-    return wish_of({"title": CENT, **given_}, sources=SOURCES)
+def request(**given_: Any) -> ItemRequest:
+    return item_request_of({"title": CENT, **given_}, sources=SOURCES)
 
 
 def problems(**given_: Any) -> dict[str, str]:
     with pytest.raises(BadItem) as refused:
-        wish_of({"title": CENT, **given_}, sources=SOURCES)
+        item_request_of({"title": CENT, **given_}, sources=SOURCES)
     assert all(field in str(refused.value) for field, *_ in refused.value.problems[:10])
     return {field: f"{value}|{problem}" for field, value, problem in refused.value.problems}
 
 
 def test_a_wish_says_what_was_written_in_one_spelling() -> None:
-    found = wish(
+    found = request(
         ref=" coin-7 ",
         year=1909,
         **{"Mint Mark": " S ", "Finish": "RD"},
@@ -52,11 +52,13 @@ def test_a_wish_says_what_was_written_in_one_spelling() -> None:
 @pytest.mark.parametrize("written", ["mint mark", "Mint-Mark", "MINTMARK", "mint", " mint_mark "])
 def test_the_spelling_of_a_column_does_not_matter(written: str) -> None:
     assert field_called(written) == "mint_mark"
-    assert wish(**{written: "D"}).attributes == {"mint_mark": "D"}
+    assert request(**{written: "D"}).attributes == {"mint_mark": "D"}
 
 
 def test_what_is_empty_is_as_if_it_were_not_there() -> None:
-    assert wish(ref="", year=None, exclude=[], currency="  ", color="", attributes={"a": ""}) == ItemRequest(title=CENT)
+    assert request(ref="", year=None, exclude=[], currency="  ", color="", attributes={"a": ""}) == ItemRequest(
+        title=CENT
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_all_problems_of_a_wish_are_told_at_once() -> None:
 
 
 def test_at_most_thirty_attributes_of_bounded_size_are_taken() -> None:
-    assert len(wish(**{f"a{n}": n for n in range(30)}).attributes) == 30
+    assert len(request(**{f"a{n}": n for n in range(30)}).attributes) == 30
     assert "at most 30" in problems(**{f"a{n}": n for n in range(31)})["attributes"]
     assert "at most 60" in problems(**{"n" * 61: "v"})["n" * 60]
 
@@ -120,12 +122,12 @@ def test_the_same_attribute_twice_is_told_not_chosen() -> None:
 
 
 def test_columns_of_an_export_are_left_alone() -> None:
-    assert wish(item_id="7", valuation_estimate="12.50", item_state="active") == ItemRequest(title=CENT)
+    assert request(item_id="7", valuation_estimate="12.50", item_state="active") == ItemRequest(title=CENT)
 
 
 def test_a_wish_handed_in_as_it_is_stored_is_the_same_wish() -> None:
-    one = wish(year=1909, exclude=["copy"], sources=["ebay"], urls=["https://shop.example/a;b"], every_hours=0.5)
-    assert wish_of(fields_of(one), sources=SOURCES) == one
+    one = request(year=1909, exclude=["copy"], sources=["ebay"], urls=["https://shop.example/a;b"], every_hours=0.5)
+    assert item_request_of(fields_of(one), sources=SOURCES) == one
 
 
 @given(st.dictionaries(st.sampled_from([*PLAIN_FIELDS, "year", "color"]), st.text() | st.integers() | st.none()))
@@ -133,7 +135,7 @@ def test_whatever_is_written_is_either_a_wish_within_bounds_or_told_in_words(giv
     found: ItemRequest | None = None
     refused: list[str] = []
     try:
-        found = wish_of(given_, sources=SOURCES)
+        found = item_request_of(given_, sources=SOURCES)
     except BadItem as error:
         refused = [told(each) for each in error.problems]
     if found is None:
@@ -141,4 +143,4 @@ def test_whatever_is_written_is_either_a_wish_within_bounds_or_told_in_words(giv
         assert all(each.encode() for each in refused)
     else:
         assert 1 <= len(found.title) <= 500
-        assert wish_of(fields_of(found), sources=SOURCES) == found
+        assert item_request_of(fields_of(found), sources=SOURCES) == found

@@ -126,7 +126,7 @@ async def test_a_bad_answer_within_a_transaction_is_told_in_our_words(fault: str
         database = Database(url)
         try:
             with pytest.raises(error) as raised:
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     await connection.execute(text("SELECT 1"))
             assert "very-secret" not in str(raised.value)
         finally:
@@ -212,7 +212,7 @@ async def test_a_busy_server_is_busy_from_the_start() -> None:
         database = Database(url)
         try:
             with pytest.raises(DatabaseBusy, match="locked"):
-                async with database.write() as connection:
+                async with database.transaction() as connection:
                     await connection.execute(text("SELECT 1"))
         finally:
             await database.close()

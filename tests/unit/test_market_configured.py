@@ -75,7 +75,7 @@ class Street:
         )
 
     async def ask(self, **about: Any) -> PriceAnswer:
-        return await self.shop.search(an_item("coin", **about), errand=CallPurpose())
+        return await self.shop.search(an_item("coin", **about), purpose=CallPurpose())
 
 
 async def asked(rules: dict[str, Any], answers: dict[str, WebAnswer], **environment: str) -> PriceAnswer:

@@ -25,7 +25,7 @@ from mistnet.sim.market import MarketService
 from mistnet.sim.market_goods import Market, truth
 from mistnet.sources.ebay.client import TOKENS, Credentials, EbayAsker, EbayRules, EbaySource
 from mistnet.sources.ebay.listings import for_sale, sold
-from tests.markets import EbayTransport, an_item, wish_for
+from tests.markets import EbayTransport, an_item, request_for
 from tests.support import START, OpenGate, TurnedClock, no_wait
 
 ID, SECRET, TOKEN = "client-0001", "very-secret-0001", "v^1.1#token-of-the-day"
@@ -204,26 +204,26 @@ def error(code: int, message: str) -> HttpAnswer:
 
 
 @dataclass
-class Desk:
+class Harness:
     counter: Counter
     clock: TurnedClock
     gate: OpenGate
     source: EbaySource
 
     async def ask(self, **about: Any) -> Told:
-        return await self.source.search(an_item(**about), errand=CallPurpose())
+        return await self.source.search(an_item(**about), purpose=CallPurpose())
 
 
-def desk(*replies: Reply, tokens: list[Reply] | None = None, lasts: int = 7_200, **rules: Any) -> Desk:
+def harness(*replies: Reply, tokens: list[Reply] | None = None, lasts: int = 7_200, **rules: Any) -> Harness:
     counter = Counter(list(replies), tokens or [], lasts=lasts)
     clock, gate = TurnedClock(), OpenGate("")
     credentials = Credentials(client_id=ID, client_secret=SECRET, sold=rules.get("sold", False))
     asker = EbayAsker(counter, gate=gate, clock=clock, credentials=credentials, sleep=no_wait)
-    return Desk(counter, clock, gate, EbaySource(asker, clock=clock, rules=EbayRules(**rules)))
+    return Harness(counter, clock, gate, EbaySource(asker, clock=clock, rules=EbayRules(**rules)))
 
 
 async def test_a_question_carries_the_words_the_marketplace_and_all_ways_of_buying() -> None:
-    ebay = desk(filter="conditions:{USED}")
+    ebay = harness(filter="conditions:{USED}")
     await ebay.ask(title="Morgan Dollar", attributes={"year": "1921", "series": "Morgan", "grade": "MS65"})
     (request,) = ebay.counter.of("/buy/browse/v1/item_summary/search")
     assert request.query == {
@@ -237,7 +237,7 @@ async def test_a_question_carries_the_words_the_marketplace_and_all_ways_of_buyi
 
 
 async def test_a_long_title_is_cut_between_words() -> None:
-    ebay = desk()
+    ebay = harness()
     await ebay.ask(title=" ".join(["silver"] * 40))
     asked = ebay.counter.asked[-1].query["q"]
     assert len(asked) <= 100
@@ -250,9 +250,9 @@ async def test_pages_are_read_to_the_end_or_as_far_as_the_settings_want() -> Non
         shown = [json.loads(summary(itemId=f"v1|{start + place}|0")) for place in range(200)]
         return ok({"itemSummaries": shown, "total": 900, "next": "https://api.ebay.com/more"})
 
-    whole = desk(*[page] * 9, listings=10_000)
+    whole = harness(*[page] * 9, listings=10_000)
     assert len((await whole.ask()).listings) == 900 + 100  # the last page is full here, whatever the total says
-    some = desk(*[page] * 9, listings=300)
+    some = harness(*[page] * 9, listings=300)
     assert len((await some.ask()).listings) == 300
     assert [each.query["offset"] for each in some.counter.asked if each.query] == ["0", "200"]
 
@@ -260,20 +260,20 @@ async def test_pages_are_read_to_the_end_or_as_far_as_the_settings_want() -> Non
 async def test_a_listing_told_on_two_pages_is_one() -> None:
     first = ok({"itemSummaries": [json.loads(summary())], "total": 201, "next": "x"})
     second = ok({"itemSummaries": [json.loads(summary()), json.loads(summary(itemId="v1|2|0"))], "total": 201})
-    found = await desk(first, second, listings=400).ask()
+    found = await harness(first, second, listings=400).ask()
     assert [each.external_id for each in found.listings] == ["v1|1|0", "v1|2|0"]
 
 
 async def test_what_it_counts_and_does_not_list_is_a_broken_answer() -> None:
     with pytest.raises(BrokenAnswer, match="lists none"):
-        await desk(ok({"total": 5})).ask()
+        await harness(ok({"total": 5})).ask()
     with pytest.raises(BrokenAnswer):
-        await desk(ok({})).ask()
-    assert (await desk(ok({"total": 0})).ask()).listings == []
+        await harness(ok({})).ask()
+    assert (await harness(ok({"total": 0})).ask()).listings == []
 
 
 async def test_one_token_serves_until_shortly_before_its_end() -> None:
-    ebay = desk()
+    ebay = harness()
     for _ in range(3):
         await ebay.ask()
     ebay.clock.turn(seconds=7_200 - 301)
@@ -286,16 +286,16 @@ async def test_one_token_serves_until_shortly_before_its_end() -> None:
 
 
 async def test_many_questions_at_once_fetch_one_token() -> None:
-    ebay = desk()
+    ebay = harness()
     await asyncio.gather(*(ebay.ask() for _ in range(20)))
     assert len(ebay.counter.of(TOKENS)) == 1
 
 
 async def test_a_token_that_is_not_known_any_more_is_replaced_once() -> None:
-    ebay = desk(error(401, "Invalid access token"))
+    ebay = harness(error(401, "Invalid access token"))
     assert (await ebay.ask()).listings == []
     assert len(ebay.counter.of(TOKENS)) == 2
-    twice = desk(error(401, "Invalid access token"), error(401, "Invalid access token"))
+    twice = harness(error(401, "Invalid access token"), error(401, "Invalid access token"))
     with pytest.raises(SourceDown, match="does not know a token that it gave out"):
         await twice.ask()
     assert (await twice.ask()).listings == [], "it may have been forgotten twice: nobody has to act"
@@ -318,19 +318,19 @@ async def test_a_token_that_is_not_known_any_more_is_replaced_once() -> None:
 )
 async def test_each_refusal_has_its_own_error(reply: HttpAnswer, wanted: type[Exception]) -> None:
     with pytest.raises(wanted):
-        await desk(reply).ask()
+        await harness(reply).ask()
 
 
 async def test_a_connection_that_fails_is_tried_once_more_at_once() -> None:
-    ebay = desk(Unanswered("cut"))
+    ebay = harness(Unanswered("cut"))
     assert (await ebay.ask()).listings == []
     with pytest.raises(SourceDown, match="cut"):
-        await desk(Unanswered("cut"), Unanswered("cut")).ask()
+        await harness(Unanswered("cut"), Unanswered("cut")).ask()
 
 
 async def test_a_rate_limit_says_when_to_come_back() -> None:
     for said, seconds in (("17", 17), ("", 60), ("soon", 60), ("999999999", 86_400), ("9" * 5_000, 86_400)):
-        ebay = desk(status(429, {}, retry_after=said))
+        ebay = harness(status(429, {}, retry_after=said))
         with pytest.raises(RateLimited) as limited:
             await ebay.ask()
         assert limited.value.until == START + timedelta(seconds=seconds)
@@ -346,12 +346,12 @@ async def test_a_rate_limit_says_when_to_come_back() -> None:
 async def test_wrong_credentials_stop_the_source_and_say_which(body: dict[str, str], said: str) -> None:
     for code in (400, 401):
         with pytest.raises(SourceRefused, match=said):
-            await desk(tokens=[status(code, body)]).ask()
+            await harness(tokens=[status(code, body)]).ask()
 
 
 async def test_sales_are_asked_for_where_the_settings_say_so() -> None:
     sale = json.loads(summary(lastSoldPrice=PRICE, lastSoldDate="2026-01-01T10:00:00Z"))
-    ebay = desk(ok({"total": 0}), ok({"itemSales": [sale], "total": 1}), sold=True)
+    ebay = harness(ok({"total": 0}), ok({"itemSales": [sale], "total": 1}), sold=True)
     found = await ebay.ask()
     assert [each.kind for each in found.listings] == [PriceKind.SOLD]
     assert "buy.marketplace.insights" in (ebay.counter.of(TOKENS)[0].form or {})["scope"]
@@ -360,7 +360,7 @@ async def test_sales_are_asked_for_where_the_settings_say_so() -> None:
 
 async def test_sales_that_are_not_granted_are_said_to_be_so() -> None:
     with pytest.raises(NotPermitted, match="ebay_sold"):
-        await desk(ok({"total": 0}), error(403, "Insufficient permissions"), sold=True).ask()
+        await harness(ok({"total": 0}), error(403, "Insufficient permissions"), sold=True).ask()
 
 
 async def test_no_secret_is_in_any_error_or_description() -> None:
@@ -369,10 +369,10 @@ async def test_no_secret_is_in_any_error_or_description() -> None:
     hidden = (SECRET, f"{TOKEN}-1", bad.basic)
     for reply in (error(500, told), error(403, told), error(400, told), Unanswered(told)):
         with pytest.raises(Exception) as raised:  # noqa: PT011 (whichever it is)
-            await desk(reply, reply).ask()
+            await harness(reply, reply).ask()
         assert not any(secret in f"{raised.value!r} {raised.value} {raised.value.__cause__}" for secret in hidden)
     assert not any(secret in repr(bad) for secret in hidden)
-    ebay = desk()
+    ebay = harness()
     await ebay.ask()
     assert not any(secret in repr(request) for request in ebay.counter.asked for secret in hidden)
 
@@ -385,8 +385,10 @@ async def test_the_simulated_market_is_read_as_it_is() -> None:
     source = EbaySource(asker, clock=clock, rules=EbayRules(listings=400, sold=True))
     for index in (0, 1, 22):
         good = market.good(index)
-        wish = wish_for(good)
-        answer = await source.search(an_item(wish.title, attributes=wish.attributes), errand=CallPurpose())
+        item_request = request_for(good)
+        answer = await source.search(
+            an_item(item_request.title, attributes=item_request.attributes), purpose=CallPurpose()
+        )
         found = {each.external_id: (each.kind.value, each.amount) for each in answer.listings}
         wanted = truth(good, Market.EBAY, clock.now(), sold=True)
         assert all(found[name] == (point.kind, point.amount) for name, point in wanted.items())

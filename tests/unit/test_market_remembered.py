@@ -37,7 +37,7 @@ class Shop:
     asked: list[str] = field(default_factory=list)
     down: bool = False
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         self.asked.append(item.title)
         await asyncio.sleep(0)
         if self.down:
@@ -66,7 +66,7 @@ class Corner:
         self.source = Remembered(self.shop, answers=self.books, clock=self.clock, keep=HOUR, with_grade=self.with_grade)
 
     async def ask(self, *, fresh: bool = False, **about: Any) -> PriceAnswer:
-        return await self.source.search(an_item(**about), errand=CallPurpose(), fresh=fresh)
+        return await self.source.search(an_item(**about), purpose=CallPurpose(), fresh=fresh)
 
 
 def test_the_key_is_what_it_is_agreed_to_be() -> None:

@@ -21,8 +21,8 @@ def listing(title: str = "1909-S VDB Lincoln wheat cent MS65", **about: Any) -> 
     return PriceListing(**{**told, "title": title, "url": "https://shop.example/1", "observed_at": AT, **about})
 
 
-def strength(title: str, wish: ItemRequest = CENT, **about: Any) -> float:
-    return match_listing(wish, listing(title, **about)).strength
+def strength(title: str, request: ItemRequest = CENT, **about: Any) -> float:
+    return match_listing(request, listing(title, **about)).strength
 
 
 def test_the_very_thing_fits_wholly() -> None:
@@ -72,8 +72,8 @@ def test_copies_lots_and_empty_boxes_are_ruled_out(title: str) -> None:
 
 
 def test_a_word_within_another_rules_nothing_out() -> None:
-    wish = ItemRequest(title="Copyright law handbook")
-    assert match_listing(wish, listing("Copyright law handbook")).fits
+    request = ItemRequest(title="Copyright law handbook")
+    assert match_listing(request, listing("Copyright law handbook")).fits
     assert match_listing(ItemRequest(title="Fakenham silver spoon"), listing("Fakenham silver spoon")).fits
 
 
@@ -84,16 +84,16 @@ def test_a_word_of_the_item_itself_rules_nothing_out_unless_somebody_excludes_it
 
 
 def test_words_somebody_excludes_rule_a_listing_out() -> None:
-    wish = ItemRequest(title="Lincoln cent", exclude=("cleaned", "空盒"))
-    assert match_listing(wish, listing("Lincoln cent, Cleaned")).why == "it says 'cleaned'"
-    assert match_listing(wish, listing("Lincoln cent空盒")).why == "it says '空盒'"
-    assert match_listing(wish, listing("Lincoln cent, uncleaned")).fits
+    request = ItemRequest(title="Lincoln cent", exclude=("cleaned", "空盒"))
+    assert match_listing(request, listing("Lincoln cent, Cleaned")).why == "it says 'cleaned'"
+    assert match_listing(request, listing("Lincoln cent空盒")).why == "it says '空盒'"
+    assert match_listing(request, listing("Lincoln cent, uncleaned")).fits
 
 
 def test_numbers_in_a_title_count_double() -> None:
-    wish = ItemRequest(title="Canon EF 50mm lens")
-    assert strength("Canon EF lens", wish) == 0.6
-    assert strength("Nikon EF 50mm lens", wish) == 0.8
+    request = ItemRequest(title="Canon EF 50mm lens")
+    assert strength("Canon EF lens", request) == 0.6
+    assert strength("Nikon EF 50mm lens", request) == 0.8
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_accents_and_plurals_make_no_other_word() -> None:
 
 
 def test_titles_without_blanks_are_compared_two_signs_at_a_time() -> None:
-    wish = ItemRequest(title="袁世凱銀元")
-    assert strength("民國三年袁世凱銀元一枚", wish) == 1.0
-    assert strength("袁世凱開國紀念幣", wish) == 0.5
-    assert strength("孫中山開國紀念幣", wish) == 0.0
+    request = ItemRequest(title="袁世凱銀元")
+    assert strength("民國三年袁世凱銀元一枚", request) == 1.0
+    assert strength("袁世凱開國紀念幣", request) == 0.5
+    assert strength("孫中山開國紀念幣", request) == 0.0
 
 
 def test_a_listing_the_item_itself_names_needs_no_comparing_but_is_no_copy_either() -> None:

@@ -13,7 +13,7 @@ from mistnet.social.jobs.args import CollectRules, RangeArgs
 from mistnet.social.jobs.sweeps import SECOND_LOOK
 from mistnet.social.model import Page, Platform, PostId
 from tests.support import START
-from tests.unit.test_sweeps import ANN, EMPTY, Desk, Store, account, gathered, job, page, post, the, user, writes
+from tests.unit.test_sweeps import ANN, EMPTY, Harness, Store, account, gathered, job, page, post, the, user, writes
 
 
 def given(limit: int | None = None, **progress: Any) -> RangeArgs:
@@ -32,12 +32,12 @@ def fetched(count: int, new: int, limit: int | None) -> Fetched:
     return Fetched(platform=Platform.X, user_id=ANN, fetched=count, new=new, limit=limit)
 
 
-async def caught_up(found: Page, at: RangeArgs, desk: Desk | None = None, **about: Any) -> Outcome:
-    desk = desk or Desk()
+async def caught_up(found: Page, at: RangeArgs, harness: Harness | None = None, **about: Any) -> Outcome:
+    harness = harness or Harness()
     boundaries = {"oldest_post_id": PostId(10), "newest_post_id": PostId(50), "profiled_at": START}
-    desk.store.accounts[ANN] = account(**boundaries, **about)
-    desk.source.pages = [found]
-    return await desk.sweeper.catch_up(job(at))
+    harness.store.accounts[ANN] = account(**boundaries, **about)
+    harness.source.pages = [found]
+    return await harness.sweeper.catch_up(job(at))
 
 
 async def test_a_full_round_pauses_and_says_when_it_goes_on() -> None:
@@ -60,9 +60,9 @@ async def test_the_next_round_has_a_limit_that_learned_from_this_one() -> None:
 
 
 async def test_what_was_stored_already_is_fetched_but_not_new() -> None:
-    desk = Desk()
-    desk.store.posts = {PostId(80): post(80)}
-    outcome = await caught_up(page(post(90), post(80)), given(limit=2), desk)
+    harness = Harness()
+    harness.store.posts = {PostId(80): post(80)}
+    outcome = await caught_up(page(post(90), post(80)), given(limit=2), harness)
     assert fetches(outcome) == [fetched(2, 1, 2)]
 
 
@@ -114,31 +114,31 @@ async def test_a_catch_up_that_finds_nothing_is_an_empty_fetch_and_no_news() -> 
 
 async def test_a_catch_up_that_found_something_asks_for_a_summary_if_wanted() -> None:
     at = given(ceiling=PostId(59), top=PostId(90), found=3, known=1, suspected=True)
-    desk = Desk(rules=CollectRules(summarize=True), store=Store(fresh={PostId(90), PostId(60), PostId(40)}))
-    told = {each.kind: each for each in events(await caught_up(EMPTY, at, desk))}
+    harness = Harness(rules=CollectRules(summarize=True), store=Store(fresh={PostId(90), PostId(60), PostId(40)}))
+    told = {each.kind: each for each in events(await caught_up(EMPTY, at, harness))}
     summary = told[EventKind.SUMMARIZE_REQUESTED]
     assert summary.subject == "11"
     assert summary.payload == {"user_id": "11", "handle": "ann", "post_ids": ["60", "90"], "part": 1, "parts": 1}
     nothing_new = msgspec.structs.replace(at, known=3)
-    assert events(await caught_up(EMPTY, nothing_new, Desk(rules=CollectRules(summarize=True)))) == []
+    assert events(await caught_up(EMPTY, nothing_new, Harness(rules=CollectRules(summarize=True)))) == []
     assert EventKind.SUMMARIZE_REQUESTED not in {each.kind for each in events(await caught_up(EMPTY, at))}
 
 
 async def test_retweets_are_no_fetch_and_no_news() -> None:
-    desk = Desk()
-    desk.store.accounts[ANN] = account(profiled_at=START)
-    desk.source.pages = [EMPTY]
+    harness = Harness()
+    harness.store.accounts[ANN] = account(profiled_at=START)
+    harness.source.pages = [EMPTY]
     at = given(top=PostId(90), found=3, suspected=True)
-    outcome = await desk.sweeper.reposts(job(at))
+    outcome = await harness.sweeper.reposts(job(at))
     assert isinstance(outcome, Done)
     assert (fetches(outcome), events(outcome)) == ([], [])
 
 
 async def test_the_end_of_a_history_is_told_once() -> None:
     for before, told in ((None, 1), (START, 0)):
-        desk = Desk(rules=CollectRules(reposts=False))
-        desk.source.profiles = [gathered(users=[user(ANN)])]
-        outcome = await desk.backfill(
+        harness = Harness(rules=CollectRules(reposts=False))
+        harness.source.profiles = [gathered(users=[user(ANN)])]
+        outcome = await harness.backfill(
             EMPTY, suspected=True, oldest_post_id=PostId(5), newest_post_id=PostId(9), backfilled_at=before
         )
         found = events(outcome)
@@ -148,4 +148,4 @@ async def test_the_end_of_a_history_is_told_once() -> None:
 
 
 async def test_pages_of_a_backfill_are_no_fetches() -> None:
-    assert fetches(await Desk().backfill(page(post(90)))) == []
+    assert fetches(await Harness().backfill(page(post(90)))) == []

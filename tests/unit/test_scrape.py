@@ -30,7 +30,7 @@ from tests.unit.test_sweeps import (
     ANN,
     BOB,
     EMPTY,
-    Desk,
+    Harness,
     account,
     job,
     jobs_of,
@@ -49,10 +49,10 @@ def given(limit: int = 100, **progress: Any) -> ScrapeArgs:
     return ScrapeArgs(run_id=RUN, position=0, handle="u11", limit=limit, **progress)
 
 
-async def scraped(found: Page, args: ScrapeArgs, desk: Desk | None = None) -> Outcome:
-    desk = desk or Desk()
-    desk.source.pages = [found]
-    return await Scraper(sweeper=desk.sweeper).scrape(job(args))
+async def scraped(found: Page, args: ScrapeArgs, harness: Harness | None = None) -> Outcome:
+    harness = harness or Harness()
+    harness.source.pages = [found]
+    return await Scraper(sweeper=harness.sweeper).scrape(job(args))
 
 
 def stored(outcome: Outcome) -> list[int]:
@@ -60,15 +60,15 @@ def stored(outcome: Outcome) -> list[int]:
 
 
 async def test_a_page_is_counted_and_the_next_one_begins_below_it() -> None:
-    desk = Desk()
-    outcome = await scraped(page(post(90), post(80)), given(), desk)
-    assert desk.source.asked == ["from:u11"]
+    harness = Harness()
+    outcome = await scraped(page(post(90), post(80)), given(), harness)
+    assert harness.source.asked == ["from:u11"]
     assert isinstance(outcome, Continue)
     assert outcome.args == given(user_id=ANN, ceiling=79, counted=2, found=2)
     step = the(outcome, RunStep)
     assert (step.status, step.posts, step.failed, step.user_id) == (RunStatus.RUNNING, [90, 80], 0, ANN)
-    await scraped(page(post(70)), given(user_id=ANN, ceiling=79, counted=2), desk)
-    assert desk.source.asked[-1] == "from:u11 max_id:79"
+    await scraped(page(post(70)), given(user_id=ANN, ceiling=79, counted=2), harness)
+    assert harness.source.asked[-1] == "from:u11 max_id:79"
 
 
 async def test_the_limit_ends_it_and_what_was_not_asked_for_is_left_out() -> None:
@@ -79,18 +79,18 @@ async def test_the_limit_ends_it_and_what_was_not_asked_for_is_left_out() -> Non
 
 
 async def test_what_a_run_fetched_of_an_account_counts_as_a_fetch_at_its_end() -> None:
-    desk = Desk()
-    desk.store.posts = {PostId(80): post(80)}
-    on_the_way = await scraped(page(post(90), post(80)), given(limit=5), desk)
+    harness = Harness()
+    harness.store.posts = {PostId(80): post(80)}
+    on_the_way = await scraped(page(post(90), post(80)), given(limit=5), harness)
     assert isinstance(on_the_way, Continue)
     assert on_the_way.args == given(limit=5, user_id=ANN, ceiling=79, counted=2, found=2, known=1)
     assert not [each for each in writes(on_the_way) if isinstance(each, Fetched)]
     assert isinstance(on_the_way.args, ScrapeArgs)
-    full = await scraped(page(post(70), post(60), post(50), post(40)), on_the_way.args, desk)
+    full = await scraped(page(post(70), post(60), post(50), post(40)), on_the_way.args, harness)
     assert the(full, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=5, new=4, limit=5)
-    ended = await scraped(EMPTY, msgspec.structs.replace(on_the_way.args, suspected=True), desk)
+    ended = await scraped(EMPTY, msgspec.structs.replace(on_the_way.args, suspected=True), harness)
     assert the(ended, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=2, new=1, limit=5)
-    nobody = await scraped(EMPTY, given(suspected=True), desk)
+    nobody = await scraped(EMPTY, given(suspected=True), harness)
     assert not [each for each in writes(nobody) if isinstance(each, Fetched)]
 
 
@@ -122,11 +122,11 @@ async def test_an_account_stops_at_its_share_of_the_runs_cap() -> None:
     assert isinstance(outcome, Continue)
     assert isinstance(outcome.args, ScrapeArgs)
     assert outcome.args.spent == 30
-    desk = Desk()
-    stopped = await scraped(EMPTY, given(max_credits=600, spent=301), desk)
+    harness = Harness()
+    stopped = await scraped(EMPTY, given(max_credits=600, spent=301), harness)
     assert isinstance(stopped, Done)
     step = the(stopped, RunStep)
-    assert (step.status, desk.source.asked) == (RunStatus.FAILED, [])
+    assert (step.status, harness.source.asked) == (RunStatus.FAILED, [])
     assert step.reason == "stopped: 301 of the 600 credits are spent that the run's cap leaves for this account"
 
 
@@ -155,20 +155,20 @@ async def test_a_second_look_that_finds_more_goes_on() -> None:
     ],
 )
 async def test_an_account_that_cannot_be_had_fails_at_once_with_the_reason(profile: User | None, why: str) -> None:
-    desk = Desk()
-    desk.source.handles = {"u11": profile} if profile else {}
-    outcome = await scraped(EMPTY, given(), desk)
+    harness = Harness()
+    harness.source.handles = {"u11": profile} if profile else {}
+    outcome = await scraped(EMPTY, given(), harness)
     assert isinstance(outcome, Done)
     assert (the(outcome, RunStep).status, the(outcome, RunStep).reason) == (RunStatus.FAILED, why)
     assert [each for each in writes(outcome) if isinstance(each, User)] == ([profile] if profile else [])
 
 
 async def test_an_account_without_posts_is_completed_with_none() -> None:
-    desk = Desk()
-    desk.source.handles = {"u11": user(ANN, "u11")}
-    first = await scraped(EMPTY, given(), desk)
+    harness = Harness()
+    harness.source.handles = {"u11": user(ANN, "u11")}
+    first = await scraped(EMPTY, given(), harness)
     assert isinstance(first, Continue)
-    done = await scraped(EMPTY, given(suspected=True), desk)
+    done = await scraped(EMPTY, given(suspected=True), harness)
     assert the(done, RunStep).status is RunStatus.COMPLETED
     assert the(done, RunStep).reason == "search shows no posts of this account"
 
@@ -179,10 +179,10 @@ async def test_a_page_that_cannot_be_true_is_asked_for_again() -> None:
 
 
 async def test_posts_of_a_tracked_account_lead_on_as_if_swept_and_move_no_boundary() -> None:
-    desk = Desk()
-    desk.store.accounts[ANN] = account()
+    harness = Harness()
+    harness.store.accounts[ANN] = account()
     found = page(post(90, answers=1, whom=BOB), bad=[unreadable(post_id=85)])
-    outcome = await scraped(found, given(), desk)
+    outcome = await scraped(found, given(), harness)
     assert len(jobs_of(outcome, "walk")) == 1
     assert len(jobs_of(outcome, "hydrate_user")) == 1
     assert jobs_of(outcome, "hydrate_post") == [HydratePostArgs(post_id=PostId(85), account_id=ANN)]
@@ -190,9 +190,9 @@ async def test_posts_of_a_tracked_account_lead_on_as_if_swept_and_move_no_bounda
 
 
 async def test_a_reply_whose_parent_was_cut_off_still_gets_its_walk() -> None:
-    desk = Desk()
-    desk.store.accounts[ANN] = account()
-    outcome = await scraped(page(post(90, answers=70), post(70, answers=60)), given(limit=1), desk)
+    harness = Harness()
+    harness.store.accounts[ANN] = account()
+    outcome = await scraped(page(post(90, answers=70), post(70, answers=60)), given(limit=1), harness)
     (walk,) = jobs_of(outcome, "walk")
     assert getattr(walk, "next_id", None) == 70
 
@@ -203,7 +203,7 @@ async def test_posts_of_somebody_who_is_not_tracked_lead_nowhere() -> None:
 
 
 async def test_the_wish_for_a_summary_travels_with_the_step() -> None:
-    outcome = await scraped(page(post(90)), given(), Desk(rules=CollectRules(summarize=True)))
+    outcome = await scraped(page(post(90)), given(), Harness(rules=CollectRules(summarize=True)))
     assert the(outcome, RunStep).summarize
 
 

@@ -28,7 +28,7 @@ def paid() -> Key:
 
 
 def spent(service: XService) -> int:
-    return CREDITS - service.ledger.purses["sim-key"].left
+    return CREDITS - service.ledger.balances["sim-key"].left
 
 
 def test_prices_step_with_the_fill_of_a_page() -> None:

@@ -32,7 +32,7 @@ async def test_a_database_and_the_files_beside_it_are_their_owners_alone(tmp_pat
     with umask(mask):
         database = Database(f"sqlite:///{tmp_path}/m.db")
         await migrate(database)
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             await connection.execute(text("DELETE FROM jobs"))
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
         await Exporter(database).export(Selection(what=Exported.POSTS), Format.SQLITE, tmp_path / "posts.db")

@@ -292,9 +292,9 @@ async def test_an_address_that_slipped_past_every_other_check_is_not_connected_t
 async def test_a_private_name_is_looked_up_once_and_never_connected_to() -> None:
     names = Names("127.0.0.1")
     async with listening(said(b"secret")) as (port, visits), opened(resolver=names) as network:
-        door = parse_safe_url(f"http://turning.example.com:{port}/", ports={port})
+        target = parse_safe_url(f"http://turning.example.com:{port}/", ports={port})
         with pytest.raises(UnsafeAddress):
-            await network.get(door, headers={}, readable=worth_reading)
+            await network.get(target, headers={}, readable=worth_reading)
     assert visits == []
     assert names.asked == 1
 
@@ -337,10 +337,10 @@ PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n
 async def test_a_name_that_turns_after_a_visit_is_not_visited_again(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(PUBLIC, "127.0.0.1")
     async with routed(monkeypatch, PAGE) as (port, connected), opened(resolver=names) as network:
-        door = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
-        assert (await network.get(door, headers={}, readable=worth_reading)).body == b"<html>"
+        target = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
+        assert (await network.get(target, headers={}, readable=worth_reading)).body == b"<html>"
         with pytest.raises(UnsafeAddress, match=r"resolves to 127\.0\.0\.1"):
-            await network.get(door, headers={}, readable=worth_reading)
+            await network.get(target, headers={}, readable=worth_reading)
     assert (connected, names.asked) == ([PUBLIC], 2)
 
 
@@ -348,10 +348,10 @@ async def test_a_name_that_turns_while_a_lost_request_is_sent_again_is_refused(m
     """The client asks once more where a connection it kept is closed under it, and looks the name up for that."""
     names, dropped = Names(PUBLIC, "::1"), b""
     async with routed(monkeypatch, PAGE, dropped) as (port, connected), opened(resolver=names) as network:
-        door = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
-        await network.get(door, headers={}, readable=worth_reading)
+        target = parse_safe_url(f"http://{TURNING}:{port}/", ports={port})
+        await network.get(target, headers={}, readable=worth_reading)
         with pytest.raises(UnsafeAddress, match="resolves to ::1"):
-            await network.get(door, headers={}, readable=worth_reading)
+            await network.get(target, headers={}, readable=worth_reading)
     assert (connected, names.asked) == ([PUBLIC], 2)
 
 
@@ -471,9 +471,9 @@ async def test_a_picture_is_not_downloaded() -> None:
 async def test_no_cookie_is_ever_sent_back() -> None:
     answer = said(b"<html>", Content_Type="text/html", Set_Cookie="id=7; Path=/", Content_Length="6")
     async with listening(answer) as (port, visits), opened() as network:
-        door = parse_safe_url(f"http://127.0.0.1:{port}/", trusted={"127.0.0.1"})
+        target = parse_safe_url(f"http://127.0.0.1:{port}/", trusted={"127.0.0.1"})
         for _ in range(2):
-            await network.get(door, headers={}, readable=worth_reading)
+            await network.get(target, headers={}, readable=worth_reading)
     assert len(visits) == 2
     assert not any(b"cookie" in each.lower() for each in visits)
 

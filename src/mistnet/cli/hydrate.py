@@ -88,7 +88,7 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
         if not app.settings.x_api_key and (force or set(ids) - await app.hydration.present(what, ids)):
             raise NoKey
         try:
-            async with app.harvest.opened():
+            async with app.collector.opened():
                 done = await app.hydration.hydrate(what, ids, force=force, asked_by="cli")
         except NotReturned as error:
             if invocation.out.as_json:
@@ -115,7 +115,7 @@ def _told_by(error: MistnetError) -> str:
 async def _enqueue(invocation: Invocation, app: App, what: What, ids: Sequence[int]) -> int:
     present = await app.hydration.present(what, ids)
     wanted = [each for each in ids if each not in present]
-    now, fill = app.database.clock.now(), app.harvest.rules.batch_fill
+    now, fill = app.database.clock.now(), app.collector.rules.batch_fill
     jobs: list[NewJob] = (
         [args.hydrate_user(UserId(each), now=now, fill=fill) for each in wanted]
         if what == "users"

@@ -24,7 +24,7 @@ from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are
 from mistnet.kit.text import counted as number_of
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import KNOWN_COLUMNS, Problem, field_called, told, wish_of
+from mistnet.prices.item_validation import KNOWN_COLUMNS, Problem, field_called, item_request_of, told
 from mistnet.prices.model import ItemRequest
 from mistnet.prices.service import items_of, sources_of
 from mistnet.prices.store.items import ItemOutcome
@@ -91,24 +91,24 @@ class Checker:
         self.bad_rows = 0
         self.bad: list[BadRow] = []
 
-    def wishes(self, rows: Iterator[Row], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
+    def requests(self, rows: Iterator[Row], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
         for row in rows:
             self.rows += 1
             seen(row.line)
             try:
-                yield self._wish(row)
+                yield self._request(row)
             except BadItem as error:
                 self._refuse(row, error.problems)
 
-    def _wish(self, row: Row) -> ItemRequest:
+    def _request(self, row: Row) -> ItemRequest:
         if row.problem is not None:
             raise BadItem([("", "", row.problem)])
-        wish = wish_of(row.cells, sources=self._sources)
-        if wish.ref is not None:
-            first = self._refs.setdefault(wish.ref, row.line)
+        request = item_request_of(row.cells, sources=self._sources)
+        if request.ref is not None:
+            first = self._refs.setdefault(request.ref, row.line)
             if first != row.line:
-                raise BadItem([("ref", wish.ref, f"line {first} has it already; give each item a ref of its own")])
-        return wish
+                raise BadItem([("ref", request.ref, f"line {first} has it already; give each item a ref of its own")])
+        return request
 
     def _refuse(self, row: Row, problems: Sequence[Problem]) -> None:
         self.bad_rows += 1
@@ -222,8 +222,8 @@ async def import_items(
     async with open_app(invocation.settings) as app:
         checker = Checker(sources_of(app))
         with lines_of(file) as stream, tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool, _bar("checking") as seen:
-            for wish in checker.wishes(rows_of(stream, form, file), seen):
-                spool.write(msgspec.json.encode(wish) + b"\n")
+            for request in checker.requests(rows_of(stream, form, file), seen):
+                spool.write(msgspec.json.encode(request) + b"\n")
             written = not check and (skip_bad or not checker.bad)
             outcomes = await _write(app, spool, checker.rows - checker.bad_rows) if written else Counter()
     for each in checker.bad:

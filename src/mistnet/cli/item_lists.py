@@ -83,7 +83,7 @@ async def show(invocation: Invocation, item: ItemArgument) -> None:
         looks = await facts.looks(item_id)
         course = await pages.course(item_id, limit=_DRAWN)
         questions, now = await pages.questions(item_id, sources_of(app)), app.database.clock.now()
-    blocks: list[Block] = [_head(line), _wish_grid(line)]
+    blocks: list[Block] = [_head(line), _item_request_grid(line)]
     blocks += _worth_blocks(line, worth, points, course)
     blocks += [_looks_grid(looks), _next_look(line, questions, now)]
     bearings = Bearings(worth)
@@ -242,7 +242,7 @@ def _head(line: ItemLine) -> str:
     return f"item {line.item.id}: {line.item.title}{state}"
 
 
-def _wish_grid(line: ItemLine) -> Block:
+def _item_request_grid(line: ItemLine) -> Block:
     item = line.item
     rows = [
         ("ref", item.ref or ""),

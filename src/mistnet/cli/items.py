@@ -14,7 +14,14 @@ from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Outpu
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.export import Target
 from mistnet.kit.text import counted, read_id, split_list
-from mistnet.prices.item_validation import KNOWN_COLUMNS, LEAST_HOURS, MOST_HOURS, PLAIN_FIELDS, field_called, wish_of
+from mistnet.prices.item_validation import (
+    KNOWN_COLUMNS,
+    LEAST_HOURS,
+    MOST_HOURS,
+    PLAIN_FIELDS,
+    field_called,
+    item_request_of,
+)
 from mistnet.prices.model import Item, ItemId, ItemState
 from mistnet.prices.service import ask_now, change_item, item_fields, items_of, known_item, sources_of
 from mistnet.prices.store.item_pages import export_items
@@ -98,8 +105,8 @@ async def add(  # noqa: PLR0913 (one option for each thing an item may say)
     lists = {"exclude": exclude, "sources": source, "urls": url}
     given = {**fields, **lists, **known, "attributes": _pairs(attribute)}
     async with open_app(invocation.settings) as app:
-        wish = wish_of(given, sources=sources_of(app))
-        (kept,) = await items_of(app).add([wish], app.database.clock.now())
+        request = item_request_of(given, sources=sources_of(app))
+        (kept,) = await items_of(app).add([request], app.database.clock.now())
         item = await known_item(app, kept.item_id)
     said = f"item {item.id} {_TOLD[kept.outcome]}: {item.title}"
     invocation.out.show(document(outcome=kept.outcome, item=item_fields(item)), said)

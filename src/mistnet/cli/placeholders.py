@@ -33,7 +33,7 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
         fetched = 0
         lacking: dict[UserId, IngestId] = {}
         try:
-            async with app.harvest.opened():
+            async with app.collector.opened():
                 async for some in _batches(placeholders, app.settings.batch_users_by_ids_max):
                     done = await _hydrate(app, some)
                     fetched += done.fetched

@@ -148,10 +148,10 @@ async def _run(
                 url = url_of(listener)
                 invocation.out.show(document(url=url), f"mistnet is at {url}")
                 if invocation.out.on_terminal:
-                    _offer_link(url, service.state.doorman.links.make())
+                    _offer_link(url, service.state.authenticator.links.make())
             if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
                 logger.warning(_EASY_TO_GUESS)
-            if working and app.settings.x_api_key and not await app.harvest.is_capped():
+            if working and app.settings.x_api_key and not await app.collector.is_capped():
                 logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)
 

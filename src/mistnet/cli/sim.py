@@ -95,14 +95,14 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     from mistnet.sim.ledger import Key, Tier  # noqa: PLC0415
     from mistnet.sim.server import pack, serving  # noqa: PLC0415
 
-    purse = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
+    balance = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
     box = pack(
         seed=seed,
         size=size,
         faults=faults,
         latency_seconds=read_latency(latency),
         speed=read_speed(speed),
-        key=purse,
+        key=balance,
         quiet=quiet,
         restless=restless,
     )

@@ -35,7 +35,7 @@ async def try_source(
         source = _source(app, name)
         item = _item(app, title, attributes or [], urls or [])
         async with app.valuing.opened():
-            answer = await source.search(item, errand=CallPurpose(), fresh=True)
+            answer = await source.search(item, purpose=CallPurpose(), fresh=True)
     read = [_read(item, listing) for listing in answer.listings]
     odd = [{"problem": each.problem, "payload": _shown(each.payload)} for each in answer.unreadable]
     invocation.out.show(document(source=name, title=title, listings=read, unreadable=odd), *_blocks(name, answer, read))

@@ -126,7 +126,7 @@ async def ask_balances(app: App) -> Mapping[KeyLabel, str]:
 async def check_balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:
     """Asks with each key by itself and keeps the answers; tells what went wrong, by key."""
     problems: dict[KeyLabel, str] = {}
-    book, clock = app.harvest.book, app.database.clock
+    book, clock = app.collector.book, app.database.clock
     for label, secret in keys_of(app.settings).items():
         client = XClient(transport, gate=_OneKey(label, secret, book, clock), clock=clock)
         try:
@@ -147,7 +147,7 @@ class _OneKey:
         self._label, self._secret, self._book, self._clock = label, secret, book, clock
 
     @asynccontextmanager
-    async def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> AsyncIterator[Ticket]:
+    async def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> AsyncIterator[Ticket]:
         ticket, at_, error = Ticket(key=self._secret, label=self._label, reserved=most), self._clock.now(), None
         try:
             yield ticket
@@ -164,8 +164,8 @@ class _OneKey:
                 status=getattr(error, "status", None) if error else 200,
                 items=ticket.items,
                 credits=ticket.cost or 0,
-                job_id=errand.job_id,
-                account_id=errand.account_id,
+                job_id=purpose.job_id,
+                account_id=purpose.account_id,
                 error=f"{type(error).__name__}: {error}"[:500] if error else None,
             )
             await self._book.record([record])

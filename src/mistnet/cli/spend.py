@@ -255,7 +255,7 @@ async def today_of(app: App) -> Sequence[Today]:
     now = app.database.clock.now()
     day = now.astimezone(UTC).date().isoformat()
     costs = await CallLedger(app.database).credits_on(now)
-    committed = {state.name: state.day_credits for state in await app.harvest.book.states() if state.day == day}
+    committed = {state.name: state.day_credits for state in await app.collector.book.states() if state.day == day}
     return [
         Today(source=name, committed=committed.get(name, 0), in_ledger=costs.get(name, 0))
         for name in sorted({*costs, *committed})

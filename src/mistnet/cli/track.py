@@ -34,8 +34,8 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
         raise NoKey
     quotes: list[Quote] = []
     failure: WorkError | None = None
-    quoter = Quoter(app.settings, app.harvest)
-    async with app.harvest.opened():
+    quoter = Quoter(app.settings, app.collector)
+    async with app.collector.opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
                 quotes.append(await quoter.quote(handle))  # noqa: PERF401 (what came before a failure is kept)
@@ -180,10 +180,10 @@ async def track(
         if by_id:
             ids = sort_rows(handles, source, "id", lambda row: UserId(read_id(row)))
             told = await track_ids(app, ids.good)
-            return _tell(invocation, told, ids, is_capped=await app.harvest.is_capped())
+            return _tell(invocation, told, ids, is_capped=await app.collector.is_capped())
         wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
         told = await track_handles(app, wanted.good)
-        return _tell(invocation, told, wanted, is_capped=await app.harvest.is_capped())
+        return _tell(invocation, told, wanted, is_capped=await app.collector.is_capped())
 
 
 @shared_options
@@ -207,9 +207,9 @@ async def untrack(
     told: list[TrackResult] = []
     strange: list[NotTracked] = []
     async with open_app(invocation.settings) as app:
-        roster = TrackingStore(app.database, app.job_writer)
+        tracking_store = TrackingStore(app.database, app.job_writer)
         for who in dict.fromkeys(named.good):
-            gone = await roster.untrack(who, reason, now=app.database.clock.now())
+            gone = await tracking_store.untrack(who, reason, now=app.database.clock.now())
             if gone.known:
                 told.append(_let_go(who, gone))
             else:

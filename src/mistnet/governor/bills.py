@@ -214,7 +214,7 @@ class Bills:
         One transaction that locks the source's rows: nobody sets credits aside meanwhile.
         """
         now = self._database.clock.now()
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             state = await connection.execute(select(sources).where(sources.c.name == source).with_for_update())
             committed = _committed(state.mappings().one(), now)
             keys = await _lock_keys(connection, source, now)

@@ -75,23 +75,34 @@ class Ticket(msgspec.Struct):
 class GovernedCall:
     """What `async with` is given. Its own class, because a generator would cost every call more than all the rest."""
 
-    __slots__ = ("_begun", "_governor", "at", "day", "desk", "endpoint", "errand", "most", "probe_until", "ticket")
+    __slots__ = (
+        "_begun",
+        "_governor",
+        "at",
+        "day",
+        "endpoint",
+        "key_slots",
+        "most",
+        "probe_until",
+        "purpose",
+        "ticket",
+    )
 
-    desk: KeySlots
+    key_slots: KeySlots
     ticket: Ticket
     at: datetime
     day: float
 
-    def __init__(self, governor: Governor, endpoint: str, most: int, errand: CallPurpose) -> None:
+    def __init__(self, governor: Governor, endpoint: str, most: int, purpose: CallPurpose) -> None:
         self._governor = governor
-        self.endpoint, self.most, self.errand = endpoint, most, errand
+        self.endpoint, self.most, self.purpose = endpoint, most, purpose
         self.probe_until: datetime | None = None
 
     async def __aenter__(self) -> Ticket:
         if not self._governor.let_through(self):
             await self._governor.admit(self)
-        desk = self.desk
-        self.ticket = ticket = Ticket(desk.secret, desk.label, self.most)
+        key_slots = self.key_slots
+        self.ticket = ticket = Ticket(key_slots.secret, key_slots.label, self.most)
         self._begun = time.perf_counter()
         return ticket
 
@@ -102,7 +113,7 @@ class GovernedCall:
         try:
             if error is not None:
                 await self._governor.went_badly(self, error)
-            elif self._governor.failing or self.probe_until is not None or self.desk.unseen:
+            elif self._governor.failing or self.probe_until is not None or self.key_slots.unseen:
                 await self._governor.went_well(self)
         finally:
             self._governor.note(self, seconds, error)

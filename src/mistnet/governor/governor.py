@@ -76,7 +76,7 @@ class Governor:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._source = source
-        self._desks = [KeySlots(label, secret) for label, secret in keys.items()]
+        self._key_slots = [KeySlots(label, secret) for label, secret in keys.items()]
         self._book = book
         self._now = clock.now
         self._limits = limits
@@ -86,7 +86,7 @@ class Governor:
         self._fingerprint_of = fingerprint_of
         self._sleep = sleep
         self._lock = asyncio.Lock()
-        self._purse = CreditReserve()
+        self._reserve = CreditReserve()
         self._notes = CallBuffer(book)
         self._probing: GovernedCall | None = None
         self._turned_away_until: datetime | None = None
@@ -113,11 +113,11 @@ class Governor:
 
     def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
         """Whether and why the source will not serve us until somebody acts or the day is over."""
-        if not self._desks:
+        if not self._key_slots:
             return Halt.REFUSED
         if source.paused_at and source.paused_by is not PausedBy.SOURCE:
             return Halt.PAUSED
-        if all(desk.paused for desk in self._desks):
+        if all(key_slots.paused for key_slots in self._key_slots):
             return Halt.REFUSED  # a pause by the source itself binds no key but those that were refused
         today = on_day(source, self._now())
         if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
@@ -131,131 +131,131 @@ class Governor:
         """Learns which keys are refused; one that is not ends the pauses that belonged to others."""
         source = next((each for each in sources if each.name == self._source), SourceState(name=self._source))
         rows = {each.label: each for each in keys if each.source == self._source}
-        for desk in self._desks:
-            key = rows.get(desk.label) or KeyState(source=self._source, label=desk.label)
-            desk.paused = self._is_refused(desk, key)
-            self.stands_aside = not source.paused_at and all(each.paused for each in self._desks)
-            if not desk.paused and left_behind(source, key) != (source, key):
-                await self._book.change(self._source, desk.label, lambda own, row: (*left_behind(own, row), None))
+        for key_slots in self._key_slots:
+            key = rows.get(key_slots.label) or KeyState(source=self._source, label=key_slots.label)
+            key_slots.paused = self._is_refused(key_slots, key)
+            self.stands_aside = not source.paused_at and all(each.paused for each in self._key_slots)
+            if not key_slots.paused and left_behind(source, key) != (source, key):
+                await self._book.change(self._source, key_slots.label, lambda own, row: (*left_behind(own, row), None))
 
-    def _is_refused(self, desk: KeySlots, key: KeyState) -> bool:
+    def _is_refused(self, key_slots: KeySlots, key: KeyState) -> bool:
         """Resuming the source takes the fingerprint away: then a key that was told no here is tried again."""
-        desk.refused = desk.refused and key.fingerprint is not None
-        return desk.refused or binds(key, self._fingerprint(desk))
+        key_slots.refused = key_slots.refused and key.fingerprint is not None
+        return key_slots.refused or binds(key, self._fingerprint(key_slots))
 
-    def _fingerprint(self, desk: KeySlots) -> str:
-        return self._fingerprint_of() if self._fingerprint_of else fingerprint(desk.secret)
+    def _fingerprint(self, key_slots: KeySlots) -> str:
+        return self._fingerprint_of() if self._fingerprint_of else fingerprint(key_slots.secret)
 
-    def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> GovernedCall:
-        return GovernedCall(self, endpoint, most, errand)
+    def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> GovernedCall:
+        return GovernedCall(self, endpoint, most, purpose)
 
     async def write_down(self) -> None:
         """Adds what was called since the last time to the ledger."""
         await self._notes.write_down()
 
-    def let_through(self, passage: GovernedCall) -> bool:
+    def let_through(self, governed: GovernedCall) -> bool:
         """A slot and the credits for one call, if both are in hand and nobody is before it. Most calls go this way."""
         now = self._now()
         at = now.timestamp()
-        desk = self._desks[0] if len(self._desks) == 1 else self._first_in_turn(at)
-        purse, most = self._purse, passage.most
+        key_slots = self._key_slots[0] if len(self._key_slots) == 1 else self._first_in_turn(at)
+        reserve, most = self._reserve, governed.most
         if (
-            desk is None
-            or at > desk.fresh_until
-            or purse.left < most
-            or at >= purse.until
+            key_slots is None
+            or at > key_slots.fresh_until
+            or reserve.left < most
+            or at >= reserve.until
             or self._lock.locked()
-            or not desk.slots.take_due(at)
+            or not key_slots.slots.take_due(at)
         ):
             return False
-        purse.left -= most
-        passage.desk, passage.at, passage.day = desk, now, purse.until
+        reserve.left -= most
+        governed.key_slots, governed.at, governed.day = key_slots, now, reserve.until
         return True
 
-    async def admit(self, passage: GovernedCall) -> None:
+    async def admit(self, governed: GovernedCall) -> None:
         """The same by a look at the shared rows. Waits a moment for its slot, never long."""
         async with self._lock:
-            desk, probe_until = await self._ready_desk(passage.most)
-            slot = desk.slots.take()
-            self._purse.left -= passage.most
-            passage.desk, passage.day, passage.probe_until = desk, self._purse.until, probe_until
+            key_slots, probe_until = await self._ready_key_slots(governed.most)
+            slot = key_slots.slots.take()
+            self._reserve.left -= governed.most
+            governed.key_slots, governed.day, governed.probe_until = key_slots, self._reserve.until, probe_until
             if probe_until is not None:
-                self._probing = passage
+                self._probing = governed
         try:
-            await self._wait_for(slot, desk, alone=probe_until is not None)
+            await self._wait_for(slot, key_slots, alone=probe_until is not None)
         except BaseException:
-            self._purse.put_back(passage.most, passage.day)
-            await self._end_probe(passage)
+            self._reserve.put_back(governed.most, governed.day)
+            await self._end_probe(governed)
             raise
-        passage.at = self._now()
+        governed.at = self._now()
 
-    async def _wait_for(self, slot: float, desk: KeySlots, *, alone: bool) -> None:
+    async def _wait_for(self, slot: float, key_slots: KeySlots, *, alone: bool) -> None:
         """Until it comes, unless another call is told to stop before; whoever tries alone heeds nobody."""
-        wait, emptied = slot - self._now().timestamp(), desk.emptied
+        wait, emptied = slot - self._now().timestamp(), key_slots.emptied
         if wait > 0:
-            await self._sleep(wait + desk.slots.rest)
-        if desk.emptied != emptied and not alone:
-            raise self._overtaken(desk)
+            await self._sleep(wait + key_slots.slots.rest)
+        if key_slots.emptied != emptied and not alone:
+            raise self._overtaken(key_slots)
 
-    async def _ready_desk(self, most: int) -> tuple[KeySlots, datetime | None]:
+    async def _ready_key_slots(self, most: int) -> tuple[KeySlots, datetime | None]:
         """A key that may be used now: the one that is free first, or the next if it is not after all."""
         now = self._now()
         at = now.timestamp()
         refusals: list[NotNow] = []
-        for desk in self._by_turn(now):
-            desk.slots.drop_late(at)
-            in_hand = len(desk.slots) and self._purse.left >= most and at < self._purse.until
-            if in_hand and at <= desk.fresh_until:
-                return desk, None
-            grant = await self._withdraw(desk, most, now)
+        for key_slots in self._by_turn(now):
+            key_slots.slots.drop_late(at)
+            in_hand = len(key_slots.slots) and self._reserve.left >= most and at < self._reserve.until
+            if in_hand and at <= key_slots.fresh_until:
+                return key_slots, None
+            grant = await self._withdraw(key_slots, most, now)
             if grant.refusal is None:
-                return desk, grant.probe_until
+                return key_slots, grant.probe_until
             refusals.append(self._staggered(grant.refusal, grant))
             if not grant.key_paused and grant.free_at is None:
                 break  # the source itself is closed; no other key would help
         raise min(refusals, key=lambda refusal: refusal.until)
 
     def _by_turn(self, now: datetime) -> list[KeySlots]:
-        if not self._desks:
+        if not self._key_slots:
             raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured", resumable=False)
         at = now.timestamp()
-        open_ones = [desk for desk in self._desks if not desk.paused] or self._desks
-        return sorted(open_ones, key=lambda desk: desk.free_from(at))
+        open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused] or self._key_slots
+        return sorted(open_ones, key=lambda key_slots: key_slots.free_from(at))
 
     def _first_in_turn(self, at: float) -> KeySlots | None:
-        open_ones = [desk for desk in self._desks if not desk.paused]
-        return min(open_ones, key=lambda desk: desk.free_from(at), default=None)
+        open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused]
+        return min(open_ones, key=lambda key_slots: key_slots.free_from(at), default=None)
 
-    async def _withdraw(self, desk: KeySlots, most: int, now: datetime) -> Grant:
-        self._purse.begin_day(now)
-        need = max(most - self._purse.left, 0)
-        span, emptied = 0.0 if len(desk.slots) else desk.next_span(), desk.emptied
+    async def _withdraw(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
+        self._reserve.begin_day(now)
+        need = max(most - self._reserve.left, 0)
+        span, emptied = 0.0 if len(key_slots.slots) else key_slots.next_span(), key_slots.emptied
         grant = await self._book.change(
             self._source,
-            desk.label,
+            key_slots.label,
             lambda source, key: self._grants.grant(
-                source, key, refused=self._is_refused(desk, key), need=need, span=span, now=now
+                source, key, refused=self._is_refused(key_slots, key), need=need, span=span, now=now
             ),
         )
-        self._purse.left += grant.credits
-        if desk.emptied != emptied and grant.probe_until is None:
-            return grant if grant.refusal else self._stopped(self._overtaken(desk))
+        self._reserve.left += grant.credits
+        if key_slots.emptied != emptied and grant.probe_until is None:
+            return grant if grant.refusal else self._stopped(self._overtaken(key_slots))
         self._halt = grant.halt
-        desk.fresh_until = now.timestamp() + _FRESH_SECONDS
-        desk.paused, desk.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
+        key_slots.fresh_until = now.timestamp() + _FRESH_SECONDS
+        key_slots.paused, key_slots.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
         if grant.probe_until or grant.refusal:
-            for other in self._desks if grant.probe_until else [desk]:
+            for other in self._key_slots if grant.probe_until else [key_slots]:
                 other.slots = CallSlots()
         if grant.refusal is None:
             self.failing = grant.failing
         if grant.slots:
-            desk.slots, desk.span = grant.slots, span or desk.span
+            key_slots.slots, key_slots.span = grant.slots, span or key_slots.span
         return grant
 
-    def _overtaken(self, desk: KeySlots) -> NotNow:
+    def _overtaken(self, key_slots: KeySlots) -> NotNow:
         """While this one looked or waited, another was told to stop: what it was granted is not used."""
         now = self._now()
-        later = max(desk.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
+        later = max(key_slots.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
         return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self._source}: another call was just told to stop")
 
     def _stopped(self, refusal: NotNow) -> Grant:
@@ -270,89 +270,89 @@ class Governor:
         self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
         return NotNow(self._turned_away_until, refusal.reason)
 
-    async def went_well(self, passage: GovernedCall) -> None:
-        passage.desk.unseen = 0
-        if passage.probe_until is None and not self.failing:
+    async def went_well(self, governed: GovernedCall) -> None:
+        governed.key_slots.unseen = 0
+        if governed.probe_until is None and not self.failing:
             return
         self.failing = False
-        self._probe_ends(passage)
-        await self._change_source(lambda source: breaker.succeeded(source, probe=passage.probe_until))
+        self._probe_ends(governed)
+        await self._change_source(lambda source: breaker.succeeded(source, probe=governed.probe_until))
 
-    async def went_badly(self, passage: GovernedCall, error: BaseException) -> None:
+    async def went_badly(self, governed: GovernedCall, error: BaseException) -> None:
         match error:
             case SourceRefused():
-                await self._refused(passage, error)
+                await self._refused(governed, error)
             case RateLimited():
-                await self._slow_down(passage, error)
+                await self._slow_down(governed, error)
             case SourceDown() | BrokenAnswer():
-                await self._failed(passage, str(error))
-            case Permanent() if passage.probe_until:
-                await self.went_well(passage)  # the source said no to what was asked: it answers
+                await self._failed(governed, str(error))
+            case Permanent() if governed.probe_until:
+                await self.went_well(governed)  # the source said no to what was asked: it answers
             case _:
-                await self._end_probe(passage)
+                await self._end_probe(governed)
 
-    async def _failed(self, passage: GovernedCall, problem: str) -> None:
+    async def _failed(self, governed: GovernedCall, problem: str) -> None:
         now, rules = self._now(), self._limits.breaker
         self.failing = True
-        self._probe_ends(passage)
+        self._probe_ends(governed)
         after = await self._change_source(
-            lambda source: breaker.failed(source, probe=passage.probe_until, problem=problem, now=now, rules=rules)
+            lambda source: breaker.failed(source, probe=governed.probe_until, problem=problem, now=now, rules=rules)
         )
         if breaker.is_open(after, now):
-            for desk in self._desks:
-                desk.empty()
+            for key_slots in self._key_slots:
+                key_slots.empty()
 
-    async def _end_probe(self, passage: GovernedCall) -> None:
+    async def _end_probe(self, governed: GovernedCall) -> None:
         """A probe that told nothing lets the next call try."""
-        if passage.probe_until is None:
+        if governed.probe_until is None:
             return
-        self._probe_ends(passage)
+        self._probe_ends(governed)
         with suppress(DatabaseError):  # then it runs out by itself
-            await self._change_source(lambda source: breaker.let_go(source, probe=passage.probe_until))
+            await self._change_source(lambda source: breaker.let_go(source, probe=governed.probe_until))
 
-    def _probe_ends(self, passage: GovernedCall) -> None:
-        if self._probing is passage:
+    def _probe_ends(self, governed: GovernedCall) -> None:
+        if self._probing is governed:
             self._probing = None
 
     async def keep_probe(self) -> None:
         """A probe that takes its time is still the only one."""
-        passage, now = self._probing, self._now()
-        if passage is None or passage.probe_until is None or passage.probe_until - now > PROBE / 2:
+        governed, now = self._probing, self._now()
+        if governed is None or governed.probe_until is None or governed.probe_until - now > PROBE / 2:
             return
-        before = passage.probe_until
+        before = governed.probe_until
 
         def kept(source: SourceState) -> SourceState:
-            changed, passage.probe_until = breaker.kept(source, probe=before, now=now)  # known by it before it ends
+            changed, governed.probe_until = breaker.kept(source, probe=before, now=now)  # known by it before it ends
             return changed
 
         try:
             await self._change_source(kept)
         except DatabaseError:
-            passage.probe_until = before
+            governed.probe_until = before
             raise
 
-    async def _refused(self, passage: GovernedCall, refused: SourceRefused) -> None:
+    async def _refused(self, governed: GovernedCall, refused: SourceRefused) -> None:
         """The key is no good any more. With no key left, here or elsewhere, the source itself is paused."""
-        now, desk = self._now(), passage.desk
-        desk.paused = desk.refused = True
-        desk.empty()
-        self._probe_ends(passage)
-        last = all(other.paused for other in self._desks)
-        own = [each.label for each in self._desks]
+        now, key_slots = self._now(), governed.key_slots
+        key_slots.paused = key_slots.refused = True
+        key_slots.empty()
+        self._probe_ends(governed)
+        last = all(other.paused for other in self._key_slots)
+        own = [each.label for each in self._key_slots]
         others = last and await self._book.another_works(self._source, own, since=now - LATELY)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            source = breaker.let_go(source, probe=passage.probe_until)
+            source = breaker.let_go(source, probe=governed.probe_until)
             source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
-            own_print = self._fingerprint(desk)
+            own_print = self._fingerprint(key_slots)
             return *put_down(source, key, own_print, refused.problem, now, last=last and not others), None
 
-        await self._book.change(self._source, desk.label, paused)
+        await self._book.change(self._source, key_slots.label, paused)
         logger.error(
             "{source} refuses the key {label}: {problem}. Set another, which is used at once; or mend this one, then: "
             "mistnet sources resume {source}",
             source=self._source,
-            label=desk.label,
+            label=key_slots.label,
             problem=refused.problem,
         )
         if self._metrics:
@@ -363,62 +363,62 @@ class Governor:
         if others:  # its job need not wait for this key
             refused.until = now + OTHERS_WORK_WAIT
 
-    async def _slow_down(self, passage: GovernedCall, limited: RateLimited) -> None:
+    async def _slow_down(self, governed: GovernedCall, limited: RateLimited) -> None:
         """Nobody asks with this key before the time it was told, and then more slowly for a while."""
-        desk, now = passage.desk, self._now()
-        desk.empty()
-        desk.free_at = limited.until.timestamp()
+        key_slots, now = governed.key_slots, self._now()
+        key_slots.empty()
+        key_slots.free_at = limited.until.timestamp()
         if limited.key_unseen:
-            desk.unseen += 1
-            if desk.unseen >= _UNSEEN_LIMIT:
-                problem = f"it says {desk.unseen} times in a row that no key was sent"
-                await self._refused(passage, SourceRefused(self._source, limited.until, problem, status=403))
+            key_slots.unseen += 1
+            if key_slots.unseen >= _UNSEEN_LIMIT:
+                problem = f"it says {key_slots.unseen} times in a row that no key was sent"
+                await self._refused(governed, SourceRefused(self._source, limited.until, problem, status=403))
                 return
-        self._probe_ends(passage)
+        self._probe_ends(governed)
 
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             slowed = slower_key(key, limited, rate=self._grants.rate(key), now=now)
-            return breaker.let_go(source, probe=passage.probe_until), slowed, None
+            return breaker.let_go(source, probe=governed.probe_until), slowed, None
 
-        await self._book.change(self._source, desk.label, slower)
+        await self._book.change(self._source, key_slots.label, slower)
 
     async def _change_source(self, change: Callable[[SourceState], SourceState]) -> SourceState:
         def both(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, SourceState]:
             changed = change(source)
             return changed, key, changed
 
-        return await self._book.change(self._source, self._desks[0].label, both)
+        return await self._book.change(self._source, self._key_slots[0].label, both)
 
-    def note(self, passage: GovernedCall, seconds: float, error: BaseException | None) -> None:
+    def note(self, governed: GovernedCall, seconds: float, error: BaseException | None) -> None:
         """The ledger's row, and the unspent part of what was set aside back into the purse."""
-        ticket, errand = passage.ticket, passage.errand
+        ticket, purpose = governed.ticket, governed.purpose
         status = 200 if error is None else getattr(error, "status", None)
         cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status, ticket.reserved)
-        self._purse.put_back(ticket.reserved - cost, passage.day)
-        if errand.meter:
-            errand.meter.credits += cost
+        self._reserve.put_back(ticket.reserved - cost, governed.day)
+        if purpose.meter:
+            purpose.meter.credits += cost
         record = CallRecord(
             source=self._source,
             key_label=ticket.label,
-            endpoint=passage.endpoint,
-            at=passage.at,
+            endpoint=governed.endpoint,
+            at=governed.at,
             seconds=seconds,
             status=status,
             items=ticket.items,
             credits=cost,
-            job_id=errand.job_id,
-            account_id=errand.account_id,
+            job_id=purpose.job_id,
+            account_id=purpose.account_id,
             error=None if error is None else f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS],
         )
         self._notes.add(record)
         if self._metrics:
-            self._metrics.called(self._source, passage.endpoint, status, cost, seconds)
+            self._metrics.called(self._source, governed.endpoint, status, cost, seconds)
         if self._on_call:
             self._on_call(record)
 
     async def _give_back(self) -> None:
-        left, self._purse.left = self._purse.left, 0
-        if left and self._now().timestamp() < self._purse.until:
+        left, self._reserve.left = self._reserve.left, 0
+        if left and self._now().timestamp() < self._reserve.until:
             await self._change_source(
                 lambda source: msgspec.structs.replace(
                     source,

@@ -143,7 +143,7 @@ class Call(Protocol):
 class Gate(Protocol):
     """Lets calls to one source through, or raises NotNow with the reason and the time."""
 
-    def call(self, endpoint: str, *, most: int, errand: CallPurpose) -> AbstractAsyncContextManager[Call]:
+    def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> AbstractAsyncContextManager[Call]:
         """`most` is the highest price this call can have: so much is set aside before it is made."""
         ...
 

@@ -47,7 +47,7 @@ class DatabaseSourceStore:
         label: KeyLabel,
         decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
     ) -> T:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if (source, label) not in self._known:
                 await _ensure(connection, source, label)
             state, key = await _locked(connection, source, label)
@@ -76,7 +76,7 @@ class DatabaseSourceStore:
         for record in records:
             if record.error is None:
                 answered[record.source] = max(record.at, answered.get(record.source, record.at))
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await write_calls(connection, records)
             for source, at in answered.items():
                 await connection.execute(
@@ -109,7 +109,7 @@ class DatabaseSourceStore:
 
     async def resume(self, source: SourceName, *, now: datetime) -> int:
         """Ends every pause and the breaker's wait; work that waited for it is due at once. Returns how much."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(
                 update(sources)
                 .where(sources.c.name == source)
@@ -131,7 +131,7 @@ class DatabaseSourceStore:
 
     async def open_breaker(self, source: SourceName, reason: str, *, until: datetime) -> None:
         """Nobody calls before then; then one call tries. What is paused stays paused, with its own reason."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _ensure_source(connection, source)
             why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
             opened = update(sources).where(sources.c.name == source)
@@ -139,7 +139,7 @@ class DatabaseSourceStore:
 
     async def close_breaker(self, source: SourceName, *, now: datetime) -> int:
         """Ends the breaker's wait and its count of failures; work that waited is due. Returns how much."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             why = case((sources.c.paused_at.is_(None), None), else_=sources.c.pause_reason)
             closed = update(sources).where(sources.c.name == source)
             await connection.execute(
@@ -161,12 +161,12 @@ class DatabaseSourceStore:
 
     async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
         """Makes work due that waits for a new day or month. What a cap still forbids goes back to wait."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return await self._wake(connection, source, now=now, about=f"{source}: the %'s budget of %")
 
     async def set_rate(self, source: SourceName, per_minute: float, labels: Collection[KeyLabel] = ()) -> int:
         """For every key of the source that has been used, and for these; returns how many."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for label in sorted(labels):
                 await _ensure(connection, source, label)
             changed = await connection.execute(
@@ -177,7 +177,7 @@ class DatabaseSourceStore:
             return changed.rowcount
 
     async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _ensure(connection, source, label)
             await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
             await write_balance(connection, source, label, balance, now)
@@ -190,7 +190,7 @@ class DatabaseSourceStore:
         return woken.rowcount
 
     async def _set(self, source: SourceName, **values: Any) -> None:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _ensure_source(connection, source)
             await connection.execute(update(sources).where(sources.c.name == source).values(**values))
 

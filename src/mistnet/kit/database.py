@@ -130,26 +130,26 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection without a transaction, for any question: each statement stands for itself."""
+        """Yield a connection outside any transaction. PostgreSQL plans each statement again."""
         with self._translated():
             async with self._reading.connect() as connection:
                 yield connection
 
     @asynccontextmanager
-    async def glance(self) -> AsyncIterator[AsyncConnection]:
-        """Like `read`, for the queue's own questions, whose plans must not change with its size."""
+    async def read_cached_plan(self) -> AsyncIterator[AsyncConnection]:
+        """Like `read`, with cached plans: for the queue's own statements, which must not change plans as it grows."""
         with self._translated():
             async with self._autocommit.connect() as connection:
                 yield connection
 
     @asynccontextmanager
-    async def peek(self) -> AsyncIterator[AsyncConnection]:
-        """Like `read`, for handlers' small questions: planned anew, because what they ask about grows as they ask."""
-        async with self.glance() if self.dialect == "sqlite" else self.read() as connection:
+    async def read_quickly(self) -> AsyncIterator[AsyncConnection]:
+        """Like `read`, for a handler's small reads. On SQLite it skips the pool of readers."""
+        async with self.read_cached_plan() if self.dialect == "sqlite" else self.read() as connection:
             yield connection
 
-    async def ask(self, statement: SelectBase, binds: Mapping[str, Any]) -> list[Any]:
-        """For questions handlers ask at every step: nothing between them and the driver. Rows are named tuples."""
+    async def fetch_prepared(self, statement: SelectBase, binds: Mapping[str, Any]) -> list[Any]:
+        """Run a prepared SELECT straight on the driver, for what handlers read at every step. Rows are named tuples."""
         question = self._questions.get(statement)
         if question is None:
             question = self._questions[statement] = PreparedRead(statement, self.engine.dialect)
@@ -167,8 +167,8 @@ class Database:
                     raise
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end of the block, rolled back on any error."""
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection in one transaction: committed at the end of the block, rolled back on any error."""
         with self._translated():
             if self._one_writer is None:
                 async with self.engine.begin() as connection:
@@ -178,13 +178,13 @@ class Database:
                     yield connection
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[AsyncConnection]:
-        """For one single writing statement: where the server can, without the cost of BEGIN and COMMIT."""
-        async with self.write() if self.dialect == "sqlite" else self.glance() as connection:
+    async def autocommit(self) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection for a single writing statement. PostgreSQL saves BEGIN and COMMIT."""
+        async with self.transaction() if self.dialect == "sqlite" else self.read_cached_plan() as connection:
             yield connection
 
     async def correct_clock(self) -> timedelta:
-        """Learns the server's time anew; returns how far ours had drifted."""
+        """Learn the server's time again. Return how far our clock had drifted."""
         if self._server_clock is None:
             return timedelta()
         async with self.read() as connection:

@@ -108,7 +108,7 @@ async def _when_free(
 
 async def _advance(database: Database, on_wait: Callable[[str], object]) -> SchemaState:
     """One stage in one transaction, once no other process migrates; says where the database stood before it."""
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         if database.product == "postgresql" and not await _is_locked(connection):
             on_wait("another process migrates it")
             await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))

@@ -89,7 +89,7 @@ class Checkup:
 
     async def _forget(self, now: datetime) -> tuple[int, int]:
         errors = 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             prune = command("prune_errors", self._dialect)
             while gone := (await connection.execute(prune, {"before": now, "limit": _SLICE})).rowcount:
                 errors += gone

@@ -100,7 +100,7 @@ class DatabaseProbe:
             return {}  # the folder is gone: the look at the tables says so
 
     async def _facts(self) -> dict[str, Any]:
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             progress = await connection.execute(statement("last_progress", self._database.dialect))
             facts = {"last_progress_at": progress.scalar()}
             if self._database.product == "libsql":
@@ -131,7 +131,7 @@ class DatabaseProbe:
             "name": f"write test {secrets.token_hex(8)}",
             "draining": True,
         }
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if self._database.dialect == "postgresql":  # another's lock on the table must not hold the answer up
                 for limit in _PATIENCE:
                     await connection.exec_driver_sql(limit)

@@ -58,7 +58,7 @@ async def look_over(app: App) -> Sequence[HealthFinding]:
 async def _uses_x(app: App, counts: Sequence[StateCount]) -> bool:
     tracked = await Board(app.database).account_states()
     followed = any(number for state, number in tracked.items() if state != AccountState.UNTRACKED)
-    return followed or _is_live(counts, [kind.name for kind in app.harvest.kinds])
+    return followed or _is_live(counts, [kind.name for kind in app.collector.kinds])
 
 
 def _is_live(counts: Sequence[StateCount], kinds: Collection[KindName]) -> bool:

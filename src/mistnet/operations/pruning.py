@@ -53,7 +53,7 @@ class StorePruning:
             async with self._database.read() as connection:
                 ids = (await connection.execute(old)).scalars().all()
             if ids:
-                async with self._database.write() as connection:
+                async with self._database.transaction() as connection:
                     # Only what this statement deleted is summed: another process may prune at the same time.
                     taken = await connection.execute(delete(calls).where(calls.c.id.in_(ids)).returning(*_CALL))
                     folded += await _add_sums(connection, taken.all())
@@ -88,7 +88,7 @@ class StorePruning:
                 if before and row.at < before and row.superseded and (not row.page or row.id in dropped)
             ]
             if pages or over:
-                async with self._database.write() as connection:
+                async with self._database.transaction() as connection:
                     await connection.execute(update(crawls).where(crawls.c.id.in_(pages)).values(body=None))
                     pruned += (await connection.execute(delete(crawls).where(crawls.c.id.in_(over)))).rowcount
             if len(found) < self._slice or pruned >= self.most:
@@ -125,7 +125,7 @@ class StorePruning:
             async with self._database.read() as connection:
                 ids = (await connection.execute(old)).scalars().all()
             if ids:
-                async with self._database.write() as connection:
+                async with self._database.transaction() as connection:
                     pruned += (await connection.execute(delete(table).where(table.c.id.in_(ids)))).rowcount
             if len(ids) < self._slice or pruned >= self.most:
                 return pruned

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 async def state_of(app: App, source: SourceName) -> SourceState:
     """The shared row; where nobody has written one yet, what it would be."""
-    states = {state.name: state for state in await app.harvest.book.states()}
+    states = {state.name: state for state in await app.collector.book.states()}
     return states.get(source) or SourceState(name=source)

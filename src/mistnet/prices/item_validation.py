@@ -66,12 +66,12 @@ def field_called(name: str) -> str:
     return _SPELLINGS.get(plain, plain)
 
 
-def wish_of(given: Mapping[str, Any], *, sources: Collection[str]) -> ItemRequest:
+def item_request_of(given: Mapping[str, Any], *, sources: Collection[str]) -> ItemRequest:
     """A wish from fields as people write them. What is no field of its own is a free-form attribute."""
     problems: list[Problem] = []
     known, others = _sorted_out(given, problems)
     title = _checked("title", known, _title, problems)
-    wish = ItemRequest(
+    request = ItemRequest(
         title=title or "",
         ref=_checked("ref", known, _ref, problems),
         attributes=_attributes(known.get("attributes"), others, problems),
@@ -85,12 +85,12 @@ def wish_of(given: Mapping[str, Any], *, sources: Collection[str]) -> ItemReques
         problems.insert(0, ("title", "", "an item needs a title: the words that listings of it have"))
     if problems:
         raise BadItem(problems)
-    return wish
+    return request
 
 
-def fields_of(wish: ItemRequest) -> dict[str, Any]:
+def fields_of(request: ItemRequest) -> dict[str, Any]:
     """A wish as it would be handed in again."""
-    return {name: getattr(wish, name) for name in PLAIN_FIELDS}
+    return {name: getattr(request, name) for name in PLAIN_FIELDS}
 
 
 def told(problem: Problem) -> str:

@@ -40,7 +40,7 @@ class Pricer(msgspec.Struct, frozen=True, kw_only=True):
                 f"there is no source {job.args.source!r} here; `price_sources` names the file that describes it"
             )
         try:
-            answer = await source.search(item, errand=CallPurpose(job.id), fresh=job.args.looks > 0)
+            answer = await source.search(item, purpose=CallPurpose(job.id), fresh=job.args.looks > 0)
         except Temporary as error:
             return Retry(str(error), writes=[_went_wrong(job.args, error)])
         except Permanent as error:

@@ -102,7 +102,7 @@ class PriceSource(Protocol):
     @property
     def name(self) -> SourceName: ...
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         """Listings that may be this item. `fresh` asks the source itself, whatever is remembered."""
         ...
 

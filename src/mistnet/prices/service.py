@@ -11,7 +11,7 @@ import msgspec
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import did_you_mean
 from mistnet.prices.errors import BadItem, ItemNotFound
-from mistnet.prices.item_validation import fields_of, name_of, wish_of
+from mistnet.prices.item_validation import fields_of, item_request_of, name_of
 from mistnet.prices.model import Item, ItemId, ItemRequest, ItemState, PointId, Valuation
 from mistnet.prices.store.item_pages import ItemLine, WorthThen
 from mistnet.prices.store.items import Items, StoredItem
@@ -44,18 +44,18 @@ async def known_item(app: App, item_id: ItemId, *, removed: bool = False) -> Ite
 async def change_item(app: App, item_id: ItemId, changes: Mapping[str, Any]) -> tuple[Item, StoredItem]:
     """What is named changes, None takes it away. Attributes change one by one."""
     before = await known_item(app, item_id)
-    wish = changed_wish(before, changes, sources=sources_of(app))
-    kept = await items_of(app).change(item_id, wish, app.database.clock.now())
+    request = changed_item_request(before, changes, sources=sources_of(app))
+    kept = await items_of(app).change(item_id, request, app.database.clock.now())
     return await known_item(app, item_id), kept
 
 
-def changed_wish(item: Item, changes: Mapping[str, Any], *, sources: Sequence[SourceName]) -> ItemRequest:
+def changed_item_request(item: Item, changes: Mapping[str, Any], *, sources: Sequence[SourceName]) -> ItemRequest:
     """A source that the item has and this machine has not may stay."""
     attributes = dict(item.attributes)
     for name, value in (changes.get("attributes") or {}).items():
         attributes[name_of(name)] = value
     after = {**fields_of(item), **changes, "attributes": attributes}
-    return wish_of(after, sources={*sources, *item.sources})
+    return item_request_of(after, sources={*sources, *item.sources})
 
 
 def named_sources(app: App, names: Sequence[str]) -> Sequence[SourceName]:

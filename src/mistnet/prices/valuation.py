@@ -22,7 +22,7 @@ from mistnet.shops.model import PriceKind
 SHOWN: Final = 100
 """So many carriers are named, and so many that were left out; all are counted."""
 
-_SALE, _WISH, _FLOOR = 1.0, 0.5, 0.3
+_SALE, _ITEM_REQUEST, _FLOOR = 1.0, 0.5, 0.3
 """A sale is proof; a price asked is a wish; a bid is a floor that others may still raise."""
 
 _HALF_LIFE: Final = timedelta(days=90).total_seconds()
@@ -120,7 +120,7 @@ def _weigh(
 def _weight(point: WeighedPoint, newest: datetime) -> int:
     """A sale more than a wish, what fits well more than what fits a little, half of it for each 90 days of age."""
     kind = point.kind
-    share = _SALE if kind is PriceKind.SOLD else _WISH if kind is PriceKind.ASK else _FLOOR
+    share = _SALE if kind is PriceKind.SOLD else _ITEM_REQUEST if kind is PriceKind.ASK else _FLOOR
     age = (newest - point.observed_at).total_seconds() / _HALF_LIFE
     return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
 

@@ -68,13 +68,13 @@ class Dispatcher:
     def lanes(self) -> list[Lane]:
         return sorted({target.lane for target in self._targets})
 
-    async def run(self, bell: Wakeups) -> None:
+    async def run(self, wakeup: Wakeups) -> None:
         """Until cancelled. What cannot be told now is told later: it stays due in the database."""
         while True:
             try:
                 await self._broker.declare(self.lanes)
                 while True:
-                    await bell.wait(await self.round())
+                    await wakeup.wait(await self.round())
                     self._wait = _FIRST_WAIT
             except DatabaseError as error:
                 logger.warning("cannot dispatch: {problem}; trying again", problem=str(error))

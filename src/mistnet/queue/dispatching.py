@@ -139,8 +139,8 @@ class Dispatching:
 
     def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
         async def lead(_term: LeaderTerm) -> None:
-            async with DatabaseWakeups(self._database) as bell:
-                await self.dispatcher(broker).run(bell)
+            async with DatabaseWakeups(self._database) as wakeup:
+                await self.dispatcher(broker).run(wakeup)
 
         return Leadership(
             StoreLeaders(self._database),

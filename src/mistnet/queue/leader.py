@@ -250,7 +250,7 @@ class StoreLeaders:
             )
             .returning(leaders.c.fence)
         )
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             fence = (await connection.execute(taking)).scalar()
         return None if fence is None else LeaderTerm(name=name, holder=holder, fence=fence)
 
@@ -259,12 +259,12 @@ class StoreLeaders:
 
     async def renew(self, term: LeaderTerm, *, lease: timedelta, now: datetime) -> bool:
         """A lease that ran out is kept too, as long as nobody else took it."""
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             kept = await connection.execute(update(leaders).where(_of(term)).values(lease_until=now + lease))
             return bool(kept.rowcount)
 
     async def resign(self, term: LeaderTerm, *, now: datetime) -> None:
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(
                 update(leaders).where(_of(term), leaders.c.lease_until > now).values(lease_until=now)
             )

@@ -65,7 +65,7 @@ class StoreOutbox:
             .join(events, events.c.id == deliveries.c.event_id)
             .where(deliveries.c.id == _first_for(subscriber))
         )
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             row = (await connection.execute(wanted)).mappings().first()
         return EventDelivery(id=DeliveryId(row["delivery_id"]), event=_event(row)) if row else None
 
@@ -97,14 +97,14 @@ class StoreOutbox:
     async def _drop_slice(self, known: Sequence[SubscriberName], before: datetime) -> Sequence[str]:
         left = (deliveries.c.subscriber.not_in(known), deliveries.c.created_at < before)
         old = select(deliveries.c.id).where(*left).limit(_SLICE)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             dropped = delete(deliveries).where(deliveries.c.id.in_(old)).returning(deliveries.c.subscriber)
             return (await connection.execute(dropped)).scalars().all()
 
     async def _prune_slice(self, before: datetime) -> int:
         told = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)
         old = select(events.c.id).where(events.c.created_at < before, told).limit(_SLICE)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return (await connection.execute(delete(events).where(events.c.id.in_(old)))).rowcount
 
 
@@ -126,7 +126,7 @@ class FanOut:
             waiting = (await connection.execute(select(exists(_waiting(1))))).scalar_one()
             if not waiting and not await self._idle(connection, subscribers):
                 return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             taken = await _taken(connection, now, limit)
             rows = [
                 {"subscriber": subscriber.name, "event_id": event_id, "created_at": now}

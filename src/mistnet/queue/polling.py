@@ -34,7 +34,7 @@ class Polling:
         self,
         *,
         queue: Queue,
-        bell: Wakeups,
+        wakeup: Wakeups,
         clock: Clock,
         policy: Policy,
         kinds: KindRegistry,
@@ -47,7 +47,7 @@ class Polling:
         left_to_others: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._queue = queue
-        self._bell = bell
+        self._wakeup = wakeup
         self._clock = clock
         self._policy = policy
         self._kinds = kinds
@@ -65,7 +65,7 @@ class Polling:
         yield
 
     def ring(self) -> None:
-        self._bell.ring()
+        self._wakeup.ring()
 
     def ended(self, lease: Lease) -> None:
         """The table knows already."""
@@ -98,7 +98,7 @@ class Polling:
     async def wait(self, *, leaving: bool) -> None:
         """Until the bell rings, the next job falls due, or it is time for a look anyway."""
         if self._outlook_age() < _OUTLOOK_SECONDS:
-            await self._bell.wait(_OUTLOOK_SECONDS)
+            await self._wakeup.wait(_OUTLOOK_SECONDS)
             return
         try:
             if await self._unpark():
@@ -108,7 +108,7 @@ class Polling:
             await asyncio.sleep(self._outage.failed(error))
             return
         self._looked_ahead_at = asyncio.get_running_loop().time()
-        await self._bell.wait(self._patience_for(ahead, leaving=leaving))
+        await self._wakeup.wait(self._patience_for(ahead, leaving=leaving))
 
     def _patience_for(self, ahead: Outlook, *, leaving: bool) -> float:
         wait = self._policy.idle_poll.total_seconds()

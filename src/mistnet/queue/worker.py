@@ -96,7 +96,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: Queue
     upkeep: Upkeep
-    bell: Wakeups
+    wakeup: Wakeups
     clock: Clock
     kinds: KindRegistry
     policy: Policy
@@ -161,13 +161,13 @@ class Worker:
             kinds=tools.kinds,
             card=self._current_card,
             witness=self._journal,
-            wake=tools.bell.ring,
+            wake=tools.wakeup.ring,
             outage=outage,
             chores=tools.chores,
         )
         self._feed = feed or Polling(
             queue=tools.queue,
-            bell=tools.bell,
+            wakeup=tools.wakeup,
             clock=tools.clock,
             policy=self._policy,
             kinds=tools.kinds,
@@ -313,7 +313,7 @@ class Worker:
         self._leases.drop(lease)
         self._feed.ended(lease)
         self._caretaker.count_settled()
-        self._tools.bell.ring()
+        self._tools.wakeup.ring()
 
     def _abandon(self, lost: Collection[Lease]) -> None:
         """Stops working on jobs that somebody else holds now."""

@@ -202,7 +202,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 what=SHORT,
                 hop=short_hop,
                 read=lambda seen: led_to(seen, link.lane, self.read_page),
-                errand=CallPurpose(job.id),
+                purpose=CallPurpose(job.id),
             )
             if target is None:
                 return Done([_gone(job, link, visited, f"{GONE} (status {visited.status})")])
@@ -223,7 +223,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             what=ITEM if link.kind in NAMED else PAGE,
             hop=lambda before, after: page_hop(link, before, after),
             read=lambda seen: judged(seen, link.lane, self.read_page),
-            errand=CallPurpose(job.id),
+            purpose=CallPurpose(job.id),
             fresh=job.args.seen is not None,
         )
         match facts.verdict:

@@ -323,7 +323,7 @@ class Web(Protocol):
         what: str,
         hop: Callable[[str, str], Hop],
         read: Callable[[PageVisit], Awaitable[T]],
-        errand: CallPurpose,
+        purpose: CallPurpose,
         fresh: bool = False,
     ) -> tuple[PageVisit, T]:
         """`read` judges the answer while its source is still being governed: what it raises counts there.

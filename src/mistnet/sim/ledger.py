@@ -71,50 +71,50 @@ class SimKeyBalance:
 
 class SimLedger:
     def __init__(self, keys: list[Key]) -> None:
-        self.purses = {key.name: SimKeyBalance(key, key.recharge_credits + key.bonus_credits) for key in keys}
+        self.balances = {key.name: SimKeyBalance(key, key.recharge_credits + key.bonus_credits) for key in keys}
 
-    def admit(self, purse: SimKeyBalance, now_ms: int) -> bool:
+    def admit(self, balance: SimKeyBalance, now_ms: int) -> bool:
         """Whether the key may ask now; if so, it has."""
-        most, window_ms = purse.key.per_second, 1_000
-        match purse.key.tier:
+        most, window_ms = balance.key.per_second, 1_000
+        match balance.key.tier:
             case Tier.UNLIMITED:
                 return True
             case Tier.FREE:
                 most, window_ms = 1, FREE_SPACING_MS
             case Tier.PAID:
                 pass
-        while purse.asked_ms and purse.asked_ms[0] <= now_ms - window_ms:
-            purse.asked_ms.popleft()
-        if len(purse.asked_ms) >= most:
+        while balance.asked_ms and balance.asked_ms[0] <= now_ms - window_ms:
+            balance.asked_ms.popleft()
+        if len(balance.asked_ms) >= most:
             return False
-        purse.asked_ms.append(now_ms)
+        balance.asked_ms.append(now_ms)
         return True
 
-    def charge(self, purse: SimKeyBalance, credits_due: int, now_ms: int) -> None:
+    def charge(self, balance: SimKeyBalance, credits_due: int, now_ms: int) -> None:
         if credits_due <= 0:
             return
-        purse.charges += 1
-        purse.spent += credits_due
+        balance.charges += 1
+        balance.spent += credits_due
         low, high = LAG_MS
-        shows_ms = now_ms + low + mix(Draw.LAG, purse.charges) % (high - low)
-        purse.unsettled[shows_ms // 1000] += credits_due
-        if len(purse.unsettled) > 10_000:
-            self._settle(purse, now_ms)
+        shows_ms = now_ms + low + mix(Draw.LAG, balance.charges) % (high - low)
+        balance.unsettled[shows_ms // 1000] += credits_due
+        if len(balance.unsettled) > 10_000:
+            self._settle(balance, now_ms)
 
-    def shown_balance(self, purse: SimKeyBalance, now_ms: int) -> tuple[int, int]:
+    def shown_balance(self, balance: SimKeyBalance, now_ms: int) -> tuple[int, int]:
         """Recharge and bonus credits as the balance endpoint tells them."""
-        self._settle(purse, now_ms)
-        shown = max(purse.granted - purse.settled, 0)
-        bonus = min(max(purse.key.bonus_credits - purse.settled, 0), shown)
+        self._settle(balance, now_ms)
+        shown = max(balance.granted - balance.settled, 0)
+        bonus = min(max(balance.key.bonus_credits - balance.settled, 0), shown)
         return shown - bonus, bonus
 
     def grant(self, name: str, credits_left: int) -> None:
         """Set what a key has left, from now on and at once."""
-        purse = self.purses[name]
-        purse.granted = credits_left + purse.spent
-        purse.settled = purse.spent
-        purse.unsettled.clear()
+        balance = self.balances[name]
+        balance.granted = credits_left + balance.spent
+        balance.settled = balance.spent
+        balance.unsettled.clear()
 
-    def _settle(self, purse: SimKeyBalance, now_ms: int) -> None:
-        for second in [second for second in purse.unsettled if second * 1000 <= now_ms]:
-            purse.settled += purse.unsettled.pop(second)
+    def _settle(self, balance: SimKeyBalance, now_ms: int) -> None:
+        for second in [second for second in balance.unsettled if second * 1000 <= now_ms]:
+            balance.settled += balance.unsettled.pop(second)

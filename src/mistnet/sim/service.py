@@ -82,17 +82,17 @@ class XService:
         body: bytes = b"",  # noqa: ARG002 - part of a request, though no endpoint reads it
     ) -> SimAnswer:
         """Answer one request, or raise NeverAnswers."""
-        purse = self._purse(method, headers)
+        balance = self._balance_of(method, headers)
         now_ms = to_ms(self.now())
-        if isinstance(purse, SimAnswer):
-            answer = purse
-        elif not self.ledger.admit(purse, now_ms):
-            told = FREE_REFUSAL if purse.key.tier is Tier.FREE else PAID_REFUSAL
-            answer = self._failed(purse, path, _refusal(429, "Too Many Requests", told), now_ms)
+        if isinstance(balance, SimAnswer):
+            answer = balance
+        elif not self.ledger.admit(balance, now_ms):
+            told = FREE_REFUSAL if balance.key.tier is Tier.FREE else PAID_REFUSAL
+            answer = self._failed(balance, path, _refusal(429, "Too Many Requests", told), now_ms)
         elif path == BALANCE:
-            answer = self._balance(method, purse, now_ms)
+            answer = self._balance(method, balance, now_ms)
         else:
-            answer = await self._dispatch(method, path, query, purse, now_ms)
+            answer = await self._dispatch(method, path, query, balance, now_ms)
         self.stats.statuses[answer.status] += 1
         return answer
 
@@ -109,40 +109,40 @@ class XService:
                     written += 1
         return written
 
-    def _purse(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
+    def _balance_of(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
         key = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
         if not key:
             return _no_key(method)
-        return self.ledger.purses.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
+        return self.ledger.balances.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
-    async def _dispatch(self, method: str, path: str, query: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
+    async def _dispatch(self, method: str, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
         endpoint = self._route(path)
         if endpoint is None:
-            return self._failed(purse, path, _json(404, {"detail": "Not Found"}), now_ms)
+            return self._failed(balance, path, _json(404, {"detail": "Not Found"}), now_ms)
         self.stats.calls[endpoint.name] += 1
         if method != "GET":
-            return self._failed(purse, endpoint.name, _json(405, {"detail": "Method Not Allowed"}), now_ms)
-        if purse.left < MINIMUM:
+            return self._failed(balance, endpoint.name, _json(405, {"detail": "Method Not Allowed"}), now_ms)
+        if balance.left < MINIMUM:
             return _refusal(402, "Unauthorized", "Credits is not enough.Please recharge")
-        return await self._serve(endpoint, path, query, purse, now_ms)
+        return await self._serve(endpoint, path, query, balance, now_ms)
 
-    async def _serve(self, endpoint: Endpoint, path: str, query: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
+    async def _serve(self, endpoint: Endpoint, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
         question = f"{path}?{query}"
         decision = self.faults.decide(question)
         if decision.latency_seconds > 0:
             await self._sleep(decision.latency_seconds)
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
-            return self._failed(purse, endpoint.name, _faulty_refusal(decision), now_ms)
+            return self._failed(balance, endpoint.name, _faulty_refusal(decision), now_ms)
         try:
             reply = endpoint.answer(self._params(path, query), now_ms)
         except SimBadRequest as refused:
-            return self._failed(purse, endpoint.name, _json(400, {"detail": str(refused)}), now_ms)
+            return self._failed(balance, endpoint.name, _json(400, {"detail": str(refused)}), now_ms)
         fault = self._spoil(reply, decision)
         self._note(question, fault)
         if isinstance(reply, SimListing) and reply.records and fault not in UNBELIEVABLE:
             self.stats.pages[question] += 1
-        self._charge(purse, endpoint.name, reply.credits_due, now_ms)
+        self._charge(balance, endpoint.name, reply.credits_due, now_ms)
         return _sent(reply.body() if isinstance(reply, SimListing) else reply.body, fault)
 
     def _route(self, path: str) -> Endpoint | None:
@@ -175,20 +175,20 @@ class XService:
         if not self.faults.quiet:
             self.faults.answered(question, fault)
 
-    def _balance(self, method: str, purse: SimKeyBalance, now_ms: int) -> SimAnswer:
+    def _balance(self, method: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
         self.stats.calls[BALANCE] += 1
         if method != "GET":
             return _json(405, {"detail": "Method Not Allowed"})
-        recharge, bonus = self.ledger.shown_balance(purse, now_ms)
+        recharge, bonus = self.ledger.shown_balance(balance, now_ms)
         return _json(200, {"recharge_credits": recharge, "total_bonus_credits": bonus})
 
-    def _failed(self, purse: SimKeyBalance, endpoint: str, answer: SimAnswer, now_ms: int) -> SimAnswer:
-        self._charge(purse, endpoint, self._failure_credits, now_ms)
+    def _failed(self, balance: SimKeyBalance, endpoint: str, answer: SimAnswer, now_ms: int) -> SimAnswer:
+        self._charge(balance, endpoint, self._failure_credits, now_ms)
         return answer
 
-    def _charge(self, purse: SimKeyBalance, endpoint: str, credits_due: int, now_ms: int) -> None:
-        self.ledger.charge(purse, credits_due, now_ms)
-        self.stats.credits[purse.key.name] += credits_due
+    def _charge(self, balance: SimKeyBalance, endpoint: str, credits_due: int, now_ms: int) -> None:
+        self.ledger.charge(balance, credits_due, now_ms)
+        self.stats.credits[balance.key.name] += credits_due
         self.stats.credits_by_endpoint[endpoint] += credits_due
 
 

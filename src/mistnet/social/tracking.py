@@ -34,9 +34,9 @@ class TrackResult(msgspec.Struct, frozen=True, kw_only=True):
 
 async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[TrackResult]:
     """New ones are suggested; what is tracked already gets the job it needs next."""
-    roster, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
-    suggested = await roster.suggest(wanted, job=args.suggestion, now=now)
-    known = await go_on(app, roster, [each.user_id for each in suggested if each.user_id])
+    tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
+    suggested = await tracking_store.suggest(wanted, job=args.suggestion, now=now)
+    known = await go_on(app, tracking_store, [each.user_id for each in suggested if each.user_id])
     notes = {
         SuggestionResult.ADDED: "its profile is looked up, then its posts are collected",
         SuggestionResult.SUGGESTED: "is suggested already and will be looked up",
@@ -53,16 +53,16 @@ async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[Track
 
 
 async def track_ids(app: App, ids: Sequence[UserId]) -> list[TrackResult]:
-    roster, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
-    entries = {entry.user_id: entry for entry in await roster.accounts(ids)}
+    tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
+    entries = {entry.user_id: entry for entry in await tracking_store.accounts(ids)}
     known = [each for each in entries if entries[each].state is not AccountState.UNTRACKED]
-    fill = app.harvest.rules.batch_fill
-    await roster.track_by_id(
+    fill = app.collector.rules.batch_fill
+    await tracking_store.track_by_id(
         set(ids) - set(known),
         job=lambda user_id: args.hydrate_user(user_id, now=now, fill=fill, tracked=True),
         now=now,
     )
-    notes = await go_on(app, roster, known)
+    notes = await go_on(app, tracking_store, known)
     return [
         TrackResult(
             handle=entries[each].handle if each in entries else None,
@@ -74,12 +74,12 @@ async def track_ids(app: App, ids: Sequence[UserId]) -> list[TrackResult]:
     ]
 
 
-async def go_on(app: App, roster: TrackingStore, user_ids: Sequence[UserId]) -> Mapping[UserId, str]:
+async def go_on(app: App, tracking_store: TrackingStore, user_ids: Sequence[UserId]) -> Mapping[UserId, str]:
     """Creates what is next for accounts that are tracked, and says what that is."""
     if not user_ids:
         return {}
-    steps = {entry.user_id: next_step(entry) for entry in await roster.accounts(user_ids)}
-    await roster.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
+    steps = {entry.user_id: next_step(entry) for entry in await tracking_store.accounts(user_ids)}
+    await tracking_store.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
     return {user_id: note for user_id, (_, note) in steps.items()}
 
 

@@ -40,14 +40,14 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
 async def pause(app: App, source: SourceName, reason: str, *, by: str) -> Switched:
     before = await state_of(app, source)
-    await app.harvest.book.pause(source, reason, now=app.database.clock.now())
+    await app.collector.book.pause(source, reason, now=app.database.clock.now())
     _told(source, "paused", by, reason)
     return Switched(source=source, changed=before.paused_at is None)
 
 
 async def resume(app: App, source: SourceName, *, by: str) -> Switched:
     before = await state_of(app, source)
-    woken = await app.harvest.book.resume(source, now=app.database.clock.now())
+    woken = await app.collector.book.resume(source, now=app.database.clock.now())
     await app.watch.look_at_pauses()
     _told(source, "resumed", by)
     return Switched(source=source, changed=before.paused_at is not None, woken=woken)
@@ -57,7 +57,7 @@ async def open_breaker(app: App, source: SourceName, span: timedelta, reason: st
     """Nobody calls for so long; then one call tries whether it is well."""
     now = app.database.clock.now()
     before = await state_of(app, source)
-    await app.harvest.book.open_breaker(source, f"opened by {by}: {reason}", until=now + span)
+    await app.collector.book.open_breaker(source, f"opened by {by}: {reason}", until=now + span)
     _told(source, f"breaker opened for {span}", by, reason)
     return Switched(source=source, changed=before.opened_until is None or before.opened_until <= now)
 
@@ -65,14 +65,14 @@ async def open_breaker(app: App, source: SourceName, span: timedelta, reason: st
 async def close_breaker(app: App, source: SourceName, *, by: str) -> Switched:
     """Calls go on at once, and failures are counted from nought. A pause stays."""
     before = await state_of(app, source)
-    woken = await app.harvest.book.close_breaker(source, now=app.database.clock.now())
+    woken = await app.collector.book.close_breaker(source, now=app.database.clock.now())
     _told(source, f"breaker closed after {counted(before.failure_streak, 'failure')} in a row", by)
     changed = before.opened_until is not None or before.failure_streak > 0
     return Switched(source=source, changed=changed, woken=woken)
 
 
 async def set_limits(app: App, source: SourceName, *, rate: float | None, caps: Caps, by: str) -> None:
-    book = app.harvest.book
+    book = app.collector.book
     if rate is not None:
         await book.set_rate(source, rate, configured(app, source)[0])
         _told(source, f"rate set to {rate:g} calls a minute", by)

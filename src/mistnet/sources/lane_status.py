@@ -69,7 +69,7 @@ async def lane_statuses(app: App) -> Sequence[LaneStatus]:
     now, pages = app.database.clock.now(), LanePages(app.database)
     counts = await pages.counts(now=now)
     lately = await _lately(pages, now)
-    sources = {state.name: state for state in await app.harvest.book.states()}
+    sources = {state.name: state for state in await app.collector.book.states()}
     names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
     ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
     return [_standing(app, lane, counts, lately, sources, now) for lane in ordered]

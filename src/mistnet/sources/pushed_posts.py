@@ -76,7 +76,7 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
     """All of it in one transaction. The same push twice changes nothing."""
     gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
     page = Page(own=own, gathered=gathered, has_more=False)
-    known = await app.harvest.look.known_posts(Platform.X, own)
+    known = await app.collector.look.known_posts(Platform.X, own)
     new = [each for each in own if each not in known]
     await _written(app, [*gathered.writes, *await _leads(app, page), *await _news(app, page, new)])
     return Pushed(posts=len(own), new=len(new), unreadable=len(gathered.unreadable))
@@ -84,8 +84,8 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
 
 async def _leads(app: App, page: Page) -> list[Write]:
     """The ways up from tracked authors' replies, and whom they answer."""
-    harvest = app.harvest
-    sweeper = Sweeper(look=harvest.look, x=harvest.x, clock=app.database.clock, rules=harvest.rules)
+    collector = app.collector
+    sweeper = Sweeper(look=collector.look, x=collector.x, clock=app.database.clock, rules=collector.rules)
     by_author = _by_author([page.gathered.posts[each] for each in page.own])
     leads: list[Write] = []
     for user_id, posts in by_author.items():
@@ -112,7 +112,7 @@ async def _news(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
 
 
 async def _tracked(app: App, user_id: UserId) -> Account | None:
-    account = await app.harvest.look.account(Platform.X, user_id)
+    account = await app.collector.look.account(Platform.X, user_id)
     return account if account and account.state is not AccountState.UNTRACKED else None
 
 
@@ -127,7 +127,7 @@ async def _written(app: App, writes: Sequence[Write]) -> None:
     prepared = app.writers.prepare(writes)
     for tries_left in reversed(range(_TRIES)):
         try:
-            async with app.database.write() as connection:
+            async with app.database.transaction() as connection:
                 await app.writers.write(connection, prepared, app.database.clock.now())
         except DatabaseBusy:
             if not tries_left:

@@ -20,7 +20,7 @@ from mistnet.shops.store.http_cache import KeptAnswers, StoreAnswers
 from mistnet.sources.market import source as valuing
 from mistnet.sources.threads import source as feeding
 from mistnet.sources.web import source as crawling
-from mistnet.sources.x import source as harvest
+from mistnet.sources.x import source as collector
 
 if TYPE_CHECKING:
     from mistnet.app import App
@@ -95,7 +95,7 @@ def known_here(app: App) -> Sequence[SourceName]:
 async def known_sources(app: App) -> Sequence[SourceName]:
     """Those, and the ones that other machines have asked."""
     here = known_here(app)
-    return [*here, *(state.name for state in await app.harvest.book.states() if state.name not in here)]
+    return [*here, *(state.name for state in await app.collector.book.states() if state.name not in here)]
 
 
 async def known_source(app: App, given: str) -> SourceName:
@@ -108,8 +108,8 @@ async def known_source(app: App, given: str) -> SourceName:
 async def source_statuses(app: App) -> Sequence[SourceStatus]:
     """X, and every other source that is configured here or was asked before."""
     now = app.database.clock.now()
-    states = {state.name: state for state in await app.harvest.book.states()}
-    stored, caches = await app.harvest.book.keys(), await StoreAnswers(app.database).kept(now=now)
+    states = {state.name: state for state in await app.collector.book.states()}
+    stored, caches = await app.collector.book.keys(), await StoreAnswers(app.database).kept(now=now)
     found = []
     for name in await known_sources(app):
         here, limits = configured(app, name)
@@ -133,7 +133,7 @@ async def status_of_source(app: App, source: SourceName) -> SourceStatus:
 def configured(app: App, name: SourceName) -> tuple[Collection[KeyLabel], GovernorLimits]:
     """The labels of the keys this machine has, and what its settings allow."""
     if name == X_SOURCE:
-        return harvest.keys_of(app.settings), harvest.limits_of(app.settings)
+        return collector.keys_of(app.settings), collector.limits_of(app.settings)
     if name == THREADS_SOURCE:
         return ([feeding.TOKEN] if app.feeds.keeper.token else []), feeding.limits_of(app.settings)
     if name in CRAWL_LANES:

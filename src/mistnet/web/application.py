@@ -99,7 +99,7 @@ def make_routes() -> FastAPI:
 def bind(service: FastAPI, app: App, *, host: str | None) -> None:
     """Let the routes answer for this app from now on."""
     service.state.mistnet = app
-    service.state.doorman = Authenticator(app, local=host is not None and is_loopback(host))
+    service.state.authenticator = Authenticator(app, local=host is not None and is_loopback(host))
     service.state.health = HealthCheck(app)
     service.state.gauges = QueueGauges(app, service.state.health)
     service.state.closing = asyncio.Event()

@@ -281,8 +281,8 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency: the visitor, if his scope is large enough."""
 
     async def visitor(request: Request, _bearer: _Bearer, _cookie: _Cookie) -> Caller:
-        doorman: Authenticator = request.app.state.doorman
-        admitted = await doorman.admit(request, scope)
+        authenticator: Authenticator = request.app.state.authenticator
+        admitted = await authenticator.admit(request, scope)
         request.state.visitor = admitted
         _require_json(request)
         return admitted

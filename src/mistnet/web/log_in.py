@@ -26,9 +26,9 @@ async def log_in_page(request: Request) -> HTMLResponse:
 
 @router.post("/login")
 async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -> Response:
-    doorman: Authenticator = request.app.state.doorman
+    authenticator: Authenticator = request.app.state.authenticator
     try:
-        secret = await doorman.log_in(request, token.strip())
+        secret = await authenticator.log_in(request, token.strip())
     except RequestRefused as refusal:
         said = "That token is not valid, or not any more." if refusal.status_code == 401 else str(refusal.detail)
         told = page(request, "login.html", None, status=refusal.status_code, problem=said)
@@ -40,23 +40,23 @@ async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] =
 @router.get("/login/{secret}")
 async def log_in_by_link(request: Request, secret: str) -> Response:
     """Where the link leads that `up` and `serve` print on a terminal."""
-    doorman: Authenticator = request.app.state.doorman
-    cookie = await doorman.log_in_by_link(request, secret)
+    authenticator: Authenticator = request.app.state.authenticator
+    cookie = await authenticator.log_in_by_link(request, secret)
     if cookie is None:
         return page(request, "login.html", None, status=401, problem=_LINK_GONE)
     return _led_in(request, cookie)
 
 
 def _led_in(request: Request, secret: str) -> Response:
-    doorman: Authenticator = request.app.state.doorman
+    authenticator: Authenticator = request.app.state.authenticator
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         COOKIE,
         secret,
-        max_age=doorman.session_seconds,
+        max_age=authenticator.session_seconds,
         httponly=True,
         samesite="strict",
-        secure=doorman.proxies.is_encrypted(request),
+        secure=authenticator.proxies.is_encrypted(request),
         path="/",
     )
     return answer
@@ -64,8 +64,8 @@ def _led_in(request: Request, secret: str) -> Response:
 
 @router.post("/logout")
 async def log_out(request: Request, _visitor: Reader) -> Response:
-    doorman: Authenticator = request.app.state.doorman
-    await doorman.log_out(request)
+    authenticator: Authenticator = request.app.state.authenticator
+    await authenticator.log_out(request)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer

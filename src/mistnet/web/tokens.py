@@ -94,7 +94,7 @@ class Tokens:
         """The second value is the token itself, told this once."""
         token = new_secret(TOKEN_PREFIX)
         row = {"name": name, "scope": scope.word, "digest": digest(token), "created_at": now}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             made = await connection.execute(insert(api_tokens).values(**row).returning(*_SHOWN))
             return _kept(made.mappings().one()), token
 
@@ -123,7 +123,7 @@ class Tokens:
             .values(revoked_at=now)
             .returning(*_SHOWN)
         )
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             row = (await connection.execute(revoked)).mappings().one_or_none()
             await connection.execute(delete(sessions).where(sessions.c.token_id == token_id))
         return _kept(row) if row else None
@@ -143,7 +143,7 @@ class Tokens:
         own = api_tokens.c
         stale = or_(own.last_used_at.is_(None), own.last_used_at <= before)
         noted = update(api_tokens).where(own.id == token.id, stale).values(last_used_at=now)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(noted)
 
 
@@ -168,7 +168,7 @@ class Sessions:
             "created_at": now,
             "expires_at": now + lasts,
         }
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
             await connection.execute(insert(sessions).values(**row))
         return secret, Caller(name=visitor.name, scope=visitor.scope, csrf=csrf)
@@ -180,7 +180,7 @@ class Sessions:
         return Caller(name=row.name, scope=Scope.of(row.scope), csrf=row.csrf) if row else None
 
     async def end(self, secret: str) -> None:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(delete(sessions).where(sessions.c.digest.in_(self._digests(secret))))
 
     def _digests(self, secret: str) -> list[str]:

@@ -199,8 +199,8 @@ def _settings(folder: Path, key: str) -> Settings:
 async def _suggest(app: App, world: "DemoWorld") -> None:
     await ready(app.database, create=True)
     wanted = [NewSuggestion(handle=handle) for handle in world.handles]
-    roster, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
-    await roster.suggest(wanted, job=args.suggestion, now=now)
+    tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
+    await tracking_store.suggest(wanted, job=args.suggestion, now=now)
 
 
 @contextmanager
@@ -243,10 +243,10 @@ class ShopTransport:
     def __init__(self, shops: ShopService) -> None:
         self._shops = shops
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        asked = urlsplit(door.url)
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        asked = urlsplit(target.url)
         try:
-            answer = self._shops.handle(door.host, asked.path, asked.query, headers)
+            answer = self._shops.handle(target.host, asked.path, asked.query, headers)
         except NeverAnswers:
             raise Unanswered("no answer in time") from None
         if answer.cut:

@@ -136,7 +136,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     async def _subject(self, job: Job[FollowSyncArgs]) -> User | None:
         """Asked by id: handles change, ids do not."""
         user_id = job.args.user_id
-        gathered = await self.x.users([user_id], errand=self._errand(job))
+        gathered = await self.x.users([user_id], purpose=self._purpose(job))
         if user_id not in gathered.users and gathered.unreadable:
             raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
         return gathered.users.get(user_id)
@@ -187,7 +187,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _ask(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
         ask = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
-        return await ask(at.handle, size=PAGE_SIZE, cursor=at.cursor, errand=self._errand(job))
+        return await ask(at.handle, size=PAGE_SIZE, cursor=at.cursor, purpose=self._purpose(job))
 
     async def _known_pages(self, at: FollowSyncArgs, ids: Sequence[UserId]) -> int:
         """How many pages in a row, this one included, hold nothing that an earlier sync has not seen."""
@@ -269,7 +269,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     def _ended(self, job: Job[FollowSyncArgs], found: SyncVerdict) -> IngestEnded:
         return IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, plausible=found.plausible, problem=found.problem)
 
-    def _errand(self, job: Job[FollowSyncArgs]) -> CallPurpose:
+    def _purpose(self, job: Job[FollowSyncArgs]) -> CallPurpose:
         return CallPurpose(job.id, job.args.user_id, self.meter)
 
 

@@ -93,7 +93,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
         return found, list(found.values()), 2 if absent else 1
 
     async def _users(self, job: Job[FollowSyncArgs], ids: Sequence[UserId]) -> Gathered:
-        gathered = await self.x.users(ids, errand=self._errand(job))
+        gathered = await self.x.users(ids, purpose=self._purpose(job))
         if gathered.unreadable:
             raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
         return gathered
@@ -148,7 +148,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
         if handle is None:
             return None
         try:
-            relation: Relation | None = await self.x.relation(handle, job.args.handle, errand=self._errand(job))
+            relation: Relation | None = await self.x.relation(handle, job.args.handle, purpose=self._purpose(job))
         except BadRequest:
             return None
         except Temporary:
@@ -163,7 +163,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         return FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=[user_id], job_id=job.id)
 
-    def _errand(self, job: Job[FollowSyncArgs]) -> CallPurpose:
+    def _purpose(self, job: Job[FollowSyncArgs]) -> CallPurpose:
         return CallPurpose(job.id, job.args.user_id, self.meter)
 
 

@@ -189,7 +189,7 @@ class StoreFollowLook:
     async def last_sync(self, platform: Platform, side: Side, subject_id: UserId) -> BelievedSync | None:
         """The whole list as last read to its end; what has been added to it since counts as well."""
         asked = _believed(platform, side, subject_id)
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             full = (await connection.execute(asked.where(ingest_events.c.mode == SyncMode.FULL))).first()
             latest = (await connection.execute(asked)).first() if full else None
         if full is None or latest is None:
@@ -256,7 +256,7 @@ class StoreFollowLook:
         return next(iter(await self._column(asked)), None)
 
     async def _column(self, asked: Select[Any]) -> Sequence[Any]:
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return list((await connection.execute(asked)).scalars())
 
 

@@ -56,11 +56,11 @@ class RequestedMaterialization(msgspec.Struct, frozen=True, kw_only=True):
 class SegmentService:
     """All about segments for one process. Ids that enter here are hydrated first, or do not enter."""
 
-    def __init__(self, settings: Settings, database: Database, *, harvest: XCollector, hydration: Hydration) -> None:
+    def __init__(self, settings: Settings, database: Database, *, collector: XCollector, hydration: Hydration) -> None:
         self.store = Segments(database)
         self._settings = settings
         self._database = database
-        self._harvest = harvest
+        self._collector = collector
         self._hydration = hydration
         materializer = Materializer(look=StoreSegmentLook(database), clock=database.clock)
         self.kinds: Sequence[Kind] = [
@@ -87,14 +87,14 @@ class SegmentService:
             return known.id
         if not self._settings.x_api_key:
             raise NoKey
-        async with self._harvest.opened():
-            user = await self._harvest.x.user(handle, errand=CallPurpose())
+        async with self._collector.opened():
+            user = await self._collector.x.user(handle, purpose=CallPurpose())
         if user is None:
             raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
         own: Sequence[Writer[Any]] = [Writer(User, write_users)]
         writers = Writers(own)
         prepared = writers.prepare([user])
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await writers.write(connection, prepared, self._database.clock.now())
         return user.id
 
@@ -104,7 +104,7 @@ class SegmentService:
         lacking = set(user_ids) - await self._hydration.present("users", user_ids)
         if lacking and not self._settings.x_api_key:
             raise NoKey
-        async with self._harvest.opened() if lacking else nullcontext():
+        async with self._collector.opened() if lacking else nullcontext():
             hydrated = await self._hydration.hydrate("users", user_ids, asked_by=asked_by)
         added = await self.store.add_inputs(name, user_ids, now=self._database.clock.now())
         return InputsAdded(added=added, hydrated=hydrated)
@@ -115,7 +115,7 @@ class SegmentService:
         if not segment.enabled:
             raise SegmentDisabled(name)
         now = self._database.clock.now()
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await put_away_gaps(connection, [segment.id], now)
             made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
         return RequestedMaterialization(segment=segment, created=bool(made.created))
@@ -135,7 +135,7 @@ class SegmentService:
             due = await due_segments(connection, now=now)
         if not due:
             return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await put_away_gaps(connection, due, now)
             await job_writer.write(connection, [materialize(each, asked_by=SCHEDULE) for each in due], now)
             await set_next(connection, due, now=now)

@@ -163,7 +163,7 @@ class Segments:
         """Makes a segment, or gives the one of this name another rule. Its history stays."""
         _require_storable(read_name(name), rule, every_seconds, fresh_seconds)
         new = {"rule": rule, "every_seconds": every_seconds, "fresh_seconds": fresh_seconds}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _alone(connection)
             known = await all_segments(connection)
             found = known.get(SegmentName(name))
@@ -212,7 +212,7 @@ class Segments:
     async def _switch(self, segment: Segment, *, enabled: bool, next_at: datetime | None, now: datetime) -> Segment:
         told = {"enabled": enabled, "next_at": next_at, "changed_at": _after(segment, now)}
         own = (segments.c.id == segment.id) & (segments.c.enabled != enabled)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(update(segments).where(own).values(told))
         return await self.get(segment.name)
 
@@ -220,7 +220,7 @@ class Segments:
         """Returns how many are new. All of them are stored users, or nothing is written."""
         segment = await self._with_inputs(name)
         added = 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             new = insert_of(connection.dialect.name)
             for each in slices(sorted(set(user_ids))):
                 rows = [
@@ -235,7 +235,7 @@ class Segments:
         """Returns how many were there. Who is not an input any more leaves the segment when it is worked out next."""
         segment = await self._with_inputs(name)
         own, removed = segment_inputs.c, 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for each in slices(sorted(set(user_ids))):
                 gone = delete(segment_inputs).where(own.segment_id == segment.id, own.user_id.in_(each))
                 removed += (await connection.execute(gone)).rowcount

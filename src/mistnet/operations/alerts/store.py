@@ -73,7 +73,7 @@ class AlertStore:
         wanted = {(alert.rule, alert.subject): alert for alert in found}
         if not wanted and not await self._any_open(rules):
             return Changes()
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             standing = await _rows(connection, select(*_COLUMNS).where(text(OPEN), alerts.c.rule.in_(rules)))
             known = {(row.rule, row.subject): row for row in standing}
             opened = await _open(connection, [wanted[place] for place in sorted(wanted.keys() - known.keys())], now)
@@ -93,7 +93,7 @@ class AlertStore:
                 accepted_by=func.coalesce(alerts.c.accepted_by, storable(by)),
             )
         )
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for row in await _rows(connection, accepting.returning(*_COLUMNS)):
                 return row
         raise AlertNotFound(alert_id)
@@ -104,7 +104,7 @@ class AlertStore:
             return (await connection.execute(wanted)).first() is not None
 
     async def prune(self, *, before: datetime) -> int:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             # One that closed before then was opened before then: there is an index on the one, not on the other.
             over = (alerts.c.opened_at < before) & (alerts.c.closed_at < before)
             return (await connection.execute(delete(alerts).where(over))).rowcount

@@ -45,10 +45,10 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             case outcome:
                 return outcome
 
-    async def _look(self, job: Job[ScrapeArgs], errand: CallPurpose) -> Outcome:
+    async def _look(self, job: Job[ScrapeArgs], purpose: CallPurpose) -> Outcome:
         at = job.args
         span = Span(ceiling=at.ceiling)
-        page = await self.sweeper.x.search(query(at.handle, span), errand=errand)
+        page = await self.sweeper.x.search(query(at.handle, span), purpose=purpose)
         user_id = at.user_id or author_of(page, at.handle)
         match verdict(page, user_id or NOBODY, span):
             case Progress(posts=posts, lowest=lowest):
@@ -58,7 +58,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
                 ended = [self._told(at, RunStatus.COMPLETED, reason), *_fetched(at)]
                 return Done([*page.gathered.writes, *ended])
             case Emptiness() | OtherAuthors():
-                return await self._suspect(job, page, errand)
+                return await self._suspect(job, page, purpose)
 
     async def _step(self, at: ScrapeArgs, user_id: UserId | None, page: Page, lowest: PostId) -> Outcome:
         own = [page.gathered.posts[each] for each in page.own]
@@ -93,12 +93,12 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             return []
         return [*await self.sweeper.leads(page, own, account), *await self.sweeper.mending(page, account, span)]
 
-    async def _suspect(self, job: Job[ScrapeArgs], page: Page, errand: CallPurpose) -> Outcome:
+    async def _suspect(self, job: Job[ScrapeArgs], page: Page, purpose: CallPurpose) -> Outcome:
         """An end is looked at twice. Where nothing was ever shown, the profile may tell why."""
         at = job.args
         writes: list[Write] = list(page.gathered.writes)
         if not at.counted:
-            user = await self.sweeper.x.user(at.handle, errand=errand)
+            user = await self.sweeper.x.user(at.handle, purpose=purpose)
             writes += [user] if user else []
             if problem := _problem(user):
                 return Done([*writes, self._told(at, RunStatus.FAILED, problem)])

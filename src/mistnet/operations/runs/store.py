@@ -203,7 +203,7 @@ class RunService:
         await self.settle(now)
         run_id = new_run_id(now)
         for _ in range(_TRIES):
-            async with self._database.write() as connection:
+            async with self._database.transaction() as connection:
                 learned = await self._learned(connection, handles) if limit is None else {}
                 limits = [learned.get(handle.lower(), limit or DEFAULT_LIMIT) for handle in handles]
                 if await self._insert(connection, run_id, max(limits), asked_by, now):
@@ -252,7 +252,7 @@ class RunService:
             hangs = [run for run in unfinished if await self._hangs(connection, run, now)]
             if not hangs and not [each for run in unfinished for each in await self._lost(connection, run)]:
                 return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             # Jobs first, as workers do, or the two could wait for each other.
             reasons = {run: await self._end_waiting(connection, run, now) for run in hangs}
             locked = await self._locked(connection)
@@ -263,7 +263,7 @@ class RunService:
         run = await self.get(run_id)
         if run is None:
             raise RunNotFound(run_id)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             # Jobs first, as workers do, or the two could wait for each other.
             await self._cancel_jobs(connection, run.id, now)
             for each in await self._locked(connection):
@@ -273,7 +273,7 @@ class RunService:
 
     async def prune(self, before: datetime) -> int:
         """Forgets runs that finished before then; what they collected stays."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return (await connection.execute(delete(runs).where(runs.c.finished_at < before))).rowcount
 
     async def _learned(self, connection: AsyncConnection, handles: Sequence[str]) -> Mapping[str, int]:

@@ -120,14 +120,14 @@ class DayBudget(msgspec.Struct, frozen=True, kw_only=True):
     post: float = 0.0
 
 
-def due(watched: Sequence[Watched], purse: DayBudget, now: datetime) -> list[UserId]:
+def due(watched: Sequence[Watched], budget: DayBudget, now: datetime) -> list[UserId]:
     """Whom to look at now, the most rewarding first, and never more than the purse pays for.
 
-    Nobody more often than once a minute; everybody once a day, if the purse allows that.
+    At most once a minute each; everyone at least once a day if the budget allows it.
     """
     hour = hour_of(now)
-    daily = purse.look * len(watched) * (HOURS - hour) / HOURS <= purse.left
-    wanted = worth([each.pace for each in watched], purse, hour) * purse.look
+    daily = budget.look * len(watched) * (HOURS - hour) / HOURS <= budget.left
+    wanted = worth([each.pace for each in watched], budget, hour) * budget.look
     ripe: list[tuple[float, Watched]] = []
     for each in watched:
         age = (now - each.looked_at) / _HOUR
@@ -137,16 +137,16 @@ def due(watched: Sequence[Watched], purse: DayBudget, now: datetime) -> list[Use
             if overdue or delay >= wanted:
                 ripe.append((delay, each))
     ripe.sort(key=lambda found: -found[0])
-    return _paid_for([each for _, each in ripe], purse, now)
+    return _paid_for([each for _, each in ripe], budget, now)
 
 
-def _paid_for(ripe: Sequence[Watched], purse: DayBudget, now: datetime) -> list[UserId]:
+def _paid_for(ripe: Sequence[Watched], budget: DayBudget, now: datetime) -> list[UserId]:
     chosen: list[UserId] = []
-    left = purse.left
+    left = budget.left
     for each in ripe:
-        left -= purse.look
-        if purse.post:
-            left -= purse.post * _posts_between(each, now)
+        left -= budget.look
+        if budget.post:
+            left -= budget.post * _posts_between(each, now)
         if left < 0:
             break
         chosen.append(each.user_id)
@@ -158,25 +158,25 @@ def _posts_between(each: Watched, now: datetime) -> float:
     return each.pace.posts[HOURS] * days
 
 
-def worth(paces: Sequence[PostingRate], purse: DayBudget, hour: float) -> float:
+def worth(paces: Sequence[PostingRate], budget: DayBudget, hour: float) -> float:
     """How many post-hours of delay a credit must end, for the purse to last until midnight and not longer.
 
     Those whom this would leave for longer than a day, or look at more than once a minute, are counted as what they get.
     """
     rest = HOURS - hour
     roots = [each.root_until_midnight(hour) for each in paces]
-    left = purse.left - purse.post * sum(each.posts_until_midnight(hour) for each in paces)
-    left = max(left, purse.left / 10)  # too little even for the posts: look rarely rather than never
+    left = budget.left - budget.post * sum(each.posts_until_midnight(hour) for each in paces)
+    left = max(left, budget.left / 10)  # too little even for the posts: look rarely rather than never
     fewest, most = rest / HOURS, rest * 60
-    if purse.look * fewest * len(paces) > left:
+    if budget.look * fewest * len(paces) > left:
         fewest = 0.0
-    root = _root(sum(roots), left, purse.look)
+    root = _root(sum(roots), left, budget.look)
     for _ in range(_PASSES):
-        looks = [each / (sqrt(2 * purse.look) * root) if root else most for each in roots]
+        looks = [each / (sqrt(2 * budget.look) * root) if root else most for each in roots]
         bound = [min(max(each, fewest), most) for each in looks]
         free = sum(each for each, few, got in zip(roots, looks, bound, strict=True) if few == got)
         fixed = sum(got for few, got in zip(looks, bound, strict=True) if few != got)
-        again = _root(free, left - purse.look * fixed, purse.look)
+        again = _root(free, left - budget.look * fixed, budget.look)
         if not free or again == root:
             break
         root = again

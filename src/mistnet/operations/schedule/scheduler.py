@@ -53,7 +53,7 @@ class Scheduler:
         self._costs = costs
         self._database = database
         self._store = StoreSchedule(database, job_writer)
-        self._roster = TrackingStore(database, job_writer)
+        self._tracking_store = TrackingStore(database, job_writer)
         self._duties = [
             Duty(name="upkeep of the schedule", every=_LOOK_AFTER, run=self._look_after),
             *duties,
@@ -123,7 +123,7 @@ class Scheduler:
         for group in self.groups if self._settings.scheduler_enabled else ():
             unknown = await unknown_handles(self._store, group)
             begun = await self._track(group, unknown)
-            waiting = {each.handle.lower() for each in await self._roster.suggestions()} if unknown else set()
+            waiting = {each.handle.lower() for each in await self._tracking_store.suggestions()} if unknown else set()
             for handle in unknown:
                 if handle not in self._told_of and handle not in begun and handle not in waiting:
                     self._told_of.add(handle)
@@ -133,7 +133,7 @@ class Scheduler:
         wanted = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in handles]
         if not wanted:
             return []
-        begun = await self._roster.suggest_first(wanted, job=args.suggestion, now=self._database.clock.now())
+        begun = await self._tracking_store.suggest_first(wanted, job=args.suggestion, now=self._database.clock.now())
         for handle in begun:
             logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
         return begun

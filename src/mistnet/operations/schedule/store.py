@@ -84,7 +84,7 @@ class StoreSchedule:
         self, wanted: NewTick, term: LeaderTerm, *, job: Callable[[Idle], NewJob], now: datetime
     ) -> Tick | TickRefusal:
         """One transaction in which nobody else can begin to lead. It only creates jobs."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if not await still_leads(connection, term, now=now):
                 return TickRefusal.NOT_LEADING
             last = await _last(connection, wanted.group)
@@ -136,7 +136,7 @@ class StoreSchedule:
             .where(later.c.group_name == ticks.c.group_name, later.c.tick_at > ticks.c.tick_at)
             .exists()
         )
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return (await connection.execute(delete(ticks).where(ticks.c.made_at < before, outlived))).rowcount
 
     async def tracked(self, handles: Collection[str]) -> frozenset[str]:

@@ -85,7 +85,7 @@ class BudgetTicks:
         if slot is None or not standings:
             return
         await self._learn(standings, now)
-        chosen = due(self._watched(standings), await self._purse(standings, slot.at), slot.at)
+        chosen = due(self._watched(standings), await self._budget(standings, slot.at), slot.at)
         if chosen:
             members = msgspec.structs.replace(self._group.members, only=frozenset(chosen))
             await self._tick(members, slot.at, now)
@@ -130,7 +130,7 @@ class BudgetTicks:
         looked_at = standing.looked_at.replace(second=0, microsecond=0)
         return max(looked_at, self._asked_at.get(user_id, looked_at))
 
-    async def _purse(self, standings: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
+    async def _budget(self, standings: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
         """What is left today, without what looks that are under way will cost at least."""
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         spent = await self._stored.spent(standings.keys(), since=midnight)

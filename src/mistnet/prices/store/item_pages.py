@@ -306,9 +306,9 @@ def _row(row: Any, told: Callable[[Any], Any]) -> Sequence[Any]:
     free = {name: value for name, value in item.attributes.items() if name not in KNOWN_ATTRIBUTES}
     lists = [told(list(each)) for each in (item.exclude, item.sources, item.urls)]
     known = [item.attributes.get(name) for name in KNOWN_ATTRIBUTES]
-    wish = [item.ref, item.title, *known, told(free), *lists, item.currency, item.every_hours]
+    request = [item.ref, item.title, *known, told(free), *lists, item.currency, item.every_hours]
     about = [str(item.id), item.state.value, *(instant(row[name]) for name in _ITEM[2:])]
-    return [*wish, *about, *(_worth(name, row[f"valuation_{name}"]) for name in _WORTH)]
+    return [*request, *about, *(_worth(name, row[f"valuation_{name}"]) for name in _WORTH)]
 
 
 def _worth(name: str, value: Any) -> Any:

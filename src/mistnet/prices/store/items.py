@@ -56,22 +56,24 @@ class Items:
         self._database = database
         self._links = links or LinkWriter(JobWriter({}), ())
 
-    async def add(self, wishes: Sequence[ItemRequest], now: datetime) -> Sequence[StoredItem]:
+    async def add(self, requests: Sequence[ItemRequest], now: datetime) -> Sequence[StoredItem]:
         """All or none, in one transaction. A ref that is known changes its item, if the wish says anything new."""
         kept: dict[int, StoredItem] = {}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _one_at_a_time(connection)
-            for wave in _waves(wishes):
-                done = await _keep(connection, {key: wishes[place] for key, place in wave.items()}, now)
+            for wave in _waves(requests):
+                done = await _keep(connection, {key: requests[place] for key, place in wave.items()}, now)
                 kept |= {wave[key]: each for key, each in done.items()}
-            new = {each.item_id: wishes[place] for place, each in kept.items() if each.outcome is not ItemOutcome.SAME}
+            new = {
+                each.item_id: requests[place] for place, each in kept.items() if each.outcome is not ItemOutcome.SAME
+            }
             await self._ensure_links(connection, new, now)
-        return [kept[place] for place in range(len(wishes))]
+        return [kept[place] for place in range(len(requests))]
 
     async def get(self, item_id: ItemId) -> Item | None:
         """Also one that was removed."""
         asked = select(*(items.c[name] for name in _FIELDS)).where(items.c.id == item_id)
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             row = (await connection.execute(asked)).mappings().first()
         return read_item(row) if row else None
 
@@ -94,21 +96,21 @@ class Items:
         async with self._database.read() as connection:
             return [read_item(row) for row in (await connection.execute(asked)).mappings()]
 
-    async def change(self, item_id: ItemId, wish: ItemRequest, now: datetime) -> StoredItem:
+    async def change(self, item_id: ItemId, request: ItemRequest, now: datetime) -> StoredItem:
         """The item is what this wish says from now on, and is looked at anew if that is something else."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _one_at_a_time(connection)
             before = await _locked(connection, item_id)
-            if (before["ref"], before["digest"]) == (wish.ref, digest_of(wish)):
+            if (before["ref"], before["digest"]) == (request.ref, digest_of(request)):
                 return StoredItem(item_id=item_id, outcome=ItemOutcome.SAME)
-            await _require_alone(connection, item_id, wish)
-            await _update(connection, {item_id: wish}, now)
-            await self._ensure_links(connection, {item_id: wish}, now)
+            await _require_alone(connection, item_id, request)
+            await _update(connection, {item_id: request}, now)
+            await self._ensure_links(connection, {item_id: request}, now)
         return StoredItem(item_id=item_id, outcome=ItemOutcome.CHANGED)
 
     async def set_state(self, item_id: ItemId, state: ItemState, now: datetime) -> tuple[Item, bool]:
         """The item, and whether it was otherwise before. What was removed stays so; its points stay as well."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             before = read_item(await _locked(connection, item_id))
             if before.state is state:
                 return before, False
@@ -118,13 +120,13 @@ class Items:
         return msgspec.structs.replace(before, state=state, changed_at=now), True
 
     async def _ensure_links(
-        self, connection: AsyncConnection, wishes: Mapping[ItemId, ItemRequest], now: datetime
+        self, connection: AsyncConnection, requests: Mapping[ItemId, ItemRequest], now: datetime
     ) -> None:
         """Each item with the links it names: what is read there is its price at once."""
-        targets = {item_id: _targets(wish) for item_id, wish in wishes.items()}
+        targets = {item_id: _targets(request) for item_id, request in requests.items()}
         every = {name: target for own in targets.values() for name, target in own.items()}
         link_ids = await self._links.ensure(connection, every, now) if every else {}
-        for part in slices(sorted(wishes)):
+        for part in slices(sorted(requests)):
             await connection.execute(delete(item_links).where(item_links.c.item_id.in_(part)))
         rows = {(link_ids[name], item_id) for item_id, own in targets.items() for name in own}
         if rows:
@@ -132,8 +134,8 @@ class Items:
             await connection.execute(insert(item_links), named)
 
 
-def _targets(wish: ItemRequest) -> dict[str, LinkTarget]:
-    named = ((url, link_rules.canonical_link(url)) for url in wish.urls)
+def _targets(request: ItemRequest) -> dict[str, LinkTarget]:
+    named = ((url, link_rules.canonical_link(url)) for url in request.urls)
     return {
         bounded(name.url_norm): LinkTarget(url=url, canonical=name)
         for url, name in named
@@ -197,19 +199,24 @@ def read_item(row: RowMapping | Mapping[str, Any]) -> Item:
     return Item(**{**known, **read, "id": ItemId(row["id"]), "state": ItemState(row["state"])})
 
 
-def digest_of(wish: ItemRequest) -> str:
+def digest_of(request: ItemRequest) -> str:
     """Over all that a wish says but its ref. The order of what has none does not count."""
-    every = None if wish.every_hours is None else float(wish.every_hours)
-    lists = sorted(wish.attributes.items()), sorted(wish.exclude), sorted(wish.sources), list(wish.urls)
-    return hashlib.sha256(msgspec.json.encode((wish.title, *lists, wish.currency, every))).hexdigest()[:32]
+    every = None if request.every_hours is None else float(request.every_hours)
+    lists = (
+        sorted(request.attributes.items()),
+        sorted(request.exclude),
+        sorted(request.sources),
+        list(request.urls),
+    )
+    return hashlib.sha256(msgspec.json.encode((request.title, *lists, request.currency, every))).hexdigest()[:32]
 
 
-def _waves(wishes: Sequence[ItemRequest]) -> list[dict[_Key, int]]:
+def _waves(requests: Sequence[ItemRequest]) -> list[dict[_Key, int]]:
     """Places by key: what is named a second time comes after the first, as if it had been handed in later."""
     waves: list[dict[_Key, int]] = []
     times: dict[_Key, int] = defaultdict(int)
-    for place, wish in enumerate(wishes):
-        key = _key(wish)
+    for place, request in enumerate(requests):
+        key = _key(request)
         if times[key] == len(waves):
             waves.append({})
         waves[times[key]][key] = place
@@ -217,8 +224,8 @@ def _waves(wishes: Sequence[ItemRequest]) -> list[dict[_Key, int]]:
     return waves
 
 
-def _key(wish: ItemRequest) -> _Key:
-    return (False, digest_of(wish)) if wish.ref is None else (True, wish.ref)
+def _key(request: ItemRequest) -> _Key:
+    return (False, digest_of(request)) if request.ref is None else (True, request.ref)
 
 
 async def _keep(
@@ -250,34 +257,34 @@ async def _known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key
     return found
 
 
-async def _insert(connection: AsyncConnection, wishes: Sequence[ItemRequest], now: datetime) -> dict[_Key, ItemId]:
-    if not wishes:
+async def _insert(connection: AsyncConnection, requests: Sequence[ItemRequest], now: datetime) -> dict[_Key, ItemId]:
+    if not requests:
         return {}
     new = {"state": ItemState.ACTIVE, "added_at": now, "changed_at": now, "next_look_at": now}
-    rows = await connection.execute(_ADDING, [{**_row(wish), **new} for wish in wishes])
+    rows = await connection.execute(_ADDING, [{**_row(request), **new} for request in requests])
     return {(row.ref is not None, row.ref or row.digest): ItemId(row.id) for row in rows}
 
 
 _ADDING: Final = insert(items).returning(items.c.id, items.c.ref, items.c.digest)
 
 
-async def _update(connection: AsyncConnection, wishes: Mapping[ItemId, ItemRequest], now: datetime) -> None:
-    if not wishes:
+async def _update(connection: AsyncConnection, requests: Mapping[ItemId, ItemRequest], now: datetime) -> None:
+    if not requests:
         return
     changed = {"changed_at": now, "next_look_at": now}
-    rows = [{"item": item_id, **_row(wish), **changed} for item_id, wish in sorted(wishes.items())]
+    rows = [{"item": item_id, **_row(request), **changed} for item_id, request in sorted(requests.items())]
     await connection.execute(update(items).where(items.c.id == bindparam("item")), rows)
-    await rematch(connection, wishes, now)
+    await rematch(connection, requests, now)
 
 
-def _row(wish: ItemRequest) -> dict[str, Any]:
+def _row(request: ItemRequest) -> dict[str, Any]:
     return {
-        "ref": wish.ref,
-        "title": wish.title,
-        **{name: msgspec.json.encode(getattr(wish, name)) for name in _JSON},
-        "currency": wish.currency,
-        "every_hours": wish.every_hours,
-        "digest": digest_of(wish),
+        "ref": request.ref,
+        "title": request.title,
+        **{name: msgspec.json.encode(getattr(request, name)) for name in _JSON},
+        "currency": request.currency,
+        "every_hours": request.every_hours,
+        "digest": digest_of(request),
     }
 
 
@@ -294,10 +301,10 @@ async def _locked(connection: AsyncConnection, item_id: ItemId) -> RowMapping:
     return row
 
 
-async def _require_alone(connection: AsyncConnection, item_id: ItemId, wish: ItemRequest) -> None:
+async def _require_alone(connection: AsyncConnection, item_id: ItemId, request: ItemRequest) -> None:
     """Two items may not have one ref, nor without one say the same."""
-    other = next((found for found, _ in (await _known(connection, [_key(wish)])).values() if found != item_id), None)
-    if other is not None and wish.ref is not None:
-        raise BadItem([("ref", wish.ref, f"item {other} has it; choose another, or change that item")])
+    other = next((found for found, _ in (await _known(connection, [_key(request)])).values() if found != item_id), None)
+    if other is not None and request.ref is not None:
+        raise BadItem([("ref", request.ref, f"item {other} has it; choose another, or change that item")])
     if other is not None:
-        raise BadItem([("title", wish.title, f"item {other} says all the same; give this one a ref to keep both")])
+        raise BadItem([("title", request.title, f"item {other} says all the same; give this one a ref to keep both")])

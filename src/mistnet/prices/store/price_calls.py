@@ -53,9 +53,9 @@ class CrawledPrices:
     def name(self) -> SourceName:
         return self._lane
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (no call is made)
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (no call is made)
         """Raises NotNow while one of the item's own pages is about to be visited: what it says is worth waiting for."""
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             pages = await _links_of(connection, names_of(item.urls))
             await self._require_visited(connection, [page.url_norm for page in pages if page.lane == self._lane])
             named = {page.product_id for page in pages if page.lane == self._lane and page.product_id is not None}
@@ -156,7 +156,7 @@ async def make_due(
     made = 0
     for _ in range(_ROUNDS):
         now = database.clock.now()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             due = await items_due(connection, now=now, default_every=every, sources=sources)
             own = {item_id for item_id, source in due if source in crawl_lanes}
             visits = await _visits(connection, sorted(own), lanes=crawl_lanes, every=every, now=now)
@@ -180,7 +180,7 @@ async def call_for_prices(
     created = duplicates = parked = 0
     for part in slices(sorted(item_ids)):
         now = database.clock.now()
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             asked = select(items.c.id, items.c.sources).where(items.c.id.in_(part), items.c.state == ItemState.ACTIVE)
             rows = (await connection.execute(asked.order_by(items.c.id))).all()
             wanted = [(row.id, source) for row in rows for source in _wanted(row.sources, sources, known)]

@@ -57,7 +57,7 @@ class RateStore:
         adding = insert_of(self._database.dialect)(currency_rates)
         again = {name: adding.excluded[name] for name in ("rate", "origin", "told_at")}
         upsert = adding.on_conflict_do_update(index_elements=list(_KEY), set_=again)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for start in range(0, len(values), _SLICE):
                 await connection.execute(upsert, values[start : start + _SLICE])
 

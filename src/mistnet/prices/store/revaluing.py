@@ -40,7 +40,7 @@ async def revalue(
     """These items, or all of them, a slice per transaction; returns how many are worth something else now."""
     changed = 0
     async for some in _slices(database, item_ids):
-        async with database.write() as connection:
+        async with database.transaction() as connection:
             changed += await revalue_locked(connection, await lock_items(connection, some), database.clock.now())
         on_done(len(some))
     return changed
@@ -131,7 +131,7 @@ async def rematch(connection: AsyncConnection, changed: Mapping[ItemId, ItemRequ
     rows = (await connection.execute(asked)).mappings().all()
     if not rows:
         return
-    names = {item_id: _names(wish) for item_id, wish in changed.items()}
+    names = {item_id: _names(request) for item_id, request in changed.items()}
     moved = [
         told
         for row in rows
@@ -153,11 +153,11 @@ def _told(row: Any, found: Match) -> dict[str, Any] | None:
     return {"point": row["id"], "strength": found.strength, "why": doubt}
 
 
-def _matched(row: Any, wish: ItemRequest, names: frozenset[str]) -> Match:
+def _matched(row: Any, request: ItemRequest, names: frozenset[str]) -> Match:
     """The page of a thing that the item itself names fits as well as it did."""
     named = bool(names) and _name(row["url"]) in names
     return match_listing(
-        wish,
+        request,
         PriceListing(
             kind=PriceKind(row["kind"]),
             amount=row["amount"],
@@ -170,8 +170,8 @@ def _matched(row: Any, wish: ItemRequest, names: frozenset[str]) -> Match:
     )
 
 
-def _names(wish: ItemRequest) -> frozenset[str]:
-    return frozenset(name for url in wish.urls if (name := _name(url)))
+def _names(request: ItemRequest) -> frozenset[str]:
+    return frozenset(name for url in request.urls if (name := _name(url)))
 
 
 def _name(url: str) -> str | None:

@@ -341,7 +341,7 @@ class WatchStore:
         """Watches from now on, beginning with what is known. The very same is there once."""
         checked(wanted)
         now = self._database.clock.now()
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await _hold(connection, wanted)
             known = await _same(connection, wanted)
             if known is None:
@@ -366,7 +366,7 @@ class WatchStore:
 
     async def remove(self, watch_id: WatchId) -> WatchLine:
         """It tells of nothing any more. What the settings watch by themselves is not taken back one by one."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             line = await _line(connection, watch_id)
             if line.automatic:
                 raise BadWatch(f"{watch_id} is there because `price_watch_percent` is set; unset it, or leave it be")

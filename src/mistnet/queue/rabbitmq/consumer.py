@@ -63,7 +63,7 @@ class RabbitConsumer:
         self._prefetch = prefetch
         self._on_unreadable = on_unreadable
         self._arrived: dict[Lane, deque[RabbitDelivery]] = {lane: deque() for lane in self._lanes}
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self._consumers: list[tuple[AbstractQueue, str]] = []
         self._stopped = False
@@ -91,15 +91,15 @@ class RabbitConsumer:
         return taken
 
     def ring(self) -> None:
-        self._bell.set()
+        self._wakeup.set()
 
     async def wait(self, seconds: float) -> None:
         if self._keeping is not None and self._keeping.done():
             self._keeping.result()  # nothing will ever arrive again, and that is worth an end
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._bell.wait()
-        self._bell.clear()
+                await self._wakeup.wait()
+        self._wakeup.clear()
 
     async def stop(self) -> None:
         self._stopped = True
@@ -120,7 +120,7 @@ class RabbitConsumer:
                 logger.warning("no messages for now: {problem}", problem=str(error))
             finally:
                 self._forget()
-                self._bell.set()
+                self._wakeup.set()
             await asyncio.sleep(self._wait)
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
@@ -167,7 +167,7 @@ class RabbitConsumer:
             await delivery.give_back()
             return
         self._arrived[lane].append(delivery)
-        self._bell.set()
+        self._wakeup.set()
 
     def _forget(self) -> None:
         """What came over a connection that is gone will come again."""

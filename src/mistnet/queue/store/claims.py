@@ -47,7 +47,7 @@ class JobQueue:
         self._flowing = False
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime) -> Enqueued:
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return await self._job_writer.write(connection, jobs, now)
 
     async def claim(
@@ -78,7 +78,7 @@ class JobQueue:
 
     async def _claim_postgresql(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
         capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
-        opened = self._database.write() if capped else self._database.statement()
+        opened = self._database.transaction() if capped else self._database.autocommit()
         async with opened as connection:
             if capped:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
@@ -93,7 +93,7 @@ class JobQueue:
             if ahead.next_due_at is None or ahead.next_due_at > now:
                 return []  # looked without taking the one write lock there is
         self._flowing = False
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             expired = await connection.execute(statement("expired", self._dialect), {**binds, "targets": listed})
             lost_by = {row.job_id: row.worker for row in expired}
             if lost_by:
@@ -117,7 +117,7 @@ class JobQueue:
         plain = not back and not any(s.writes for s in settlements)
         # Before the transaction: looking for the links of posts takes a while, and others wait to write.
         prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}
-        async with self._database.statement() if plain else self._database.write() as connection:
+        async with self._database.autocommit() if plain else self._database.transaction() as connection:
             won = await self._finish(connection, done, now) if done else set()
             back = await self._with_waits_that_are_over(connection, back, now)
             won |= await self._put_back(connection, back, now) if back else set()
@@ -188,11 +188,11 @@ class JobQueue:
     async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[Claim]:
         """Lengthens leases; returns the claims that are still ours, whether or not lengthened this time."""
         if self._dialect == "postgresql":
-            async with self._database.statement() as connection:
+            async with self._database.autocommit() as connection:
                 await connection.execute(command("extend", self._dialect), {**_held(leases), "until": until})
                 rows = await connection.execute(statement("still_held", self._dialect), _held(leases))
                 return _claims(rows)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(command("extend", self._dialect), {"held": _pairs(leases), "until": until})
             return await self._still_held(connection, leases)
 
@@ -200,7 +200,7 @@ class JobQueue:
         """Hands leases back: the jobs are due again at once, and no attempt is spent."""
         if not leases:
             return
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if self._dialect == "postgresql":
                 await connection.execute(command("release", self._dialect), _held(leases))
                 await connection.execute(text("NOTIFY mistnet_jobs"))
@@ -215,7 +215,7 @@ class JobQueue:
             binds |= {name: columns[name] for name in ("kinds", "lanes", "kind_caps", "lane_caps")}
         else:
             binds |= {"targets": msgspec.json.encode(targets).decode()}
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             row = (await connection.execute(statement("outlook", self._dialect), binds)).one()
         return Outlook(next_due_at=row.next_due_at, capped=bool(row.capped))
 

@@ -36,7 +36,7 @@ class StoreDispatch:
     ) -> Sequence[DueMessage]:
         """Due jobs the broker is to be told of, as many as its queues and the caps have room for."""
         letters: list[DueMessage] = []
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "now": now}
                 room = await self._room(connection, target, window)
@@ -64,13 +64,13 @@ class StoreDispatch:
         """Notes what the broker has confirmed; returns how many had not moved on meanwhile."""
         if not letters:
             return 0
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             binds = {**self._held(letters), "now": now}
             return len((await connection.execute(statement("mark_queued", self._dialect), binds)).all())
 
     async def queued(self, lanes: Collection[Lane], *, before: datetime) -> Mapping[Lane, tuple[int, int]]:
         found: dict[Lane, tuple[int, int]] = {}
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             for lane in lanes:
                 binds = {"lane": lane, "before": before}
                 row = (await connection.execute(statement("queued", self._dialect), binds)).one()
@@ -80,24 +80,24 @@ class StoreDispatch:
     async def queued_ids(self, lanes: Collection[Lane], *, limit: int) -> Sequence[JobId]:
         """Jobs the broker was told of, those first whose message is oldest."""
         binds = {"known_lanes": [*sorted(lanes), ""], "limit": limit}
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             return [JobId(row.id) for row in await connection.execute(statement("queued_ids", self._dialect), binds)]
 
     async def unqueue(self, lane: Lane, *, before: datetime) -> int:
         """Takes jobs back whose message seems lost."""
         binds = {"lane": lane, "before": before, "reason": TOLD_AGAIN, "limit": _SLICE}
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             return len((await connection.execute(statement("unqueue", self._dialect), binds)).all())
 
     async def unqueue_others(self, lanes: Collection[Lane], *, before: datetime) -> int:
         """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
         binds = {"known_lanes": [*sorted(lanes), ""], "before": before}
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             return len((await connection.execute(statement("unqueue_others", self._dialect), binds)).all())
 
     async def unburied(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
         letters: list[DeadLetter] = []
-        async with self._database.glance() as connection:
+        async with self._database.read_cached_plan() as connection:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(letters)}
                 rows = await connection.execute(statement("unburied", self._dialect), binds)
@@ -111,11 +111,11 @@ class StoreDispatch:
         insert = insert_of(self._dialect)
         upsert = insert(dead).values([{"job_id": each.job_id, "fence": each.fence, "at": now} for each in letters])
         changes = {"fence": upsert.excluded.fence, "at": upsert.excluded.at}
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(upsert.on_conflict_do_update(index_elements=["job_id"], set_=changes))
 
     async def forget_letters(self) -> None:
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(command("forget_letters", self._dialect))
 
     async def claim_by_ids(
@@ -152,7 +152,7 @@ class StoreDispatch:
             "kind_caps": [target.kind_cap for target in targets],
             "lane_caps": [target.lane_cap for target in targets],
         }
-        async with self._database.write() if capped else self._database.statement() as connection:
+        async with self._database.transaction() if capped else self._database.autocommit() as connection:
             if capped:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
             rows = await connection.execute(statement("claim_by_id", self._dialect), {**binds, **columns})
@@ -160,7 +160,7 @@ class StoreDispatch:
 
     async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
         listed = {**binds, "targets": msgspec.json.encode(targets).decode()}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             found = await connection.execute(statement("claimable", self._dialect), listed)
             lost_by = {row.id: row.lost_by for row in found}
             if not lost_by:
@@ -183,7 +183,7 @@ class StoreDispatch:
             stopped = set((await connection.execute(select(paused.kind))).scalars())
         for row in waiting:
             if row.kind in stopped:
-                async with self._database.statement() as connection:
+                async with self._database.autocommit() as connection:
                     await connection.execute(statement("unqueue_paused", self._dialect), {"id": row.id})
         known = {(target.kind, target.lane) for target in targets}
         open_ = [row for row in waiting if row.kind not in stopped]

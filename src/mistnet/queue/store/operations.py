@@ -133,7 +133,7 @@ class Operations:
         paused = tables.paused_kinds
         insert = insert_of(self._dialect)
         new = insert(paused).values(kind=kind, reason=reason, paused_at=now).on_conflict_do_nothing()
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             won = (await connection.execute(new.returning(paused.c.kind))).first() is not None
             if not won:
                 await connection.execute(update(paused).where(paused.c.kind == kind).values(reason=reason))
@@ -143,7 +143,7 @@ class Operations:
         """Lets workers claim this kind again. Says whether it was paused."""
         paused = tables.paused_kinds.c.kind
         resumed = delete(tables.paused_kinds).where(paused == kind).returning(paused)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             won = (await connection.execute(resumed)).first() is not None
             if won:
                 await self._ring(connection)
@@ -179,11 +179,11 @@ class Operations:
         """Again when workers were in the way: a lock they held, or a key they took in the same moment."""
         for _ in range(_TRIES - 1):
             try:
-                async with self._database.write() as connection:
+                async with self._database.transaction() as connection:
                     return await change(connection)
             except (DatabaseBusy, WriteRefused):
                 await asyncio.sleep(_PAUSE_SECONDS)
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return await change(connection)
 
 

@@ -32,7 +32,7 @@ class StoreUpkeep:
     async def reclaim(self, *, now: datetime, limit: int, lost_before: datetime | None = None) -> Sequence[LostLease]:
         """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
         binds = {"now": now, "limit": limit, "lost_before": lost_before or now}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             lost = await self._reclaim(connection, binds)
             dead = [each.id for each in lost if each.state is JobState.DEAD]
             if dead:
@@ -53,7 +53,7 @@ class StoreUpkeep:
         """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
         let_in = 0
         for kind, cap in caps.items():
-            async with self._database.write() as connection:
+            async with self._database.transaction() as connection:
                 count = statement("live_count", self._dialect)
                 live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
                 if live < cap:
@@ -89,7 +89,7 @@ class StoreUpkeep:
     async def prune(self, *, before: datetime, limit: int) -> int:
         """Forgets what finished before then, a slice per call, so that no lock is held for long."""
         binds = {"before": before, "limit": limit}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             forgotten = await connection.execute(command("prune_history", self._dialect), binds)
             await connection.execute(command("prune_errors", self._dialect), binds)
             await connection.execute(delete(tables.workers).where(tables.workers.c.seen_at < before))
@@ -118,9 +118,9 @@ class StoreUpkeep:
         insert = insert_of(self._dialect)
         changes = {name: value for name, value in row.items() if name not in ("name", "started_at")}
         upsert = insert(tables.workers).values(row).on_conflict_do_update(index_elements=["name"], set_=changes)
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(upsert)
 
     async def sign_out(self, worker: WorkerName) -> None:
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(delete(tables.workers).where(tables.workers.c.name == worker))

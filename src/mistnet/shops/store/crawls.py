@@ -260,7 +260,7 @@ async def _enqueue(database: Database, job_writer: JobWriter, asked: Select[Any]
         rows = (await connection.execute(asked)).all()
     if not rows:
         return RequestedCrawls(links=0, created=0)
-    async with database.write() as connection:
+    async with database.transaction() as connection:
         await _put_away_gaps(connection, [row.url_norm for row in rows], now)
         made = await job_writer.write(connection, [crawl(row.id, row.url_norm, row.lane) for row in rows], now)
     return RequestedCrawls(links=len(rows), created=made.created)
@@ -288,7 +288,7 @@ class StoreHosts:
             set_={"next_at": adding.excluded.next_at, "delay_seconds": adding.excluded.delay_seconds},
             where=hosts.c.next_at <= now,
         ).returning(hosts.c.host)
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             if (await connection.execute(taking)).first():
                 return None
             held = await connection.execute(select(hosts.c.next_at).where(hosts.c.host == host))
@@ -299,5 +299,5 @@ class StoreHosts:
         adding = self._insert(hosts).values(host=host, next_at=until)
         greatest = func.greatest if self._database.dialect == "postgresql" else func.max
         later = greatest(hosts.c.next_at, adding.excluded.next_at, type_=hosts.c.next_at.type)
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(adding.on_conflict_do_update(index_elements=["host"], set_={"next_at": later}))

@@ -35,7 +35,7 @@ class StoreAnswers:
         self._insert = insert_of(database.dialect)
 
     async def get(self, key: str) -> CachedAnswer | None:
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             row = (
                 (await connection.execute(select(cached_answers).where(cached_answers.c.key == key))).mappings().first()
             )
@@ -47,17 +47,17 @@ class StoreAnswers:
         row = _row(answer)
         adding = self._insert(cached_answers).values(row)
         told = {name: adding.excluded[name] for name in row if name != "key"}
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=told))
 
     async def refresh(self, key: str, *, fresh_until: datetime) -> None:
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(
                 update(cached_answers).where(cached_answers.c.key == key).values(fresh_until=fresh_until)
             )
 
     async def drop(self, keys: Sequence[str]) -> None:
-        async with self._database.statement() as connection:
+        async with self._database.autocommit() as connection:
             await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(keys)))
 
     async def prune(self, *, before: datetime, sources: Collection[str] | None = None) -> int:
@@ -70,7 +70,7 @@ class StoreAnswers:
     async def _forgotten(self, some: Select[tuple[str]]) -> int:
         forgotten = 0
         while True:
-            async with self._database.write() as connection:
+            async with self._database.transaction() as connection:
                 gone = await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(some)))
             forgotten += gone.rowcount
             if gone.rowcount < _PRUNED:

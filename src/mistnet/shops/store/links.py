@@ -188,7 +188,7 @@ async def scan(
         last = _LOWEST
         while part := await _part(database, each, last, since):
             found = [told for post in part for told in links_in(post)]
-            async with database.write() as connection:
+            async with database.transaction() as connection:
                 added = await writer.write_post_links(connection, found, database.clock.now())
             seen, last = seen + len(part), part[-1].id
             links, mentions = links + added.links, mentions + added.mentions

@@ -135,7 +135,7 @@ class StoreCrawlLook:
 
     async def link(self, link_id: LinkId) -> LinkAtHand | None:
         columns = [*(links.c[name] for name in _LINK), links.c.platform]
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             row = (await connection.execute(select(*columns).where(links.c.id == link_id))).mappings().first()
         if row is None:
             return None
@@ -159,7 +159,7 @@ class StoreCrawlLook:
             .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
             .limit(_REMEMBERED)
         )
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             rows = (await connection.execute(asked)).all()
         return [_earlier(row) for row in reversed(rows)]
 

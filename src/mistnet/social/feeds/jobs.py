@@ -147,8 +147,8 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
     look: FeedLook
     threads: ThreadsSource
 
-    async def visit(self, visit: Visit, feed: Feed, at: FeedPollArgs, *, errand: CallPurpose) -> FeedVisitResult:
-        return await (self._listen(visit, feed, at, errand) if visit.replies else self._fetch(visit, feed, errand))
+    async def visit(self, visit: Visit, feed: Feed, at: FeedPollArgs, *, purpose: CallPurpose) -> FeedVisitResult:
+        return await (self._listen(visit, feed, at, purpose) if visit.replies else self._fetch(visit, feed, purpose))
 
     async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
         """Whom these quote or repeat by an id alone, unless it is stored, or known to be gone."""
@@ -157,9 +157,9 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         known |= await self.look.missing_posts(Platform.THREADS, named)
         return [each for each in dict.fromkeys(named) if each not in known]
 
-    async def _fetch(self, visit: Visit, feed: Feed, errand: CallPurpose) -> FeedVisitResult:
+    async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
         """One post by its id. One that cannot be read even alone stays in quarantine."""
-        gathered = await self.threads.post(visit.id, errand=errand)
+        gathered = await self.threads.post(visit.id, purpose=purpose)
         post = gathered.posts.get(visit.id) if gathered else None
         own = post is not None and post.author_id == user_id_of(feed.handle)
         if visit.if_own and not own:
@@ -169,10 +169,10 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         named = await self.unseen(gathered.posts, [post]) if post and own else ()
         return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
 
-    async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, errand: CallPurpose) -> FeedVisitResult:
+    async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
         """A page of what was said below a post; what the author himself said is kept."""
         try:
-            page = await self.threads.conversation(visit.id, after=visit.place.after, errand=errand)
+            page = await self.threads.conversation(visit.id, after=visit.place.after, purpose=purpose)
         except NotShown:
             return FeedVisitResult()  # the post is gone, and all below it
         except NotPermitted as error:
@@ -240,11 +240,11 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         """Somebody has to be there, and not closed to us. The profile itself is looked at once a day."""
-        errand = CallPurpose(job.id)
+        purpose = CallPurpose(job.id)
         try:
             if await self._knows_profile(feed):
-                return self._begun(feed, own=await self.threads.is_own(feed.handle, errand=errand))
-            found = await self.threads.profile(feed.handle, errand=errand)
+                return self._begun(feed, own=await self.threads.is_own(feed.handle, purpose=purpose))
+            found = await self.threads.profile(feed.handle, purpose=purpose)
         except NotPermitted as error:
             return Done([FeedRefused(feed_id=feed.id, reason=str(error))])
         if found is None:
@@ -269,12 +269,12 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         return Continue(writes, args=begun)
 
     async def _page(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
-        at, errand, after = job.args, CallPurpose(job.id), job.args.place.after
+        at, purpose, after = job.args, CallPurpose(job.id), job.args.place.after
         try:
             if at.phase is FeedPhase.POSTS:
-                page = await self.threads.posts(feed.handle, own=at.own, after=after, errand=errand)
+                page = await self.threads.posts(feed.handle, own=at.own, after=after, purpose=purpose)
             else:
-                page = await self.threads.own_replies(after=after, errand=errand)
+                page = await self.threads.own_replies(after=after, purpose=purpose)
         except (NotPermitted, NotShown) as error:
             return self._closed(at, error)
         except BadRequest:
@@ -358,7 +358,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         first, *rest = at.visits
         sure = first if job.is_first_try else afresh(first)
-        found = await self._visitor.visit(sure, feed, at, errand=CallPurpose(job.id))
+        found = await self._visitor.visit(sure, feed, at, purpose=CallPurpose(job.id))
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:

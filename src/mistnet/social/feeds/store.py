@@ -93,7 +93,7 @@ class Feeds:
         now: datetime,
     ) -> Sequence[AddedFeed]:
         """Feeds and their first polls in one transaction. One that was refused is tried again."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             done = [await self._added(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
             again = [each.feed.id for each in done if each.result != "known"]
             await put_away_gaps(connection, again, now)
@@ -105,7 +105,7 @@ class Feeds:
     ) -> Sequence[Feed]:
         """Looks at these at once, at all without any named; a look that is under way is joined."""
         wanted = [await self.get(each) for each in handles]
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if not handles:
                 rows = await connection.execute(self._asked().order_by(feeds.c.id))
                 wanted = [feed_of(row) for row in rows.mappings()]
@@ -122,7 +122,7 @@ class Feeds:
             .values(state=FeedState.REMOVED, removed_at=now)
             .returning(*(feeds.c[name] for name in _FIELDS))
         )
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             row = (await connection.execute(gone)).mappings().first()
             if row is None:
                 raise FeedNotFound(handle)
@@ -222,7 +222,7 @@ class StoreFeedLook:
 
     async def feed(self, feed_id: FeedId) -> Feed | None:
         asked = select(*(feeds.c[name] for name in Feed.__struct_fields__)).where(feeds.c.id == feed_id)
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             row = (await connection.execute(asked)).mappings().first()
         return feed_of(row) if row else None
 
@@ -238,7 +238,7 @@ class StoreFeedLook:
             return set()
         own = missing.c
         asked = select(own.id).where(own.platform == platform, own.what == "post", own.id.in_(sorted(ids)))
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return {PostId(each) for each in (await connection.execute(asked)).scalars()}
 
 

@@ -129,7 +129,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
         at = job.args
         span = Span(floor=at.floor, ceiling=at.ceiling)
-        page = await self.sweeper.x.search(question(handles.values(), span), errand=CallPurpose(job.id))
+        page = await self.sweeper.x.search(question(handles.values(), span), purpose=CallPurpose(job.id))
         if not at.renamed and _taken_over(page, handles):
             return await self._look_up_again(job, page)
         posts = shown(page, span)
@@ -162,7 +162,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
         size = self.sweeper.rules.users_per_call
         return [
-            await self.sweeper.x.users(ids[start : start + size], errand=CallPurpose(job.id))
+            await self.sweeper.x.users(ids[start : start + size], purpose=CallPurpose(job.id))
             for start in range(0, len(ids), size)
         ]
 

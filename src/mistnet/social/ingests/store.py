@@ -212,7 +212,7 @@ class Ingests:
             "asked_by": asked_by,
             "started_at": self._database.clock.now(),
         }
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             added = await connection.execute(insert(ingest_events).values(row).returning(ingest_events.c.id))
             ingest_id = IngestId(added.scalar_one())
             await add_ids(connection, ingest_id, ids)
@@ -241,7 +241,7 @@ class Ingests:
         )
         if connection is not None:
             return (await connection.execute(change)).rowcount == 1
-        async with self._database.write() as own:
+        async with self._database.transaction() as own:
             return (await own.execute(change)).rowcount == 1
 
     @asynccontextmanager
@@ -324,7 +324,7 @@ class Ingests:
         async with self._database.read() as connection:
             if not (await connection.execute(deserted(lost_before).limit(1))).first():
                 return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             rows = (await connection.execute(deserted(lost_before).with_for_update(of=ingest_events))).mappings()
             return sum([await desert(connection, row, now) for row in rows.all()])
 
@@ -336,7 +336,7 @@ class Ingests:
             ids = (await connection.execute(old.limit(limit))).scalars().all()
         if not ids:
             return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return (await connection.execute(delete(ingest_events).where(own.id.in_(ids)))).rowcount
 
     async def _first(self, asked: Select[Any]) -> Ingest | None:

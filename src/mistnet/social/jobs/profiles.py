@@ -47,9 +47,9 @@ class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
         return self.handle is not None and self.handle.lower() != account.handle.lower()
 
 
-async def check_profile(x: XSource, account: Account, errand: CallPurpose) -> CurrentProfile:
+async def check_profile(x: XSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
     """Asks by id: handles change, ids do not."""
-    gathered = await x.users([account.user_id], errand=errand)
+    gathered = await x.users([account.user_id], purpose=purpose)
     user = gathered.users.get(account.user_id)
     if user is None and gathered.unreadable:
         raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
@@ -96,7 +96,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     async def suggestion(self, job: Job[SuggestionArgs]) -> Outcome:
         """A handle somebody would like tracked becomes an account, or is refused with the reason."""
         handle = job.args.handle
-        user = await self.x.user(handle, errand=CallPurpose(job.id))
+        user = await self.x.user(handle, purpose=CallPurpose(job.id))
         if user is None:
             return Done([_closed(handle, "upstream knows nobody of that name")])
         if user.unavailable_reason is not None:
@@ -122,7 +122,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
             return [Done() for _ in jobs]
         asked = [*unknown, *(extra := await self._filling(unknown))]
         try:
-            gathered = await self.x.users(asked, errand=CallPurpose(jobs[0].id))
+            gathered = await self.x.users(asked, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
             return failed_call(IngestKind.USERS_BY_IDS, jobs, asked, error)
         along: list[Write] = [gathered.users[each] for each in extra if each in gathered.users]

@@ -68,7 +68,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         asking = {
             job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
         }
-        gathered = await self._fetch({each.post_id for each in asking.values()}, _errand(jobs), now)
+        gathered = await self._fetch({each.post_id for each in asking.values()}, _purpose(jobs), now)
         authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
         strangers = authors - await self.look.known_users(Platform.X, authors)
         along: list[Write] = list(gathered.unreadable)
@@ -97,7 +97,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
         return None
 
-    async def _fetch(self, ids: Collection[PostId], errand: CallPurpose, now: datetime) -> Gathered:
+    async def _fetch(self, ids: Collection[PostId], purpose: CallPurpose, now: datetime) -> Gathered:
         if not ids:
             return Gathered({}, {}, [])
         for post_id in [each for each, until in self.in_flight.items() if until <= now]:
@@ -105,7 +105,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         self.in_flight.update(dict.fromkeys(ids, now + IN_FLIGHT))
         found = False
         try:
-            gathered = await self.x.posts(sorted(ids), errand=errand)
+            gathered = await self.x.posts(sorted(ids), purpose=purpose)
             found = True
         finally:  # what was fetched is written in a moment; what was not may be asked for at once
             until = self.clock.now() + (JUST_FETCHED if found else timedelta())
@@ -146,7 +146,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             return [Done() if job.id in known else next(rest) for job in jobs]
         asked = [job.args.post_id for job in jobs]
         try:
-            gathered = await self.x.posts(asked, errand=CallPurpose(jobs[0].id))
+            gathered = await self.x.posts(asked, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
             return failed_call(IngestKind.POSTS_BY_IDS, jobs, asked, error)
         along: list[Write] = list(gathered.unreadable)
@@ -202,7 +202,7 @@ def gone(post_id: PostId) -> Missing:
     return Missing(platform=Platform.X, what="post", id=post_id, reason=NOT_RETURNED)
 
 
-def _errand(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:
+def _purpose(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:
     """One call for many walks belongs to an account only if they all do."""
     accounts = {job.args.account_id for job in jobs}
     return CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)

@@ -173,7 +173,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         writes: list[Write] = list(page.gathered.writes)
         counted = account.posts_count
         if page.own or not self._is_sure_of_handle(account):
-            profile = await check_profile(self.x, account, self._errand(job, account))
+            profile = await check_profile(self.x, account, self._purpose(job, account))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
@@ -279,7 +279,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
         writes: list[Write] = list(page.gathered.writes)
         if stale or page.own:
-            profile = await check_profile(self.x, account, self._errand(job, account))
+            profile = await check_profile(self.x, account, self._purpose(job, account))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
@@ -331,7 +331,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
     ) -> Page:
-        return await self.x.search(query(account.handle, span, reposts=reposts), errand=self._errand(job, account))
+        return await self.x.search(query(account.handle, span, reposts=reposts), purpose=self._purpose(job, account))
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
         """The page's users and posts, and the work they lead to."""
@@ -381,7 +381,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     def _state_change(self, account: Account, profile: CurrentProfile) -> AccountStateChange:
         return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
 
-    def _errand(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> CallPurpose:
+    def _purpose(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> CallPurpose:
         return CallPurpose(job.id, account.user_id)
 
     def _later(self) -> datetime:

@@ -218,7 +218,7 @@ class StoreLook:
         self._database = database
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
-        rows = await self._database.ask(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
+        rows = await self._database.fetch_prepared(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
         if not rows:
             return None
         row = rows[0]._asdict()
@@ -230,26 +230,26 @@ class StoreLook:
         if not ids:
             return {}
         binds = {"platform": platform, "ids": sorted(ids)}
-        rows = await self._database.ask(statement("frontiers", self._database.dialect), binds)
+        rows = await self._database.fetch_prepared(statement("frontiers", self._database.dialect), binds)
         return {row.start: Frontier(row.id, row.user_id) for row in rows}
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
         asked = select(posts.c.id).where(posts.c.platform == platform, posts.c.id.in_(sorted(ids)))
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return {PostId(each) for each in (await connection.execute(asked)).scalars()}
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
         own = (posts.c.platform == platform) & (posts.c.author_id == user_id)
         some = select(posts.c.id).where(own).limit(most).subquery()
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
     async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return await gaps_among(connection, ids)
 
     async def new_posts(
@@ -261,14 +261,14 @@ class StoreLook:
             .where(posts.c.first_seen_at >= stored_since, posts.c.reposted_id.is_(None))
             .order_by(posts.c.id)
         )
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             return [PostId(each) for each in (await connection.execute(asked)).scalars()]
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:
             return set()
         binds = {"platform": platform, "ids": sorted(ids)}
-        rows = await self._database.ask(statement("known_users", self._database.dialect), binds)
+        rows = await self._database.fetch_prepared(statement("known_users", self._database.dialect), binds)
         return {row.id for row in rows}
 
     async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
@@ -276,7 +276,7 @@ class StoreLook:
         asked = select(users.c.id, users.c.handle, users.c.profiled_at).where(
             users.c.platform == platform, users.c.id.in_(sorted(ids))
         )
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             rows = await connection.execute(asked)
             return {UserId(row.id): StoredProfile(row.handle, row.profiled_at) for row in rows}
 
@@ -284,7 +284,7 @@ class StoreLook:
         if not user_ids:
             return set()
         binds = {"keys": [str(each) for each in sorted(user_ids)]}
-        rows = await self._database.ask(statement("being_backfilled", self._database.dialect), binds)
+        rows = await self._database.fetch_prepared(statement("being_backfilled", self._database.dialect), binds)
         return {UserId(int(row.key)) for row in rows}
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
@@ -294,6 +294,6 @@ class StoreLook:
             .order_by(users.c.profiled_at.asc().nulls_first(), users.c.id)
             .limit(limit + len(without))
         )
-        async with self._database.peek() as connection:
+        async with self._database.read_quickly() as connection:
             found = (await connection.execute(asked)).scalars()
             return [each for each in found if each not in without][:limit]

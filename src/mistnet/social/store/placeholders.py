@@ -36,7 +36,7 @@ class Placeholders:
 
     async def prepare(self) -> None:
         """A schema from before keys had fingerprints gets the column: calls are let through by it."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             if not await connection.run_sync(_has_fingerprints):
                 await connection.execute(text("ALTER TABLE source_keys ADD COLUMN fingerprint TEXT"))
 
@@ -55,7 +55,7 @@ class Placeholders:
         """Each with the ingest whose answer lacked it. What nothing refers to is removed; the rest is unavailable."""
         removed: list[UserId] = []
         unavailable: list[UserId] = []
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for each in sorted(lacking):
                 (removed if await _remove(connection, each) else unavailable).append(each)
             for each in unavailable:

@@ -115,7 +115,7 @@ class Quarantine:
             .returning(quarantine.c.id)
         )
         prepared = {each.id: writers.prepare(readings[each.id].writes) for each in kept}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             won = set((await connection.execute(marked)).scalars())
             told = [(each, prepared[each.id].writes) for each in kept if each.id in won]
             await writers.write(connection, Prepared(await _news(connection, told)), now)

@@ -188,7 +188,7 @@ class TrackingStore:
         wanted: dict[str, NewSuggestion] = {}
         for each in given:
             wanted[each.key] = each.over(wanted[each.key]) if each.key in wanted else each
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             tracked = await self._tracked(connection, wanted)
             asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
             added = await self._add(connection, asked, now)
@@ -207,7 +207,7 @@ class TrackingStore:
         For what names accounts over and over, such as a configuration: what was refused or let go stays so.
         """
         wanted = {each.key: each for each in given}
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             known: set[str] = set()
             for some in slices(sorted(wanted)):
                 before = select(suggestions.c.handle_key).where(
@@ -224,21 +224,21 @@ class TrackingStore:
 
     async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
         """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             return await self._begin(connection, wanted, now)
 
     async def track_by_id(
         self, user_ids: Collection[UserId], *, job: Callable[[UserId], NewJob], now: datetime
     ) -> Enqueued:
         """Adds hydrations that track whom they fetch; they take the place of those that would only fetch."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             outdone = await account_jobs.live_hydrations(connection, user_ids, tracking=False)
             await account_jobs.cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
 
     async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
         """Nothing is fetched for this account any more; what is stored stays. By its handle, or by its id."""
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             handle = who if isinstance(who, str) else await self._handle_of(connection, who)
             # Jobs first, as workers do, or the two could wait for each other.
             waiting = await account_jobs.live_suggestions(connection, handle)

@@ -112,13 +112,13 @@ class EbayAsker:
         query: Mapping[str, str],
         read: Callable[[bytes], tuple[T, int]],
         *,
-        errand: CallPurpose,
+        purpose: CallPurpose,
     ) -> T:
         """What `read` makes of the answer. A token that eBay does not know any more is replaced, once."""
         for last in (False, True):
-            token = await self._current(errand)
+            token = await self._current(purpose)
             request = HttpRequest(path=path, query=query, headers=self._headers(token))
-            found = await self._call(request, read, errand, forgive=() if last else (401,))
+            found = await self._call(request, read, purpose, forgive=() if last else (401,))
             if found is not None:
                 return found
             self._forget(token)
@@ -128,18 +128,18 @@ class EbayAsker:
         shop = self._credentials.marketplace
         return {"Authorization": f"Bearer {token.text}", "X-EBAY-C-MARKETPLACE-ID": shop, "Accept": "application/json"}
 
-    async def _current(self, errand: CallPurpose) -> EbayToken:
+    async def _current(self, purpose: CallPurpose) -> EbayToken:
         """One token for all calls of this process, replaced a while before its end."""
         async with self._fetching:
             if self._token is None or self._token.until <= self._clock.now():
-                self._token = await self._fetched(errand)
+                self._token = await self._fetched(purpose)
             return self._token
 
     def _forget(self, token: EbayToken) -> None:
         if self._token is token:
             self._token = None
 
-    async def _fetched(self, errand: CallPurpose) -> EbayToken:
+    async def _fetched(self, purpose: CallPurpose) -> EbayToken:
         asked_at = self._clock.now()
         request = HttpRequest(
             path=TOKENS,
@@ -147,7 +147,7 @@ class EbayAsker:
             headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
             form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
         )
-        given = await self._call(request, _read_token, errand)
+        given = await self._call(request, _read_token, purpose)
         assert given is not None  # noqa: S101 (nothing is forgiven here)
         lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
         return EbayToken(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
@@ -156,14 +156,14 @@ class EbayAsker:
         self,
         request: HttpRequest,
         read: Callable[[bytes], tuple[T, int]],
-        errand: CallPurpose,
+        purpose: CallPurpose,
         *,
         forgive: Sequence[int] = (),
     ) -> T | None:
         """Asked once more at once if the connection failed. None: the status is one the caller forgives."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
-                return await self._call_once(request, read, errand, forgive)
+                return await self._call_once(request, read, purpose, forgive)
             except SourceDown as error:
                 if error.status is not None or tries == QUICK_TRIES:
                     raise
@@ -171,10 +171,10 @@ class EbayAsker:
         raise AssertionError("the last try returns or raises")
 
     async def _call_once(
-        self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], errand: CallPurpose, forgive: Sequence[int]
+        self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], purpose: CallPurpose, forgive: Sequence[int]
     ) -> T | None:
         endpoint = "/".join(request.path.rsplit("/", 2)[1:])
-        async with self._gate.call(endpoint, most=0, errand=errand) as call:
+        async with self._gate.call(endpoint, most=0, purpose=purpose) as call:
             try:
                 answer = await self._transport.send(request)
             except Unanswered as error:
@@ -285,13 +285,13 @@ class EbaySource:
     def name(self) -> SourceName:
         return EBAY_API
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
         """What is for sale, and what was sold where the settings say that we may ask."""
-        mark = PageCursor(self._pages, clock=self._clock, source=self.name, errand=errand)
+        mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
         listings: list[PriceListing] = []
         unreadable: list[UnreadableListing] = []
         for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
-            for raw in await self._listed(path, item, errand, mark):
+            for raw in await self._listed(path, item, purpose, mark):
                 found = (for_sale if path == BROWSE else sold)(raw, now=self._clock.now())
                 if isinstance(found, UnreadableListing):
                     unreadable.append(found)
@@ -300,20 +300,20 @@ class EbaySource:
         await mark.close()
         return PriceAnswer(listings=_once(listings), unreadable=unreadable)
 
-    async def _listed(self, path: str, item: Item, errand: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
+    async def _listed(self, path: str, item: Item, purpose: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
         """Page after page until there is no more, or as many as the settings want."""
         wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
         listed: list[bytes] = []
         for offset in range(0, wanted, size):
             query = self._query(path, item, size, offset)
-            page = await self._page(path, query, offset, errand, mark)
+            page = await self._page(path, query, offset, purpose, mark)
             listed += map(bytes, _elements(page))
             if not _goes_on(page, offset + size):
                 break
         return listed[:wanted]
 
     async def _page(
-        self, path: str, query: Mapping[str, str], offset: int, errand: CallPurpose, mark: PageCursor
+        self, path: str, query: Mapping[str, str], offset: int, purpose: CallPurpose, mark: PageCursor
     ) -> EbayPage:
         """As this job has read it before, or as eBay tells it now."""
         question = f"{path}?{urlencode(query)}"
@@ -321,7 +321,7 @@ class EbaySource:
         if kept is not None:
             return _page(kept.body)
         read = partial(_read, path=path, offset=offset)
-        page, body = await self._asker.ask(path, query, read, errand=errand)
+        page, body = await self._asker.ask(path, query, read, purpose=purpose)
         if _goes_on(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
             await mark.keep(question, body)
         return page

@@ -39,13 +39,13 @@ class Remembered:
     def name(self) -> SourceName:
         return self._source.name
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         key = bounded(remembered_as(self.name, item, with_grade=self._with_grade))
         async with self._asking.setdefault(key, asyncio.Lock()):  # who asks the same at once waits for the one answer
             found = None if fresh else await self._recalled(key)
             if found is not None:
                 return found
-            told = await self._source.search(item, errand=errand, fresh=fresh)
+            told = await self._source.search(item, purpose=purpose, fresh=fresh)
             await self._keep_in_mind(key, told)
             return told
 
@@ -90,11 +90,11 @@ class PageCursors(AnswerBook, Protocol):
 class PageCursor:
     """One look. Without a job there is nobody who could begin anew, and nothing is kept."""
 
-    def __init__(self, book: PageCursors | None, *, clock: Clock, source: SourceName, errand: CallPurpose) -> None:
-        self._book = book if errand.job_id is not None else None
+    def __init__(self, book: PageCursors | None, *, clock: Clock, source: SourceName, purpose: CallPurpose) -> None:
+        self._book = book if purpose.job_id is not None else None
         self._clock = clock
         self._source = source
-        self._job_id = errand.job_id
+        self._job_id = purpose.job_id
         self._used: list[str] = []
 
     async def recall(self, question: str) -> CachedAnswer | None:

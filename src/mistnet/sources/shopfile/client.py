@@ -55,17 +55,17 @@ class ConfiguredShop:
     def name(self) -> SourceName:
         return self._name
 
-    async def search(self, item: Item, *, errand: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
+    async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
         """Page after page, until there is no more or the file allows no more."""
         self._require_secrets()
-        mark = PageCursor(self._pages, clock=self._clock, source=self.name, errand=errand)
+        mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
         listings: dict[object, PriceListing] = {}
         unreadable: list[UnreadableListing] = []
         url: str | None = filled(self._rules.url, item)
         seen: set[str] = set()
         while url is not None and url not in seen and len(seen) < self._rules.pages:
             seen.add(url)
-            page = await self._page(url, errand, mark)
+            page = await self._page(url, purpose, mark)
             for listing in page.listings:
                 listings.setdefault(_identity(listing), listing)
             unreadable += page.unreadable
@@ -73,13 +73,13 @@ class ConfiguredShop:
         await mark.close()
         return PriceAnswer(listings=list(listings.values()), unreadable=unreadable)
 
-    async def _page(self, url: str, errand: CallPurpose, mark: PageCursor) -> SearchRead:
+    async def _page(self, url: str, purpose: CallPurpose, mark: PageCursor) -> SearchRead:
         """As this job has read it before, or as the shop shows it now."""
         kept = await mark.recall(url)
         if kept is not None:
             return await self._read(_visited(url, kept))
         seen, page = await self._web.visit(
-            url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, errand=errand
+            url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, purpose=purpose
         )
         if page.next_url is not None:
             await mark.keep(url, seen.body, {"content-type": seen.content_type or "", _AT: seen.final_url})

@@ -158,11 +158,11 @@ class Asker:
             raise SourcePaused(SOURCE, self._clock.now() + _NO_TOKEN_WAIT, "no token is configured")
         return token
 
-    async def ask(self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], errand: CallPurpose) -> T:
+    async def ask(self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose) -> T:
         """Asked once more at once if the connection failed."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
-                return await self._ask_once(question, read, errand)
+                return await self._ask_once(question, read, purpose)
             except SourceDown as error:
                 if error.status is not None or tries == QUICK_TRIES:
                     raise
@@ -170,12 +170,12 @@ class Asker:
         raise AssertionError("the last try returns or raises")
 
     async def _ask_once(
-        self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], errand: CallPurpose
+        self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose
     ) -> T:
         self._pace.require_free(self._clock.now())
         request = question.request(self.require_token())
         secrets = [*self._keeper.secrets, *request.hidden.values()]
-        async with self._gate.call(question.endpoint, most=0, errand=errand) as call:
+        async with self._gate.call(question.endpoint, most=0, purpose=purpose) as call:
             try:
                 answer = await self._transport.send(request)
             except Unanswered as error:

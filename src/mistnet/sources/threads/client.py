@@ -58,52 +58,52 @@ class ThreadsClient:
         self._keeper = keeper
         self._own: tuple[str, datetime, User] | None = None
 
-    async def me(self, *, errand: CallPurpose = NOBODY) -> User:
+    async def me(self, *, purpose: CallPurpose = NOBODY) -> User:
         """Whose token it is. Asked for once an hour."""
         token, now = self._keeper.token or "", self._clock.now()
         if self._own and self._own[0] == token and now - self._own[1] < OWN_PROFILE_HOLDS:
             return self._own[2]
         question = _question("me", {"fields": ",".join(OWN_PROFILE_FIELDS)})
-        user = await self._asker.ask(question, _profile_in("me"), errand)
+        user = await self._asker.ask(question, _profile_in("me"), purpose)
         self._own = token, now, user
         return user
 
-    async def is_own(self, handle: str, *, errand: CallPurpose = NOBODY) -> bool:
-        return ((await self.me(errand=errand)).handle or "").lower() == handle.lower()
+    async def is_own(self, handle: str, *, purpose: CallPurpose = NOBODY) -> bool:
+        return ((await self.me(purpose=purpose)).handle or "").lower() == handle.lower()
 
-    async def profile(self, handle: str, *, errand: CallPurpose = NOBODY) -> ThreadsProfile | None:
+    async def profile(self, handle: str, *, purpose: CallPurpose = NOBODY) -> ThreadsProfile | None:
         """The profile behind a handle; None if there is nobody, or nobody who is shown."""
-        if await self.is_own(handle, errand=errand):
-            return ThreadsProfile(user=await self.me(errand=errand), own=True)
+        if await self.is_own(handle, purpose=purpose):
+            return ThreadsProfile(user=await self.me(purpose=purpose), own=True)
         question = _question("profile_lookup", {"username": handle})
         try:
-            user = await self._asker.ask(question, _profile_in("profile_lookup"), errand)
+            user = await self._asker.ask(question, _profile_in("profile_lookup"), purpose)
         except NotShown:
             return None
         return ThreadsProfile(user=user, own=False)
 
     async def posts(
-        self, handle: str, *, own: bool, after: str | None = None, errand: CallPurpose = NOBODY
+        self, handle: str, *, own: bool, after: str | None = None, purpose: CallPurpose = NOBODY
     ) -> FeedPage:
         """An account's posts, newest first; without replies."""
         if own:
-            return await self._page("me/threads", OWN_FIELDS, after, errand, author=handle)
+            return await self._page("me/threads", OWN_FIELDS, after, purpose, author=handle)
         asked = {"username": handle}
-        return await self._page("profile_posts", POST_FIELDS, after, errand, author=handle, asked=asked)
+        return await self._page("profile_posts", POST_FIELDS, after, purpose, author=handle, asked=asked)
 
-    async def own_replies(self, *, after: str | None = None, errand: CallPurpose = NOBODY) -> FeedPage:
+    async def own_replies(self, *, after: str | None = None, purpose: CallPurpose = NOBODY) -> FeedPage:
         """The replies of whoever the token belongs to, newest first."""
-        return await self._page("me/replies", REPLY_FIELDS, after, errand)
+        return await self._page("me/replies", REPLY_FIELDS, after, purpose)
 
-    async def replies(self, post_id: PostId, *, after: str | None = None, errand: CallPurpose = NOBODY) -> FeedPage:
+    async def replies(self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NOBODY) -> FeedPage:
         """Direct replies to a post, newest first."""
-        return await self._page(f"{post_id}/replies", REPLY_FIELDS, after, errand, asked={"reverse": "true"})
+        return await self._page(f"{post_id}/replies", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
 
     async def conversation(
-        self, post_id: PostId, *, after: str | None = None, errand: CallPurpose = NOBODY
+        self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NOBODY
     ) -> FeedPage:
         """Everything said below a post, replies to replies too, newest first."""
-        return await self._page(f"{post_id}/conversation", REPLY_FIELDS, after, errand, asked={"reverse": "true"})
+        return await self._page(f"{post_id}/conversation", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
 
     async def search(
         self,
@@ -115,7 +115,7 @@ class ThreadsClient:
         until: datetime | None = None,
         author: str | None = None,
         after: str | None = None,
-        errand: CallPurpose = NOBODY,
+        purpose: CallPurpose = NOBODY,
     ) -> FeedPage:
         """Public posts by a word or a tag."""
         asked = {
@@ -126,9 +126,9 @@ class ThreadsClient:
             "until": str(int(until.timestamp())) if until else None,
             "author_username": author,
         }
-        return await self._page("keyword_search", POST_FIELDS, after, errand, asked=asked)
+        return await self._page("keyword_search", POST_FIELDS, after, purpose, asked=asked)
 
-    async def post(self, post_id: PostId, *, errand: CallPurpose = NOBODY) -> Gathered | None:
+    async def post(self, post_id: PostId, *, purpose: CallPurpose = NOBODY) -> Gathered | None:
         """One post; None if it is gone, or not shown to this token."""
 
         def read(heard: Heard) -> ThreadsAnswer[Gathered]:
@@ -137,7 +137,7 @@ class ThreadsClient:
 
         question = _question(str(post_id), {"fields": ",".join(REPLY_FIELDS)}, endpoint="media")
         try:
-            return await self._asker.ask(question, read, errand)
+            return await self._asker.ask(question, read, purpose)
         except (NotShown, NotPermitted):
             return None
 
@@ -174,7 +174,7 @@ class ThreadsClient:
         path: str,
         fields: tuple[str, ...],
         after: str | None,
-        errand: CallPurpose,
+        purpose: CallPurpose,
         *,
         author: str | None = None,
         asked: Mapping[str, str | None] | None = None,
@@ -187,7 +187,7 @@ class ThreadsClient:
             page = _page_of(heard, endpoint, author)
             return ThreadsAnswer(page, len(page.own))
 
-        return await self._asker.ask(_question(path, query, endpoint=endpoint), read, errand)
+        return await self._asker.ask(_question(path, query, endpoint=endpoint), read, purpose)
 
 
 def _question(path: str, query: Mapping[str, str | None], *, endpoint: str | None = None) -> ThreadsRequest:

@@ -156,7 +156,7 @@ class ThreadsCollector:
             due = await due_feeds(connection, now=now, every=every, relook=relook)
         if not due:
             return 0
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             await put_away_gaps(connection, due, now)
             made = await job_writer.write(connection, [feed_poll(each) for each in due], now)
         return made.created

@@ -107,15 +107,15 @@ class WebClient:
         what: str,
         hop: Callable[[str, str], Hop],
         read: Callable[[PageVisit], Awaitable[T]],
-        errand: CallPurpose,
+        purpose: CallPurpose,
         fresh: bool = False,
     ) -> tuple[PageVisit, T]:
         """Follows redirects as far as `hop` and the settings allow."""
         begun, current, hops = time.perf_counter(), url, list[str]()
         while True:
-            door = parse_safe_url(current, ports=self._rules.ports, trusted=self._rules.trusted)
-            seen = VisitStep(url=url, door=door, hops=tuple(hops), begun=begun, hop=hop, read=read, fresh=fresh)
-            found = await self._step(seen, lane, what, errand)
+            target = parse_safe_url(current, ports=self._rules.ports, trusted=self._rules.trusted)
+            seen = VisitStep(url=url, target=target, hops=tuple(hops), begun=begun, hop=hop, read=read, fresh=fresh)
+            found = await self._step(seen, lane, what, purpose)
             if not isinstance(found, str):
                 return found
             hops.append(current)
@@ -123,27 +123,27 @@ class WebClient:
                 raise CrawlRefused(url, f"it redirects more than {self._rules.most_hops} times (`crawl_hops`)")
             current = found
 
-    async def _step(self, seen: VisitStep[T], lane: str, what: str, errand: CallPurpose) -> str | tuple[PageVisit, T]:
+    async def _step(self, seen: VisitStep[T], lane: str, what: str, purpose: CallPurpose) -> str | tuple[PageVisit, T]:
         """One URL: from the cache, or from its host when it is our turn."""
-        stored = None if seen.fresh else await self._stored(seen.door)
+        stored = None if seen.fresh else await self._stored(seen.target)
         if stored is not None and stored.fresh_until > self._clock.now():
             return await seen.judged(_as_answer(stored), cached=True)
-        await self._turns.take(seen.door.host, await self._delay(seen.door, lane))
-        answer, found = await self._governed(seen, lane, what, errand, stored)
+        await self._turns.take(seen.target.host, await self._delay(seen.target, lane))
+        answer, found = await self._governed(seen, lane, what, purpose, stored)
         if self._rules.cache_ttl and answer is not None:
-            keeping = caching.kept(answer, seen.door.url, lane=lane, now=self._clock.now(), ttl=self._rules.cache_ttl)
+            keeping = caching.kept(answer, seen.target.url, lane=lane, now=self._clock.now(), ttl=self._rules.cache_ttl)
             if keeping is not None:
                 await self._answers.put(keeping)
         return found
 
     async def _governed(
-        self, seen: VisitStep[T], lane: str, what: str, errand: CallPurpose, stored: CachedAnswer | None
+        self, seen: VisitStep[T], lane: str, what: str, purpose: CallPurpose, stored: CachedAnswer | None
     ) -> tuple[WebAnswer | None, str | tuple[PageVisit, T]]:
         """A shop's fault counts against the shop. On the open web it is the host's alone, which is left in peace."""
         try:
-            async with self._gates[lane].call(what, most=0, errand=errand) as call:
+            async with self._gates[lane].call(what, most=0, purpose=purpose) as call:
                 try:
-                    answer = await self._send(seen.door, lane, stored)
+                    answer = await self._send(seen.target, lane, stored)
                     fresh = answer.status != NOT_MODIFIED
                     if not fresh and stored is not None:
                         answer = await self._confirmed(stored)
@@ -155,48 +155,48 @@ class WebClient:
                 call.settle(items=1, credits_due=0)
                 return (answer if fresh else None), found
         except _HostTrouble as trouble:
-            await self._turns.leave_alone(seen.door.host, self._until(trouble.error))
-            raise trouble.told(seen.door.host) from trouble.error
+            await self._turns.leave_alone(seen.target.host, self._until(trouble.error))
+            raise trouble.told(seen.target.host) from trouble.error
 
-    async def _send(self, door: SafeUrl, lane: str, stored: CachedAnswer | None) -> WebAnswer:
+    async def _send(self, target: SafeUrl, lane: str, stored: CachedAnswer | None) -> WebAnswer:
         headers = {**self._rules.headers, **caching.conditions(stored)}
         try:
-            answer = await self._transport.get(door, headers=headers, readable=worth_reading)
+            answer = await self._transport.get(target, headers=headers, readable=worth_reading)
         except Unanswered as error:
-            raise SourceDown(lane, str(error), host=door.host) from error
+            raise SourceDown(lane, str(error), host=target.host) from error
         if answer.status == TOO_MANY:
             raise RateLimited(lane, self._told_to_wait(answer))
         if answer.status == NOT_MODIFIED and stored is None:
             problem = "it says that nothing changed, though that was not asked"
-            raise SourceDown(lane, problem, status=answer.status, host=door.host)
+            raise SourceDown(lane, problem, status=answer.status, host=target.host)
         return answer
 
-    async def _stored(self, door: SafeUrl) -> CachedAnswer | None:
-        return await self._answers.get(caching.key_of(door.url)) if self._rules.cache_ttl else None
+    async def _stored(self, target: SafeUrl) -> CachedAnswer | None:
+        return await self._answers.get(caching.key_of(target.url)) if self._rules.cache_ttl else None
 
     async def _confirmed(self, stored: CachedAnswer) -> WebAnswer:
         ttl = self._rules.cache_ttl or timedelta()
         await self._answers.refresh(stored.key, fresh_until=self._clock.now() + ttl)
         return _as_answer(stored)
 
-    async def _delay(self, door: SafeUrl, lane: str) -> float:
+    async def _delay(self, target: SafeUrl, lane: str) -> float:
         """How long the host is left alone after this visit, if it allows the visit at all."""
         if lane not in self._rules.robots:
             return self._rules.host_delay
-        manners = await self._robots.manners(door, lane)
-        if not manners.allow(door.url, self._rules.agent):
+        manners = await self._robots.manners(target, lane)
+        if not manners.allow(target.url, self._rules.agent):
             why = f"its host's robots.txt asks visitors like us to stay away (`{self._rules.robots_key}`)"
-            raise CrawlRefused(door.url, why)
+            raise CrawlRefused(target.url, why)
         return max(self._rules.host_delay, manners.delay(self._rules.agent))
 
-    async def _fetch_robots(self, door: SafeUrl, lane: str) -> WebAnswer:
+    async def _fetch_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
         """A host that cannot say what it allows is not visited now."""
-        current = parse_safe_url(f"{door.origin}/robots.txt", ports=self._rules.ports, trusted=self._rules.trusted)
+        current = parse_safe_url(f"{target.origin}/robots.txt", ports=self._rules.ports, trusted=self._rules.trusted)
         for _ in range(_MOST_ROBOTS_HOPS):
             try:
                 answer = await self._asked_for_robots(current, lane)
             except Unanswered as error:
-                raise await self._silent(door, lane, str(error)) from error
+                raise await self._silent(target, lane, str(error)) from error
             location = answer.headers.get("location")
             if answer.status not in REDIRECTS or not location:
                 break
@@ -204,27 +204,27 @@ class WebClient:
                 joined(current.url, location), ports=self._rules.ports, trusted=self._rules.trusted
             )
         if _is_at_fault(answer):
-            raise await self._silent(door, lane, f"status {answer.status}")
+            raise await self._silent(target, lane, f"status {answer.status}")
         return answer
 
-    async def _asked_for_robots(self, door: SafeUrl, lane: str) -> WebAnswer:
+    async def _asked_for_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
         """A shop that is down when it is asked what it allows is down, and its governor is to know."""
-        async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, errand=CallPurpose()) as call:
+        async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, purpose=CallPurpose()) as call:
             try:
-                answer = await self._transport.get(door, headers={}, readable=worth_reading)
+                answer = await self._transport.get(target, headers={}, readable=worth_reading)
             except Unanswered as error:
                 if lane == WEB_LANE:
                     raise
-                raise SourceDown(lane, str(error), host=door.host) from error
+                raise SourceDown(lane, str(error), host=target.host) from error
             if lane != WEB_LANE and _is_at_fault(answer):
                 problem = f"it does not say what its robots.txt allows: status {answer.status}"
-                raise SourceDown(lane, problem, status=answer.status, host=door.host)
+                raise SourceDown(lane, problem, status=answer.status, host=target.host)
             call.settle(items=1, credits_due=0)
         return answer
 
-    async def _silent(self, door: SafeUrl, lane: str, problem: str) -> SourceDown:
-        await self._turns.leave_alone(door.host, self._clock.now() + _HOST_REST)
-        return SourceDown(lane, f"it does not say what its robots.txt allows: {problem}", host=door.host)
+    async def _silent(self, target: SafeUrl, lane: str, problem: str) -> SourceDown:
+        await self._turns.leave_alone(target.host, self._clock.now() + _HOST_REST)
+        return SourceDown(lane, f"it does not say what its robots.txt allows: {problem}", host=target.host)
 
     def _told_to_wait(self, answer: WebAnswer) -> datetime:
         now = self._clock.now()
@@ -239,7 +239,7 @@ class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One step of a visit: where it stands, and how what is found there is judged."""
 
     url: str
-    door: SafeUrl
+    target: SafeUrl
     hops: tuple[str, ...]
     begun: float
     hop: Callable[[str, str], Hop]
@@ -250,15 +250,15 @@ class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """The next URL if the answer leads on, else what was read from it."""
         location = answer.headers.get("location")
         if answer.status not in REDIRECTS or not location:
-            return await self._read(answer, self.door.url, cached=cached)
-        target = joined(self.door.url, location)
-        match self.hop(self.door.url, target):
+            return await self._read(answer, self.target.url, cached=cached)
+        joined_url = joined(self.target.url, location)
+        match self.hop(self.target.url, joined_url):
             case Hop.FOLLOW:
-                return target
+                return joined_url
             case Hop.STOP:
-                return await self._read(answer, target, cached=cached)
+                return await self._read(answer, joined_url, cached=cached)
             case Hop.REFUSE:
-                raise CrawlRefused(self.url, f"it leads to {target[:200]}, where nothing of it can be")
+                raise CrawlRefused(self.url, f"it leads to {joined_url[:200]}, where nothing of it can be")
 
     async def _read(self, answer: WebAnswer, final_url: str, *, cached: bool) -> tuple[PageVisit, T]:
         visited = PageVisit(

@@ -106,47 +106,47 @@ class Network:
             trust_env=False,
         )
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        session, url, sent = self._route(door, headers)
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        session, url, sent = self._route(target, headers)
         try:
             async with session.get(url, headers=sent, allow_redirects=False) as answer:
-                return await self._read(answer, door, readable)
+                return await self._read(answer, target, readable)
         except TimeoutError:
             raise Unanswered("no answer in time") from None
         except aiohttp.ClientConnectorError as error:
             if isinstance(error.os_error, _Refused):
-                raise UnsafeAddress(door.url, str(error.os_error)) from None
+                raise UnsafeAddress(target.url, str(error.os_error)) from None
             raise Unanswered(f"{type(error).__name__}: {error}") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
 
-    def _route(self, door: SafeUrl, headers: Mapping[str, str]) -> tuple[aiohttp.ClientSession, URL, dict[str, str]]:
+    def _route(self, target: SafeUrl, headers: Mapping[str, str]) -> tuple[aiohttp.ClientSession, URL, dict[str, str]]:
         if self._guarded is None or self._open is None:
             raise RuntimeError("the network is not open")
-        url = URL(door.url, encoded=True)
-        base = self._via.get(door.host) or self._via.get(ANY_HOST)
+        url = URL(target.url, encoded=True)
+        base = self._via.get(target.host) or self._via.get(ANY_HOST)
         if base is not None:
             moved = url.with_scheme(base.scheme).with_host(base.host or "").with_port(base.port)
-            return self._open, moved, {**headers, "Host": door.host}
-        return (self._open if door.trusted else self._guarded), url, dict(headers)
+            return self._open, moved, {**headers, "Host": target.host}
+        return (self._open if target.trusted else self._guarded), url, dict(headers)
 
-    async def _read(self, answer: aiohttp.ClientResponse, door: SafeUrl, readable: Readable) -> WebAnswer:
+    async def _read(self, answer: aiohttp.ClientResponse, target: SafeUrl, readable: Readable) -> WebAnswer:
         headers = {name.lower(): value for name, value in answer.headers.items()}
         unread = readable(answer.status, headers)
-        body = b"" if unread else await self._body(answer, headers, door)
+        body = b"" if unread else await self._body(answer, headers, target)
         return WebAnswer(status=answer.status, headers=headers, body=body, unread=unread)
 
-    async def _body(self, answer: aiohttp.ClientResponse, headers: Mapping[str, str], door: SafeUrl) -> bytes:
+    async def _body(self, answer: aiohttp.ClientResponse, headers: Mapping[str, str], target: SafeUrl) -> bytes:
         """Neither what is sent nor what it unpacks to may be larger than allowed, whatever the headers promise."""
         if (answer.content_length or 0) > self._largest:
-            raise CrawlRefused(door.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
-        unpacker = unpacker_of(headers, door)
+            raise CrawlRefused(target.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
+        unpacker = unpacker_of(headers, target)
         body, sent = bytearray(), 0
         async for piece in answer.content.iter_chunked(_PIECE):
             sent += len(piece)
             body += unpacker.unpack(piece, self._largest - len(body) + 1)
             if max(len(body), sent) > self._largest:
-                raise CrawlRefused(door.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
+                raise CrawlRefused(target.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
         return bytes(body)
 
 
@@ -182,11 +182,11 @@ class Zipped:
             raise ValueError("the packed body is broken") from None
 
 
-def unpacker_of(headers: Mapping[str, str], door: SafeUrl) -> Plain | Zipped:
+def unpacker_of(headers: Mapping[str, str], target: SafeUrl) -> Plain | Zipped:
     match headers.get("content-encoding", "identity").strip().lower():
         case "" | "identity":
             return Plain()
         case "gzip" | "x-gzip" | "deflate":
             return Zipped()
         case other:
-            raise CrawlRefused(door.url, f"its body is packed in a way nobody asked for ({other[:40]})")
+            raise CrawlRefused(target.url, f"its body is packed in a way nobody asked for ({other[:40]})")

@@ -27,7 +27,7 @@ Readable: TypeAlias = Callable[[int, Mapping[str, str]], str | None]
 class WebTransport(Protocol):
     """Raises Unanswered, or CrawlRefused where the answer is not to be had at any time."""
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer: ...
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer: ...
 
 
 class NetworkRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +47,10 @@ class LateNetwork:
         self._given = given
         self._open: WebTransport | None = given
 
-    async def get(self, door: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
         if self._open is None:
             raise RuntimeError("visits are made while the network is open")
-        return await self._open.get(door, headers=headers, readable=readable)
+        return await self._open.get(target, headers=headers, readable=readable)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

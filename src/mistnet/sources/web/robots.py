@@ -51,25 +51,25 @@ class Robots:
         self._fetch = fetch
         self._held: dict[str, Manners] = {}
 
-    async def manners(self, door: SafeUrl, lane: str) -> Manners:
+    async def manners(self, target: SafeUrl, lane: str) -> Manners:
         """As held here, as stored by any worker, or as the host says now. Raises SourceDown if it does not say."""
         now = self._clock.now()
-        held = self._held.get(door.origin)
+        held = self._held.get(target.origin)
         if held is not None and held.until > now:
             return held
-        stored = await self._book.get(_key(door))
+        stored = await self._book.get(_key(target))
         if stored is None or stored.fresh_until <= now:
-            stored = await self._asked(door, lane, now)
+            stored = await self._asked(target, lane, now)
         manners = Manners(rules=_parsed(stored.status, stored.body), until=min(stored.fresh_until, now + _HELD))
         if len(self._held) >= _MOST_HELD:
             self._held.clear()
-        self._held[door.origin] = manners
+        self._held[target.origin] = manners
         return manners
 
-    async def _asked(self, door: SafeUrl, lane: str, now: datetime) -> CachedAnswer:
-        answer = await self._fetch(door, lane)
+    async def _asked(self, target: SafeUrl, lane: str, now: datetime) -> CachedAnswer:
+        answer = await self._fetch(target, lane)
         found = CachedAnswer(
-            key=_key(door),
+            key=_key(target),
             source=lane,
             stored_at=now,
             fresh_until=now + REMEMBERED,
@@ -81,8 +81,8 @@ class Robots:
         return found
 
 
-def _key(door: SafeUrl) -> str:
-    return f"robots {door.origin}"
+def _key(target: SafeUrl) -> str:
+    return f"robots {target.origin}"
 
 
 def _parsed(status: int, body: bytes) -> Protego:

@@ -97,7 +97,7 @@ class WebCrawler:
         self.kinds: Sequence[Kind] = [
             single(CRAWL, crawler.crawl, CrawlArgs, job_class=JobClass.WALK, lanes=CRAWL_LANES, timeout=_LONGEST)
         ]
-        self._door = asyncio.Lock()
+        self._target = asyncio.Lock()
         self._guests = 0
         self._parts = AsyncExitStack()
 
@@ -113,7 +113,7 @@ class WebCrawler:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """A worker and any number of requests may have it open at once; the last one closes it."""
-        async with self._door:
+        async with self._target:
             if not self._guests:
                 await self._parts.enter_async_context(self._transport.opened())
                 for governor in self._governors.values():
@@ -122,7 +122,7 @@ class WebCrawler:
         try:
             yield
         finally:
-            async with self._door:
+            async with self._target:
                 self._guests -= 1
                 if not self._guests:
                     await self._parts.aclose()

@@ -142,7 +142,7 @@ class XClient:
         self._clock = clock
         self._sleep = sleep
 
-    async def user(self, handle: str, *, errand: CallPurpose = NOBODY) -> User | None:
+    async def user(self, handle: str, *, purpose: CallPurpose = NOBODY) -> User | None:
         """The profile behind a handle, or None if there is nobody."""
 
         def read(found: XEnvelope) -> Priced[User | None]:
@@ -157,9 +157,9 @@ class XClient:
             except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
 
-        return await self._ask("/twitter/user/info", read, profile(), errand, userName=handle)
+        return await self._ask("/twitter/user/info", read, profile(), purpose, userName=handle)
 
-    async def users(self, ids: Sequence[UserId], *, errand: CallPurpose = NOBODY) -> Gathered:
+    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose = NOBODY) -> Gathered:
         """Profiles by id. Who is missing from the answer does not exist, or not any more."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
@@ -168,9 +168,9 @@ class XClient:
             return Priced(gathered, len(listed), profiles(len(ids), len(listed)))
 
         most = profiles(len(ids), len(ids))
-        return await self._ask("/twitter/user/batch_info_by_ids", read, most, errand, userIds=",".join(map(str, ids)))
+        return await self._ask("/twitter/user/batch_info_by_ids", read, most, purpose, userIds=",".join(map(str, ids)))
 
-    async def posts(self, ids: Sequence[PostId], *, errand: CallPurpose = NOBODY) -> Gathered:
+    async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose = NOBODY) -> Gathered:
         """Posts by id. Deleted and protected ones are simply absent."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
@@ -178,9 +178,9 @@ class XClient:
             shown = [each for each in listed if not _is_hollow(each)]
             return Priced(gather_posts(shown, "tweets")[0], len(shown), posts(len(shown)))
 
-        return await self._ask("/twitter/tweets", read, posts(len(ids)), errand, tweet_ids=",".join(map(str, ids)))
+        return await self._ask("/twitter/tweets", read, posts(len(ids)), purpose, tweet_ids=",".join(map(str, ids)))
 
-    async def search(self, query: str, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+    async def search(self, query: str, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
         """Newest first, at most 20. Time and id bounds are words of the query."""
 
         def read(found: XEnvelope) -> Priced[Page]:
@@ -188,10 +188,10 @@ class XClient:
             return _priced(_page(found, listed, "tweet/advanced_search"), len(listed))
 
         return await self._ask(
-            "/twitter/tweet/advanced_search", read, _PAGE, errand, query=query, queryType="Latest", cursor=cursor
+            "/twitter/tweet/advanced_search", read, _PAGE, purpose, query=query, queryType="Latest", cursor=cursor
         )
 
-    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
         """A user's latest, native retweets included, as the profile shows them."""
 
         def read(found: XEnvelope) -> Priced[Page]:
@@ -204,13 +204,13 @@ class XClient:
             "/twitter/user/last_tweets",
             read,
             _PAGE,
-            errand,
+            purpose,
             userId=str(user_id),
             includeReplies="true",
             cursor=cursor,
         )
 
-    async def replies(self, post_id: PostId, *, cursor: str | None = None, errand: CallPurpose = NOBODY) -> Page:
+    async def replies(self, post_id: PostId, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
         """What was said below a post, nested answers too, newest first."""
 
         def read(found: XEnvelope) -> Priced[Page]:
@@ -218,10 +218,10 @@ class XClient:
             listed = _required(found.tweets if found.tweets is not None else found.replies, "tweets", "tweet/replies")
             return _priced(_page(found, listed, "tweet/replies"), len(listed))
 
-        return await self._ask("/twitter/tweet/replies", read, _PAGE, errand, tweetId=str(post_id), cursor=cursor)
+        return await self._ask("/twitter/tweet/replies", read, _PAGE, purpose, tweetId=str(post_id), cursor=cursor)
 
     async def followers(
-        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: CallPurpose = NOBODY
+        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NOBODY
     ) -> UserPage:
         """Asked for by handle; an id is not known to be accepted."""
 
@@ -231,11 +231,11 @@ class XClient:
 
         most = follow_page_at_most(size)
         return await self._ask(
-            "/twitter/user/followers", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+            "/twitter/user/followers", read, most, purpose, userName=handle, pageSize=str(size), cursor=cursor
         )
 
     async def followings(
-        self, handle: str, *, size: int = 200, cursor: str | None = None, errand: CallPurpose = NOBODY
+        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NOBODY
     ) -> UserPage:
         def read(found: XEnvelope) -> Priced[UserPage]:
             listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
@@ -243,10 +243,10 @@ class XClient:
 
         most = follow_page_at_most(size)
         return await self._ask(
-            "/twitter/user/followings", read, most, errand, userName=handle, pageSize=str(size), cursor=cursor
+            "/twitter/user/followings", read, most, purpose, userName=handle, pageSize=str(size), cursor=cursor
         )
 
-    async def relation(self, source: str, target: str, *, errand: CallPurpose = NOBODY) -> Relation | None:
+    async def relation(self, source: str, target: str, *, purpose: CallPurpose = NOBODY) -> Relation | None:
         """Whether one follows the other, asked for by handles; None if one of them is nobody."""
         endpoint = "user/check_follow_relationship"
 
@@ -261,10 +261,10 @@ class XClient:
                 raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
 
         path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
-        return await self._ask(path, read, relation(), errand, **names)
+        return await self._ask(path, read, relation(), purpose, **names)
 
     async def follower_ids(
-        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, errand: CallPurpose = NOBODY
+        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, purpose: CallPurpose = NOBODY
     ) -> IdPage:
         def read(found: XEnvelope) -> Priced[IdPage]:
             listed = _required(_succeeded(found, "user/followers_ids").ids, "ids", "user/followers_ids")
@@ -277,7 +277,7 @@ class XClient:
 
         most = follow_ids(size)
         return await self._ask(
-            "/twitter/user/followers_ids", read, most, errand, userId=str(user_id), count=str(size), cursor=cursor
+            "/twitter/user/followers_ids", read, most, purpose, userId=str(user_id), count=str(size), cursor=cursor
         )
 
     async def balance(self) -> int:
@@ -291,12 +291,12 @@ class XClient:
         return await self._ask("/oapi/my/info", read, 0, NOBODY)
 
     async def _ask(
-        self, path: str, read: Callable[[XEnvelope], Priced[T]], most: int, errand: CallPurpose, **query: str | None
+        self, path: str, read: Callable[[XEnvelope], Priced[T]], most: int, purpose: CallPurpose, **query: str | None
     ) -> T:
         """One question, asked once more at once if the connection failed."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
-                return await self._ask_once(path, read, most, errand, query)
+                return await self._ask_once(path, read, most, purpose, query)
             except SourceDown as error:
                 if error.status is not None or tries == QUICK_TRIES:
                     raise
@@ -308,11 +308,11 @@ class XClient:
         path: str,
         read: Callable[[XEnvelope], Priced[T]],
         most: int,
-        errand: CallPurpose,
+        purpose: CallPurpose,
         query: Mapping[str, str | None],
     ) -> T:
         endpoint = path.removeprefix("/twitter/").removeprefix("/oapi/")
-        async with self._gate.call(endpoint, most=most, errand=errand) as call:
+        async with self._gate.call(endpoint, most=most, purpose=purpose) as call:
             given = {name: value for name, value in query.items() if value}
             request = HttpRequest(path=path, query=given, headers={"X-API-Key": call.key})
             try:

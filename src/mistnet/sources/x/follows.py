@@ -91,16 +91,16 @@ async def look_up_counts(app: App, user_id: UserId) -> None:
     known = await People(app.database).by_id(user_id)
     if (known and None not in (known.followers_count, known.following_count)) or not app.settings.x_api_key:
         return
-    async with app.harvest.opened():
-        gathered = await app.harvest.x.users([user_id], errand=CallPurpose())
+    async with app.collector.opened():
+        gathered = await app.collector.x.users([user_id], purpose=CallPurpose())
     await _write(app, [*gathered.users.values()])
 
 
 async def _looked_up(app: App, handle: str) -> Subject:
     if not app.settings.x_api_key:
         raise NoKey
-    async with app.harvest.opened():
-        user = await app.harvest.x.user(handle, errand=CallPurpose())
+    async with app.collector.opened():
+        user = await app.collector.x.user(handle, purpose=CallPurpose())
     if user is None:
         raise BadHandle(f"@{handle}", "X knows nobody of that name")
     await _write(app, [user])
@@ -109,7 +109,7 @@ async def _looked_up(app: App, handle: str) -> Subject:
 
 async def _write(app: App, users: Sequence[User]) -> None:
     prepared = app.writers.prepare(users)
-    async with app.database.write() as connection:
+    async with app.database.transaction() as connection:
         await app.writers.write(connection, prepared, app.database.clock.now())
 
 
@@ -147,7 +147,7 @@ async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> 
     async with app.ingests.ending(ingest_id, secrets=app.secrets) as tab:
         if not app.settings.x_api_key and len(await app.hydration.present("users", both)) < len(both):
             raise NoKey
-        async with app.harvest.opened():
+        async with app.collector.opened():
             hydrated = await app.hydration.hydrate("users", both, asked_by=ASKED_BY)
         tab.calls = hydrated.calls
         await _written(app, ingest_id, target_id, follower_id, calls=hydrated.calls)
@@ -168,7 +168,7 @@ async def _written(app: App, ingest_id: IngestId, target_id: UserId, follower_id
     prepared = app.writers.prepare([edge])
     for tries_left in reversed(range(_TRIES)):
         try:
-            async with app.database.write() as connection:
+            async with app.database.transaction() as connection:
                 await app.writers.write(connection, prepared, app.database.clock.now())
                 await app.ingests.end(ingest_id, IngestStatus.SUCCESS, calls=calls, items=1, connection=connection)
         except DatabaseBusy:

@@ -109,8 +109,8 @@ class Hydration:
         while True:
             try:
                 if what == "users":
-                    return await self._x.users([UserId(each) for each in ids], errand=_NOBODY)
-                return await self._x.posts([PostId(each) for each in ids], errand=_NOBODY)
+                    return await self._x.users([UserId(each) for each in ids], purpose=_NOBODY)
+                return await self._x.posts([PostId(each) for each in ids], purpose=_NOBODY)
             except (SourceRefused, SourcePaused, BudgetSpent):
                 raise
             except NotNow as refusal:
@@ -137,7 +137,7 @@ class Hydration:
             self._writers.prepare(traced(each.writes, ingest_id=ingest_id) if self._names_ingests else each.writes)
             for each in answers
         ]
-        async with self._database.write() as connection:
+        async with self._database.transaction() as connection:
             for each in prepared:
                 await self._writers.write(connection, each, self._database.clock.now())
             await self._ingests.end(

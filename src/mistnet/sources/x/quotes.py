@@ -73,20 +73,20 @@ class QuoteTotal(msgspec.Struct, frozen=True, kw_only=True):
 class Quoter:
     """Asks for profiles and for nothing else. The harvest must be open."""
 
-    def __init__(self, settings: Settings, harvest: XCollector) -> None:
+    def __init__(self, settings: Settings, collector: XCollector) -> None:
         self._settings = settings
-        self._harvest = harvest
+        self._collector = collector
 
     async def quote(self, handle: str) -> Quote:
         """One call, at the price of a profile."""
-        user = await self._harvest.x.user(handle, errand=CallPurpose())
+        user = await self._collector.x.user(handle, purpose=CallPurpose())
         return quoted(handle, user, reposts=self._settings.x_reposts)
 
     async def bill(self, quotes: Sequence[Quote]) -> QuoteTotal:
         """At the rate of all keys together, under the caps as they stand."""
         usual = self._settings.x_rate_per_minute
-        lowered = {key.label: key.rate_per_minute for key in await self._harvest.book.keys()}
-        states = {state.name: state for state in await self._harvest.book.states()}
+        lowered = {key.label: key.rate_per_minute for key in await self._collector.book.keys()}
+        states = {state.name: state for state in await self._collector.book.states()}
         source = states.get(X_SOURCE)
         day_cap = source.day_cap if source and source.day_cap is not None else self._settings.x_day_credits
         month_cap = source.month_cap if source and source.month_cap is not None else self._settings.x_month_credits
@@ -157,7 +157,7 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
         return None
     quotes: list[Quote] = []
     problem: str | None = None
-    async with app.harvest.opened():
+    async with app.collector.opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
                 quotes += await _quotes(app, handle)
@@ -169,7 +169,7 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
 async def _quotes(app: App, handle: str) -> list[Quote]:
     known = await People(app.database).called(handle)
     if known is None or known.posts_count is None:
-        return [await Quoter(app.settings, app.harvest).quote(handle)]
+        return [await Quoter(app.settings, app.collector).quote(handle)]
     tracked = await TrackingStore(app.database, app.job_writer).accounts([known.id])
     if any(each.state is not AccountState.UNTRACKED for each in tracked):
         return []

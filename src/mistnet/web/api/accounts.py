@@ -171,7 +171,7 @@ async def show_account(who: Who, mistnet: Mistnet, dashboard: Shown) -> Mapping[
     accounts = listing.AccountListing(mistnet.database)
     stored = await accounts.stored_posts(found.user_id, most=MANY)
     if stored == MANY:
-        stored = max(stored, (await dashboard.holdings()).stored.get(found.user_id, 0))
+        stored = max(stored, (await dashboard.account_counts()).stored.get(found.user_id, 0))
     shown = {name: getattr(found, name) for name in found.__struct_fields__}
     return {
         **shown,
@@ -190,8 +190,8 @@ async def untrack(
     """Stop collecting an account. What was collected stays."""
     named = id_or_handle(who)
     target = UserId(named) if isinstance(named, int) else named
-    roster = TrackingStore(mistnet.database, mistnet.job_writer)
-    gone = await roster.untrack(target, reason, now=mistnet.database.clock.now())
+    tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
+    gone = await tracking_store.untrack(target, reason, now=mistnet.database.clock.now())
     if not gone.known:
         raise NotTracked(who)
     return gone
@@ -350,8 +350,8 @@ async def list_suggestions(
 async def suggest(asked: SuggestRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason."""
     wanted = [NewSuggestion(handle=each, wallet=asked.wallet, labels=asked.labels) for each in read_all(asked.handles)]
-    roster = TrackingStore(mistnet.database, mistnet.job_writer)
-    return {"suggestions": await roster.suggest(wanted, job=args.suggestion, now=mistnet.database.clock.now())}
+    tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
+    return {"suggestions": await tracking_store.suggest(wanted, job=args.suggestion, now=mistnet.database.clock.now())}
 
 
 def _shown(kept: Suggestion) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from mistnet.prices import item_validation as wishes
+from mistnet.prices import item_validation as limits
 from mistnet.prices.model import ItemState
 from mistnet.prices.store.items import ItemOutcome
 from mistnet.shops.model import PriceKind
@@ -20,21 +20,28 @@ def _said(longest: int) -> Any:
     return StringConstraints(pattern=PLAIN, min_length=1, max_length=longest)
 
 
-Title = Annotated[str, _said(wishes.LONGEST_TITLE), Field(description="The words that listings of it have.")]
+Title = Annotated[str, _said(limits.LONGEST_TITLE), Field(description="The words that listings of it have.")]
 Ref = Annotated[
-    str, _said(wishes.LONGEST_REF), Field(description="Your own name for it: the same one again changes the item.")
+    str,
+    _said(limits.LONGEST_REF),
+    Field(description="Your own name for it: the same one again changes the item."),
 ]
-Value = Annotated[str, _said(wishes.LONGEST_VALUE)] | int | float
-Word = Annotated[str, _said(wishes.LONGEST_EXCLUDED)]
-Source = Annotated[str, _said(wishes.LONGEST_NAME)]
-Url = Annotated[str, _said(wishes.LONGEST_URL)]
+Value = Annotated[str, _said(limits.LONGEST_VALUE)] | int | float
+Word = Annotated[str, _said(limits.LONGEST_EXCLUDED)]
+Source = Annotated[str, _said(limits.LONGEST_NAME)]
+Url = Annotated[str, _said(limits.LONGEST_URL)]
 Currency = Annotated[str, Field(pattern=r"^[A-Za-z]{3}$", description="Value it in this currency: an ISO code.")]
 Hours = Annotated[
-    float, Field(ge=wishes.LEAST_HOURS, le=wishes.MOST_HOURS, description="Ask so often; null: as the settings say.")
+    float,
+    Field(
+        ge=limits.LEAST_HOURS,
+        le=limits.MOST_HOURS,
+        description="Ask so often; null: as the settings say.",
+    ),
 ]
-Excluded = Annotated[list[Word], Field(max_length=wishes.MOST_EXCLUDED, description="Words a listing must not have.")]
+Excluded = Annotated[list[Word], Field(max_length=limits.MOST_EXCLUDED, description="Words a listing must not have.")]
 Sources = Annotated[list[Source], Field(max_length=100, description="Ask only these; empty: all that serve items.")]
-Urls = Annotated[list[Url], Field(max_length=wishes.MOST_URLS, description="Pages that sell this very thing.")]
+Urls = Annotated[list[Url], Field(max_length=limits.MOST_URLS, description="Pages that sell this very thing.")]
 _ATTRIBUTES: Final = "Year, mint_mark, denomination, series, grade, and any other."
 
 
@@ -43,7 +50,7 @@ class ItemWanted(Given):
 
     title: Title
     ref: Ref | None = None
-    attributes: Annotated[dict[str, Value], Field(max_length=wishes.MOST_ATTRIBUTES, description=_ATTRIBUTES)] = Field(
+    attributes: Annotated[dict[str, Value], Field(max_length=limits.MOST_ATTRIBUTES, description=_ATTRIBUTES)] = Field(
         default_factory=dict
     )
     exclude: Excluded = Field(default_factory=list)
@@ -66,7 +73,7 @@ class ItemChanges(Given):
     title: Title | None = None
     ref: Ref | None = None
     attributes: Annotated[
-        dict[str, Value | None], Field(max_length=wishes.MOST_ATTRIBUTES, description="These alone change.")
+        dict[str, Value | None], Field(max_length=limits.MOST_ATTRIBUTES, description="These alone change.")
     ] = Field(default_factory=dict)
     exclude: Excluded | None = None
     sources: Sources | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from mistnet.governor.model import SourceName
-from mistnet.prices import item_validation as wishes
+from mistnet.prices import item_validation as item_requests
 from mistnet.prices.errors import BadItem
 from mistnet.prices.model import ItemId, ItemState, PointId
 from mistnet.prices.service import (
@@ -58,7 +58,7 @@ async def list_items(
     state: Annotated[ItemState | None, Query(description="Only these; without it, all but the removed.")] = None,
     q: Annotated[str, Query(max_length=500, pattern=PLAIN, description="Only titles and refs with this in them.")] = "",
     ref: Annotated[
-        str | None, Query(max_length=wishes.LONGEST_REF, pattern=PLAIN, description="Only this one.")
+        str | None, Query(max_length=item_requests.LONGEST_REF, pattern=PLAIN, description="Only this one.")
     ] = None,
     valued: Annotated[Flag | None, Query(description="Only those with a valuation, or only the others.")] = None,
 ) -> dict[str, Any]:
@@ -84,7 +84,7 @@ async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
     bad: list[dict[str, Any]] = []
     for index, each in enumerate(asked.items):
         try:
-            good[index] = wishes.wish_of(each.model_dump(), sources=sources)
+            good[index] = item_requests.item_request_of(each.model_dump(), sources=sources)
         except BadItem as error:
             bad += [
                 {"index": index, "field": field, "value": value, "problem": problem}

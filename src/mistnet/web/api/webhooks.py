@@ -161,14 +161,14 @@ def _require_secret(request: Request, given: str | None, secret: str | None) -> 
 
     A right secret is not refused for the failures of others, unless it is one that others can guess.
     """
-    doorman: Authenticator = request.app.state.doorman
-    address = doorman.address_of(request)
+    authenticator: Authenticator = request.app.state.authenticator
+    address = authenticator.address_of(request)
     right = secret is not None and same(given or "", secret)
-    wait = doorman.push_throttle.wait(address)
+    wait = authenticator.push_throttle.wait(address)
     if wait and (not right or is_guessable(secret or "")):
         raise TooOften(wait)
     if not right:
-        doorman.push_throttle.failed(address)
+        authenticator.push_throttle.failed(address)
         told = f"send the secret that is set as ifttt_secret, in the header {HEADER} or the field secret"
         raise RequestRefused(401, told, headers={"WWW-Authenticate": "ApiKey"})
 

@@ -69,13 +69,13 @@ async def accounts(
 async def _list(
     request: Request, visitor: Caller, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
 ) -> HTMLResponse:
-    holdings, queue = await dashboard.holdings(), await dashboard.queue()
+    account_counts, queue = await dashboard.account_counts(), await dashboard.queue()
     waiting = [] if shown["after"] else await TrackingStore(app.database, app.job_writer).suggestions()
     return page(
         request,
         "accounts.html",
         visitor,
-        rows=account_rows(listed, holdings, dashboard.now),
+        rows=account_rows(listed, account_counts, dashboard.now),
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
@@ -134,9 +134,9 @@ async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(m
 
 @router.post("/accounts/{user_id}/untrack")
 async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
-    roster = TrackingStore(app.database, app.job_writer)
+    tracking_store = TrackingStore(app.database, app.job_writer)
     reason = f"untracked on the dashboard by {visitor.name}"
-    gone = await roster.untrack(UserId(user_id), reason, now=app.database.clock.now())
+    gone = await tracking_store.untrack(UserId(user_id), reason, now=app.database.clock.now())
     if not gone.known:
         raise NotFound(f"account {user_id}")
     return RedirectResponse(f"/accounts/{user_id}?did=untracked", 303)
@@ -196,9 +196,9 @@ async def account(
     listed, profile = await pages.progress(own), await pages.profile(own)
     if listed is None or profile is None:
         raise NotFound(f"account {user_id}; it may be a user nobody tracks")
-    holdings = await dashboard.holdings()
+    account_counts = await dashboard.account_counts()
     sweeps = await Coverage(app.database).sweeps(own)
-    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=holdings.stored.get(own, 0))
+    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=account_counts.stored.get(own, 0))
     posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(own, before=follows_before, limit=_NEWS)
     counted = await follows.counts(own, limit=_COUNTS)
@@ -208,7 +208,7 @@ async def account(
         request,
         "account.html",
         visitor,
-        row=account_row(msgspec.structs.replace(listed, progress=progress), holdings, now),
+        row=account_row(msgspec.structs.replace(listed, progress=progress), account_counts, now),
         profile=profile,
         follow_bill=await quote_follows(app, own, list(Side), SyncMode.INCREMENTAL),
         versions=await pages.versions(own),

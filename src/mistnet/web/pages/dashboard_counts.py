@@ -90,7 +90,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     span: ChartSpan
 
 
-class Holdings(msgspec.Struct, frozen=True, kw_only=True):
+class AccountCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What each account had at that moment, what it cost, and what was under way for it."""
 
     at: datetime
@@ -109,7 +109,7 @@ class Dashboard:
         self._credits = EventCounts(self._board.credits_by)
         self._collected = LastAnswer(self._count, seconds=1)
         self._queue = LastAnswer(self._look_at_the_queue, seconds=1)
-        self._holdings = LastAnswer(self._look_at_accounts, seconds=3)
+        self._account_counts = LastAnswer(self._look_at_accounts, seconds=3)
         self._lanes: LastAnswer[Sequence[LaneStatus]] = LastAnswer(self._look_at_lanes, seconds=2)
         self._lanes_asked_at = -math.inf
         self.pictures = Pictures(app.database)
@@ -138,8 +138,8 @@ class Dashboard:
         lanes = await self._lanes.get()
         return tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in lanes)
 
-    async def holdings(self) -> Holdings:
-        return await self._holdings.get()
+    async def account_counts(self) -> AccountCounts:
+        return await self._account_counts.get()
 
     async def bars(self, span: ChartSpan) -> tuple[Bars, Bars]:
         """Posts that came in, and credits that were spent for them."""
@@ -149,17 +149,17 @@ class Dashboard:
 
     async def version(self) -> int:
         """Another number means that there is something new to show."""
-        queue, collected, holdings = await self.queue(), await self.collected(), await self.holdings()
+        queue, collected, account_counts = await self.queue(), await self.collected(), await self.account_counts()
         counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
         segments = (queue.segments, queue.shops, await self._lanes_seen(), self.pictures.drawn)
-        self.seen = hash((counts, workers, alerts, states, segments, collected, tuple(holdings.stored.items())))
+        self.seen = hash((counts, workers, alerts, states, segments, collected, tuple(account_counts.stored.items())))
         return self.seen
 
     async def close(self) -> None:
-        for snapshot in (self._collected, self._queue, self._holdings, self._lanes):
+        for snapshot in (self._collected, self._queue, self._account_counts, self._lanes):
             await snapshot.close()
         await self.pictures.close()
 
@@ -200,13 +200,13 @@ class Dashboard:
     async def _look_at_lanes(self) -> Sequence[LaneStatus]:
         return await lane_statuses(self._app)
 
-    async def _look_at_accounts(self) -> Holdings:
+    async def _look_at_accounts(self) -> AccountCounts:
         now = self.now
         by_account: dict[UserId, list[Sweep]] = {}
         for sweep in await Coverage(self._app.database).sweeps():
             by_account.setdefault(sweep.user_id, []).append(sweep)
         stored, spent = await self._board.stored_posts(), await self._board.spent_on()
-        return Holdings(at=now, stored=stored, spent=spent, sweeps=by_account)
+        return AccountCounts(at=now, stored=stored, spent=spent, sweeps=by_account)
 
 
 def _telling_span(first_at: int | None, now: datetime) -> ChartSpan:

@@ -24,7 +24,7 @@ from mistnet.social.coverage.model import (
     was_collected,
 )
 from mistnet.social.store.account_pages import Listed
-from mistnet.web.pages.dashboard_counts import Holdings
+from mistnet.web.pages.dashboard_counts import AccountCounts
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS: Final = 5
@@ -33,27 +33,27 @@ _LEAST: Final = 6.0
 """Nothing that is missing is too small to be seen."""
 
 
-def account_rows(listed: Sequence[Listed], holdings: Holdings, now: datetime) -> Sequence[Mapping[str, Any]]:
-    return [account_row(each, holdings, now) for each in listed]
+def account_rows(listed: Sequence[Listed], account_counts: AccountCounts, now: datetime) -> Sequence[Mapping[str, Any]]:
+    return [account_row(each, account_counts, now) for each in listed]
 
 
-def account_row(listed: Listed, holdings: Holdings, now: datetime) -> Mapping[str, Any]:
+def account_row(listed: Listed, account_counts: AccountCounts, now: datetime) -> Mapping[str, Any]:
     own = listed.progress.user_id
     progress = msgspec.structs.replace(
         listed.progress,
-        stored=holdings.stored.get(own, 0),
-        sweeps=listed.progress.sweeps or holdings.sweeps.get(own, ()),
+        stored=account_counts.stored.get(own, 0),
+        sweeps=listed.progress.sweeps or account_counts.sweeps.get(own, ()),
     )
-    # Sweeps and counts are as old as the holdings: beside them, a younger account would look broken.
+    # Sweeps and counts are as old as the counts: beside them, a younger account would look broken.
     unfinished = progress.backfilled_at is None and not listed.progress.sweeps
-    young = unfinished and progress.tracked_at >= holdings.at
+    young = unfinished and progress.tracked_at >= account_counts.at
     waits = young or progress.waits
     return {
         "progress": progress,
         "name": listed.name,
         "strip": strip_of(own_posts(progress, now)) if was_collected(progress) and not waits else (),
         "stored": None if waits else progress.stored,
-        "spent": holdings.spent.get(own),
+        "spent": account_counts.spent.get(own),
         "doing": "waits to begin" if waits and progress.state is AccountState.ACTIVE else doing(progress),
         "suspect": is_suspect(progress),
     }

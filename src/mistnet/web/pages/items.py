@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import LONGEST_TITLE, told, wish_of
+from mistnet.prices.item_validation import LONGEST_TITLE, item_request_of, told
 from mistnet.prices.model import ItemId, ItemState
 from mistnet.prices.service import Bearings, ask_now, items_of, sources_of
 from mistnet.prices.store.item_pages import ItemFilter, ItemPages
@@ -81,12 +81,12 @@ async def add(
 ) -> Response:
     given = {"title": title, "currency": currency}
     try:
-        wish = wish_of(given, sources=sources_of(app))
+        item_request = item_request_of(given, sources=sources_of(app))
     except BadItem as error:
         problem = "; ".join(map(told, error.problems))
         wanted = ItemFilter(limit=_PAGE)
         return await _list(request, visitor, app, wanted, problem=problem, given=given, status=400)
-    (kept,) = await items_of(app).add([wish], app.database.clock.now())
+    (kept,) = await items_of(app).add([item_request], app.database.clock.now())
     return RedirectResponse(f"/items/{kept.item_id}?did={_DID[kept.outcome]}", 303)
 
 

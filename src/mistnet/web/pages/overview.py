@@ -160,7 +160,11 @@ _OF_EACH: Final = 2
 async def overview(
     request: Request, visitor: Reader, app: Mistnet, dashboard: Shown, span: ChartSpan | None = None
 ) -> HTMLResponse:
-    queue, collected, holdings = await dashboard.queue(), await dashboard.collected(), await dashboard.holdings()
+    queue, collected, account_counts = (
+        await dashboard.queue(),
+        await dashboard.collected(),
+        await dashboard.account_counts(),
+    )
     chosen = span or collected.span
     posts, spent = await dashboard.bars(chosen)
     listed = await AccountPages(app.database).page(AccountFilter(limit=_ACCOUNTS))
@@ -178,7 +182,7 @@ async def overview(
         sources=sources,
         paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
-        accounts=account_rows(listed, holdings, dashboard.now),
+        accounts=account_rows(listed, account_counts, dashboard.now),
         refused=await Refusals(app.database).standing(_REFUSED),
         latest=_mixed(await PostPages(app.database).latest(_LATEST)),
     )

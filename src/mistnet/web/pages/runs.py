@@ -22,7 +22,7 @@ router = APIRouter(include_in_schema=False)
 _PAGE: Final = 30
 
 
-async def _desk(app: App) -> RunService:
+async def _run_service(app: App) -> RunService:
     """Runs whose jobs ended without telling are shown as what they are."""
     await app.runs.settle(app.database.clock.now())
     return app.runs
@@ -32,7 +32,7 @@ async def _desk(app: App) -> RunService:
 async def runs(
     request: Request, visitor: Reader, app: Mistnet, before: Annotated[str | None, Query(max_length=40)] = None
 ) -> HTMLResponse:
-    return _listed(request, visitor, await (await _desk(app)).list(_PAGE, before), before=before)
+    return _listed(request, visitor, await (await _run_service(app)).list(_PAGE, before), before=before)
 
 
 def _listed(request: Request, visitor: Caller, found: Sequence[Run], **shown: Any) -> HTMLResponse:
@@ -50,14 +50,14 @@ async def start(
     limit: Annotated[str, Form(max_length=10)] = str(DEFAULT_LIMIT),
 ) -> Response:
     """Begins a run; while another one is not finished, says which."""
-    desk = app.runs
+    run_service = app.runs
     try:
         handles = read_handles(usernames.replace("\n", ",").replace(" ", ","))
-        run = await desk.start(handles, _limit(limit), asked_by=visitor.name, now=app.database.clock.now())
+        run = await run_service.start(handles, _limit(limit), asked_by=visitor.name, now=app.database.clock.now())
     except (BadHandles, BadRun, RunInProgress) as error:
         status = 409 if isinstance(error, RunInProgress) else 400
         shown = {"problem": str(error), "given": usernames, "limit": limit, "status": status}
-        return _listed(request, visitor, await desk.list(_PAGE), **shown)
+        return _listed(request, visitor, await run_service.list(_PAGE), **shown)
     return RedirectResponse(f"/runs/{run.id}?did=started", 303)
 
 
@@ -76,7 +76,7 @@ async def cancel(_visitor: Operator, app: Mistnet, run_id: str) -> RedirectRespo
 
 @router.get("/runs/{run_id}")
 async def run(request: Request, visitor: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
-    found = await (await _desk(app)).get(run_id)
+    found = await (await _run_service(app)).get(run_id)
     if found is None:
         raise RunNotFound(run_id)
     return page(request, "run.html", visitor, run=found, report=found.report)

@@ -117,7 +117,7 @@ async def _hydrate(app: App, visitor: Caller, ids: Sequence[UserId]) -> None:
         return
     if not app.settings.x_api_key:
         raise NoKey
-    async with app.harvest.opened():
+    async with app.collector.opened():
         await app.hydration.hydrate("users", ids, asked_by=visitor.name)
 
 

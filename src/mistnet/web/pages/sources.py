@@ -41,7 +41,7 @@ async def _shown(
         visitor,
         status=400 if problem else 200,
         sources=await source_statuses(app),
-        shared={state.name: state for state in await app.harvest.book.states()},
+        shared={state.name: state for state in await app.collector.book.states()},
         endpoints=await CallLedger(app.database).spent(By.ENDPOINT, since=midnight),
         waits=(await dashboard.queue()).waits,
         problem=problem,
