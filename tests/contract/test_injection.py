@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,14 +12,15 @@ from urllib.parse import quote
 import pytest
 import typer
 from fastapi.dependencies.models import Dependant
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from mistnet.app import App
 from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
 from mistnet.operations import schema as tables
+from mistnet.operations.lanes import LanePages
 from mistnet.web.application import make_service
-from tests.apis import api_routes, app_on, open_api
+from tests.apis import Api, api_routes, app_on, open_api
 from tests.commands import Ran, run_here
 from tests.harvests import open_harvest, post, tell, user
 from tests.loops import LOOP
@@ -112,14 +113,33 @@ async def test_no_filter_order_or_search_of_the_api_reaches_the_database_as_sql(
         await tell(api.app, user(1), post(10, 1), post(11, 1))
         before = await content(api.app)
         asked = [(template, name, value) for template, name in filters() for value in HOSTILE]
-        failed = [
-            (where, answer.status, answer.body[:200])
-            for where in (address(*each) for each in asked)
-            if (answer := await api.get(where)).status >= 500
-        ]
-        assert failed == []
+        assert await failures(api, asked) == []
         assert await content(api.app) == before
         assert len(asked) > 500
+
+
+async def failures(api: Api, asked: Iterable[tuple[str, str, str]]) -> list[tuple[str, int, bytes]]:
+    return [
+        (where, answer.status, answer.body[:200])
+        for where in (address(*each) for each in asked)
+        if (answer := await api.get(where)).status >= 500
+    ]
+
+
+async def test_a_filter_that_is_written_into_the_sql_is_noticed(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mutant: one list puts its filter between quotes instead of binding it."""
+
+    async def careless(self: LanePages, *, lane: str | None = None, **_: Any) -> list[Any]:
+        async with self._database.read() as connection:
+            await connection.execute(text(f"SELECT 1 FROM jobs WHERE lane = '{lane}'"))
+        return []
+
+    monkeypatch.setattr(LanePages, "dead_letters", careless)
+    async with open_api(sqlite_url) as api:
+        asked = [("/lanes", name, value) for template, name in filters() if template == "/lanes" for value in HOSTILE]
+        assert {where.partition("=")[0] for where, _, _ in await failures(api, asked)} == {"/lanes?lane"}
 
 
 def is_clean(ran: Ran) -> bool:
