@@ -3,14 +3,17 @@
 import re
 
 from playwright.async_api import Browser, expect
+from sqlalchemy import insert
 
+from mistnet.operations.tables import alerts
 from mistnet.social.jobs import args
 from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC
-from tests.browser.dashboards import HERE, Visit, dashboard, visiting
+from tests.browser.dashboards import DESK, HERE, PHONE, Visit, dashboard, visiting
 from tests.browser.furnished import ANN, Furnished
 from tests.harvests import change, end_badly, rows
 
+SPENT = "80 % of the day's credits are spent."
 HIDE = """hidden => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
@@ -28,6 +31,31 @@ async def test_a_dead_job_is_retried_from_the_overview(browser: Browser, sqlite_
             await expect(visit.page.get_by_text("The job is due now")).to_be_visible()
             await expect(visit.page.get_by_role("heading", level=1)).to_contain_text("pending")
         assert await rows(site.app, "SELECT state, attempts FROM jobs") == [("pending", 0)]
+
+
+async def test_an_alert_is_accepted_from_the_overview(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site:
+        now = site.app.database.clock.now()
+        row = {
+            "rule": "budget_80",
+            "subject": "x",
+            "severity": "warning",
+            "message": "80 % of the day's credits are spent.",
+        }
+        async with site.app.database.transaction() as connection:
+            await connection.execute(insert(alerts), {**row, "opened_at": now, "last_seen_at": now})
+        for size in (DESK, PHONE):
+            async with visiting(browser, site, size=size) as visit:
+                await visit.go("/")
+                alert = visit.page.locator(".needs li", has_text=SPENT)
+                await expect(alert.get_by_role("button", name="Accept")).to_be_visible()
+                await visit.shot(f"alert-{size[0]}")
+        async with visiting(browser, site) as visit:
+            await visit.go("/")
+            await visit.page.locator(".needs li").get_by_role("button", name="Accept").click()
+            await expect(visit.page.get_by_text(SPENT)).to_have_count(0)
+            await visit.shot("alert-accepted")
+        assert await rows(site.app, "SELECT accepted_at IS NULL FROM alerts") == [(0,)]
 
 
 async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Browser, sqlite_url: str) -> None:
