@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.cookies import SimpleCookie
 from typing import Any
 
@@ -141,6 +142,12 @@ async def csrf_of(api: Api, cookie: str) -> str:
 def app_on(url: str, **settings: Any) -> App:
     """An app that has asked nothing of its database yet."""
     return make_app(Settings(database_url=SecretStr(url), **settings))
+
+
+@cache
+def described_routes() -> FastAPI:
+    """Routes to be read, not served: to analyse them takes longer than most tests."""
+    return make_routes()
 
 
 def query_names(of: Dependant) -> set[str]:

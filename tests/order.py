@@ -20,7 +20,7 @@ def order_of(item: pytest.Item) -> int:
 
 
 LIBSQL_SHARE = 8
-"""One in so many files of tests that run the same statements on SQLite and libSQL also runs on libSQL."""
+"""One in so many tests that run the same statements on SQLite and libSQL also runs on libSQL."""
 
 
 def is_left_to_another_run(item: pytest.Item) -> bool:
@@ -33,7 +33,7 @@ def is_left_to_another_run(item: pytest.Item) -> bool:
         return True
     if item.get_closest_marker("common_sql") is None or database_of(item) != "libsql":
         return False
-    place = int.from_bytes(hashlib.sha256(item.path.name.encode()).digest()[:4])
+    place = int.from_bytes(hashlib.sha256(item.nodeid.encode()).digest()[:4])
     return (place + ROTATION) % LIBSQL_SHARE != 0
 
 

@@ -15,8 +15,7 @@ from fastapi.dependencies.models import Dependant
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
 from mistnet.social.model import Media, Platform, PostId, Reference, Unreadable, UserId
-from mistnet.web.application import make_service
-from tests.apis import Api, api_routes, app_on, open_api
+from tests.apis import Api, api_routes, described_routes, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
 
 pytestmark = pytest.mark.common_sql
@@ -332,9 +331,7 @@ def test_no_route_takes_a_thread() -> None:
         for each in of.dependencies:
             yield from calls(each)
 
-    found = {
-        call for route in api_routes(make_service(app_on("sqlite:///nowhere.db"))) for call in calls(route.dependant)
-    }
+    found = {call for route in api_routes(described_routes()) for call in calls(route.dependant)}
     called = [call if inspect.isfunction(call) else type(call).__call__ for call in found]
     assert len(called) > 40
     threaded = [call for call in called if not inspect.iscoroutinefunction(call)]

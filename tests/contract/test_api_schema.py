@@ -25,10 +25,9 @@ from mistnet.graph.segments.rules import read_rule
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
 from mistnet.social.model import Platform, Unreadable, UserId
-from mistnet.web.application import make_routes, make_service
 from mistnet.web.openapi import describe, operations
 from mistnet.web.tokens import Scope, Tokens
-from tests.apis import PUBLIC, api_routes, app_on, query_names
+from tests.apis import PUBLIC, api_on, api_routes, app_on, described_routes, query_names
 from tests.databases import Templates
 from tests.followed import follow, point, tell_prices
 from tests.harvests import end_badly, post, tell, user
@@ -82,11 +81,11 @@ class Running:
         try:
             await _fill(app)
             _, self.token = await Tokens(app.database).make("all", Scope.ADMIN, now=app.database.clock.now())
-            service = make_service(app, host=PUBLIC)
             self.url = url_of(listener)
-            async with serving(service, listener):
-                self._ready.set()
-                await self._stop.wait()
+            with api_on(app, host=PUBLIC) as service:
+                async with serving(service, listener):
+                    self._ready.set()
+                    await self._stop.wait()
         finally:
             listener.close()
             await app.database.close()
@@ -142,7 +141,7 @@ def running(request: pytest.FixtureRequest) -> Running:
     return found
 
 
-ROUTES = [route for route in api_routes(make_routes()) if route.include_in_schema]
+ROUTES = [route for route in api_routes(described_routes()) if route.include_in_schema]
 LABELS = sorted(f"{method} {route.path_format}" for route in ROUTES for method in route.methods or ())
 READS = [label for label in LABELS if label.startswith("GET ")]
 PAGED = [str(route.path_format) for route in ROUTES if "cursor" in query_names(route.dependant)]
@@ -166,7 +165,7 @@ COMMON = settings(
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     """Made where tests run, not in every process that collects them: it takes two seconds."""
-    return dict(describe(make_routes()))
+    return dict(describe(described_routes()))
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,24 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from loguru import logger
 from yarl import URL
 
-from mistnet.web.application import make_service
 from mistnet.web.auth import COOKIE
 from mistnet.web.tokens import Scope, Tokens
-from tests.apis import PUBLIC, Answer, Api, api_routes, app_on, bearer, csrf_of, logged_in, open_api, query_names
+from tests.apis import (
+    PUBLIC,
+    Answer,
+    Api,
+    api_routes,
+    bearer,
+    csrf_of,
+    described_routes,
+    logged_in,
+    open_api,
+    query_names,
+)
 
 pytestmark = pytest.mark.common_sql
 
@@ -54,14 +63,10 @@ BODIES: dict[str, Any] = {
 }
 
 
-def described_service() -> FastAPI:
-    return make_service(app_on("sqlite:///nowhere.db"), host=PUBLIC)
-
-
 def _scopes() -> dict[tuple[str, str], Scope | None]:
     return {
         (method, str(route.path)): _scope(route.dependant)
-        for route in api_routes(described_service())
+        for route in api_routes(described_routes())
         for method in route.methods or ()
     }
 

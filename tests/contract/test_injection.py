@@ -19,8 +19,7 @@ from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
 from mistnet.operations import schema as tables
 from mistnet.operations.lanes import LanePages
-from mistnet.web.application import make_service
-from tests.apis import Api, api_routes, app_on, open_api
+from tests.apis import Api, api_routes, described_routes, open_api
 from tests.commands import Ran, run_here
 from tests.harvests import open_harvest, post, tell, user
 from tests.loops import LOOP
@@ -56,7 +55,7 @@ HARMLESS = {"name": "some", "query": "text", "what": "posts", "who": "ann", "han
 
 def filters() -> Iterator[tuple[str, str]]:
     """Every value in the address of every route that only reads: those of the query, and those of the path."""
-    for route in api_routes(make_service(app_on("sqlite:///nowhere.db"), host="127.0.0.1")):
+    for route in api_routes(described_routes()):
         if "GET" in (route.methods or ()) and str(route.path) not in ENDLESS:
             path = str(route.path)
             yield from ((path, f"?{name}=") for name in sorted({*_query(route.dependant)}))

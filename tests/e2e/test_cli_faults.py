@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mistnet.kit import database
 from tests.commands import DEADLINE_SECONDS, Ran, command_line
 from tests.e2e.conftest import CommandLine, until
 from tests.e2e.slips import is_one_line, list_misreported
@@ -173,8 +174,9 @@ def test_a_closed_port_is_told_without_the_password(on_sqlite: CommandLine) -> N
             assert SECRET not in done.err + done.out
 
 
-def test_a_server_that_is_silent_is_given_up_on(on_sqlite: CommandLine) -> None:
+def test_a_server_that_is_silent_is_given_up_on(on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     on_sqlite.settings |= AT_ONCE
+    monkeypatch.setattr(database, "_CONNECT_SECONDS", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -133,13 +133,14 @@ def test_killing_the_leader_moves_the_lead_within_its_lease_and_no_tick_is_lost_
 
 
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(service: CommandLine) -> None:
-    crew = two_serving(service, MISTNET_LEADER_LEASE_SECONDS="60")
+    crew = two_serving(service, MISTNET_LEADER_LEASE_SECONDS="24")
     first = leading(service, crew)
-    fence = leader(service)["fence"]
+    (held,) = service.sql("SELECT fence, lease_until FROM leaders WHERE name = 'schedule'")
     others = [process for process in crew if process is not first]
     first.terminate()
     assert first.wait(DEADLINE_SECONDS) == 0
-    until(lambda: leader(service).get("fence") == fence + 1)
+    until(lambda: leader(service).get("fence") == held["fence"] + 1)
+    assert leader(service)["since"] < held["lease_until"], "the other waited for the lease to run out"
     assert leading(service, crew) is others[0]
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from mistnet.web.errors import _CODES
 from mistnet.web.openapi import describe, operations
-from tests.contract.test_api_security import SCOPES, described_service
+from tests.apis import described_routes
+from tests.contract.test_api_security import SCOPES
 
 PUSHED = {
     "/webhooks/twitterapi-io": "the key of X",
@@ -15,9 +16,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8
 
 
 @cache
-def described_routes() -> frozenset[tuple[str, str]]:
-    """Method and path of each described route; to build the service and its description takes a second."""
-    return frozenset((method, path) for path, method, _ in operations(describe(described_service())))
+def told_routes() -> frozenset[tuple[str, str]]:
+    """Method and path of each described route; to describe them takes a second."""
+    return frozenset((method, path) for path, method, _ in operations(describe(described_routes())))
 
 
 def described(path: str) -> str:
@@ -33,7 +34,7 @@ def listed() -> dict[str, str]:
 
 
 def test_every_described_route_is_on_the_page_with_its_scope() -> None:
-    assert set(listed()) == {f"{method} {path}" for method, path in described_routes()}
+    assert set(listed()) == {f"{method} {path}" for method, path in told_routes()}
     scopes = {f"{method} {described(path)}": scope for (method, path), scope in SCOPES.items()}
     real = {route: scope.word if scope else PUSHED.get(route[5:], "none") for route, scope in scopes.items()}
     wrong = [
@@ -47,7 +48,7 @@ def test_every_code_of_a_refusal_is_on_the_page() -> None:
 
 
 def test_every_route_of_the_api_is_described() -> None:
-    hidden = {(method, described(path)) for method, path in SCOPES} - described_routes()
+    hidden = {(method, described(path)) for method, path in SCOPES} - told_routes()
     assert {path for _, path in hidden if path.startswith(("/api", "/webhooks", "/health"))} == {
         "/api/docs",
         "/api/openapi.json",
