@@ -24,6 +24,12 @@ from mistnet.social.model import read_handle
 
 STANDARD_INPUT = "-"
 
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")]
+BeforeOption = Annotated[
+    int | None,
+    typer.Option("--before", min=1, max=numbers.LARGEST_ID, metavar="ID", help="Only those before: the next page."),
+]
+
 
 @contextmanager
 def lines_of(file: str) -> Iterator[BinaryIO]:

@@ -107,3 +107,8 @@ def last_line(text: str | None, width: int = 100) -> str:
 
 def document(**facts: Any) -> dict[str, Any]:
     return facts
+
+
+def next_page(place: object, option: str = "--before") -> list[str]:
+    """How to see the page after this one, if there is one."""
+    return [f"more: {option} {place}"] if place else []

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from loguru import logger
-from sqlalchemy import event
+from sqlalchemy import Executable, RowMapping, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -134,6 +134,21 @@ class Database:
         with self._translated():
             async with self._reading.connect() as connection:
                 yield connection
+
+    async def fetch_rows(self, query: Executable, binds: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+        """Run one SELECT outside any transaction. For several that belong together, hold one connection by `read`."""
+        async with self.read() as connection:
+            return (await connection.execute(query, binds)).mappings().all()
+
+    async def fetch_row(self, query: Executable, binds: Mapping[str, Any] | None = None) -> RowMapping | None:
+        """The first row of a SELECT, if there is one."""
+        async with self.read() as connection:
+            return (await connection.execute(query, binds)).mappings().first()
+
+    async def fetch_value(self, query: Executable, binds: Mapping[str, Any] | None = None) -> Any:
+        """The first value of the first row of a SELECT; None if there is no row."""
+        async with self.read() as connection:
+            return (await connection.execute(query, binds)).scalars().first()
 
     @asynccontextmanager
     async def read_cached_plan(self) -> AsyncIterator[AsyncConnection]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from collections import abc
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
 from pydantic.json_schema import WithJsonSchema
@@ -25,12 +30,6 @@ class Given(BaseModel):
     """What somebody sends: nothing is guessed, nothing is left out in silence."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Document(BaseModel):
-    """What is answered."""
-
-    model_config = ConfigDict(from_attributes=True)
 
 
 class IdConvertor(Convertor[int]):
@@ -98,6 +97,64 @@ Who = Annotated[
         description="A user id, or a handle. A handle of digits alone is written with an @.",
     ),
 ]
+
+
+def _digits(value: object) -> object:
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def _seconds(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+Amount = Annotated[str, BeforeValidator(_digits), Field(description="An exact amount: its digits as a string.")]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
+def _document_type(field: str, hint: Any) -> Any:
+    """How a record's field is written: `str | None` for `UserId | None`, and so on."""
+    members = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(_document_type(field, each) for each in members)]  # noqa: UP007 (made at run time)
+    if get_origin(hint) in (list, tuple, abc.Sequence):
+        return list[_document_type(field, members[0])]  # type: ignore[misc]  # made at run time
+    if get_origin(hint) is abc.Mapping:
+        return dict[str, _document_type("", members[1])]  # type: ignore[misc]
+    plain = getattr(hint, "__supertype__", hint)
+    if plain is int and (field == "id" or field.endswith("_id")):
+        return Id
+    return {datetime: Moment, Decimal: Amount, timedelta: Seconds, msgspec.Raw: Any}.get(plain, plain)
+
+
+class _DocumentType(type(BaseModel)):  # type: ignore[misc]  # the metaclass of pydantic's models
+    """Gives a document the fields of its record, so that they are declared once."""
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        record: type[msgspec.Struct] | None = None,
+        without: Sequence[str] = (),
+        **other: Any,
+    ) -> Any:
+        if record is not None:
+            own = namespace.get("__annotations__", {})
+            shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
+            fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
+            namespace["__annotations__"] = {**fields, **own}
+        return super().__new__(mcs, name, bases, namespace, **other)
+
+
+class Document(BaseModel, metaclass=_DocumentType):
+    """An answer. `class PostDocument(Document, record=Post)` has the record's fields: ids and amounts as strings,
+    times in UTC, durations in seconds. A field declared in the class replaces the record's or is added to it.
+    """
+
+    model_config = ConfigDict(from_attributes=True)
+
+
 Flag = Literal["true", "false"]
 Reason = Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=500)]
 

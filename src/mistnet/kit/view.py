@@ -1,0 +1,113 @@
+"""A list that a command, an API route and a page share: its columns, its order, its filters and its pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from sqlalchemy import Column, ColumnElement, FromClause, Select, func, literal, select, tuple_
+
+from mistnet.kit.database import Database
+
+R = TypeVar("R")
+Place: TypeAlias = Any
+"""The key of a row: its one value, or a tuple where several columns make the order."""
+
+
+class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """Some rows of a list. `next` is the place of the last one if more follow, else None."""
+
+    items: Sequence[R]
+    next: Place | None
+
+    @classmethod
+    def cut(cls, rows: Sequence[R], limit: int, place: Callable[[R], Place]) -> Page[R]:
+        """The first `limit` of these rows. One row too many tells that there is a next page."""
+        shown = rows[:limit]
+        return cls(items=shown, next=place(shown[-1]) if len(rows) > limit else None)
+
+
+class View(Generic[R]):
+    """One list of records.
+
+    Pages are keyset pages: each begins after the place where the page before ended, so rows that are added or removed
+    meanwhile neither repeat nor hide any other. `key` must be unique and not null, and an index must serve its order.
+    """
+
+    def __init__(
+        self,
+        record: type[R],
+        query: Select[Any],
+        *key: ColumnElement[Any],
+        descending: bool = True,
+        make: Callable[[Mapping[Any, Any]], R] | None = None,
+    ) -> None:
+        self._query = query
+        self._key = key
+        self._descending = descending
+        self._order = [column.desc() for column in key] if descending else list(key)
+        self._names = [column.key or "" for column in key]
+        self._make = make or partial(record_of, record)
+
+    async def page(
+        self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int
+    ) -> Page[R]:
+        """The rows that follow this place, `limit` at most."""
+        rows = await database.fetch_rows(self._asked(conditions, after).limit(limit + 1))
+        cut = Page.cut(rows, limit, self._place)
+        return Page(items=[self._make(row) for row in cut.items], next=cut.next)
+
+    async def rows(
+        self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int | None = None
+    ) -> Sequence[R]:
+        """Like `page`, for a list that has no next page."""
+        return [self._make(row) for row in await database.fetch_rows(self._asked(conditions, after).limit(limit))]
+
+    async def first(self, database: Database, *conditions: ColumnElement[bool]) -> R | None:
+        found = await self.rows(database, *conditions, limit=1)
+        return found[0] if found else None
+
+    async def count(self, database: Database, *conditions: ColumnElement[bool], most: int) -> int:
+        """How many rows there are, counted no further than `most`."""
+        some = self._query.where(*conditions).with_only_columns(literal(1)).order_by(None).limit(most)
+        return int(await database.fetch_value(select(func.count()).select_from(some.subquery())))
+
+    async def pages(
+        self, database: Database, *conditions: ColumnElement[bool], size: int
+    ) -> AsyncGenerator[Sequence[R], None]:
+        """All rows, one page of them in memory at a time."""
+        place: Place | None = None
+        while True:
+            page = await self.page(database, *conditions, after=place, limit=size)
+            if page.items:
+                yield page.items
+            if (place := page.next) is None:
+                return
+
+    def _asked(self, conditions: Sequence[ColumnElement[bool]], after: Place | None) -> Select[Any]:
+        asked = self._query.where(*conditions).order_by(*self._order)
+        return asked if after is None else asked.where(self._follows(after))
+
+    def _follows(self, place: Place) -> ColumnElement[bool]:
+        places = place if isinstance(place, tuple) else (place,)
+        values = [literal(value, column.type) for value, column in zip(places, self._key, strict=True)]
+        # A comparison of rows, not of columns one by one: an index serves it.
+        here, there = (tuple_(*self._key), tuple_(*values)) if len(values) > 1 else (self._key[0], values[0])
+        condition: ColumnElement[bool] = here < there if self._descending else here > there
+        return condition
+
+    def _place(self, row: Mapping[Any, Any]) -> Place:
+        values = tuple(row[name] for name in self._names)
+        return values if len(values) > 1 else values[0]
+
+
+def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
+    """A record made of a row: enums by their value, JSON lists and truth values as their fields say."""
+    return msgspec.convert(row, record, strict=False)
+
+
+def columns_of(record: type[Any], table: FromClause, *, without: Sequence[str] = ()) -> list[Column[Any]]:
+    """The columns of a table that a record has fields for, in the order of the fields."""
+    return [table.c[name] for name in record.__struct_fields__ if name in table.c and name not in without]
