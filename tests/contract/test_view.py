@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Boolean, Integer, Select, Text, literal, select
+from sqlalchemy.types import TypeEngine
 
 from mistnet.kit.database import Database
 from mistnet.kit.view import View, columns_of
@@ -24,7 +25,7 @@ class Bird(msgspec.Struct, frozen=True, kw_only=True):
     ringed: bool
 
 
-KINDS = {"id": Integer(), "name": Text(), "size": Text(), "ringed": Boolean()}
+KINDS: dict[str, TypeEngine[Any]] = {"id": Integer(), "name": Text(), "size": Text(), "ringed": Boolean()}
 ROWS = [(1, "wren", "small", True), (2, "crow", "large", False), (3, "tit", "small", False), (4, "owl", "large", True)]
 
 

@@ -126,33 +126,23 @@ def _document_type(field: str, hint: Any) -> Any:
     return {datetime: Moment, Decimal: Amount, timedelta: Seconds, msgspec.Raw: Any}.get(plain, plain)
 
 
-class _DocumentType(type(BaseModel)):  # type: ignore[misc]  # the metaclass of pydantic's models
-    """Gives a document the fields of its record, so that they are declared once."""
-
-    def __new__(
-        mcs,
-        name: str,
-        bases: tuple[type, ...],
-        namespace: dict[str, Any],
-        *,
-        record: type[msgspec.Struct] | None = None,
-        without: Sequence[str] = (),
-        **other: Any,
-    ) -> Any:
-        if record is not None:
-            own = namespace.get("__annotations__", {})
-            shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
-            fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
-            namespace["__annotations__"] = {**fields, **own}
-        return super().__new__(mcs, name, bases, namespace, **other)
-
-
-class Document(BaseModel, metaclass=_DocumentType):
+class Document(BaseModel):
     """An answer. `class PostDocument(Document, record=Post)` has the record's fields: ids and amounts as strings,
     times in UTC, durations in seconds. A field declared in the class replaces the record's or is added to it.
     """
 
     model_config = ConfigDict(from_attributes=True)
+
+    def __init_subclass__(
+        cls, *, record: type[msgspec.Struct] | None = None, without: Sequence[str] = (), **other: Any
+    ) -> None:
+        super().__init_subclass__(**other)
+        if record is not None:
+            # Python calls this before pydantic reads the annotations.
+            own = cls.__annotations__
+            shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
+            fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
+            cls.__annotations__ = {**fields, **own}
 
 
 Flag = Literal["true", "false"]
