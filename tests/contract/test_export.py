@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from mistnet.cli.export import export
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, BadExport, ColumnShape, Field, Format, ForSpreadsheets, whole_file
+from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheets, whole_file
 from mistnet.operations import schema as tables
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import Missing, TrackedAccount
@@ -602,7 +602,7 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://
 
 def test_no_cell_of_a_csv_for_spreadsheets_is_a_formula() -> None:
     values = (*FORMULAS, "a=b", " =1", "'=1", "", None, True, -5, Decimal("-1.5"), b'{"a": 1}')
-    fields = [Field("value", ColumnShape.TEXT, None)]
+    fields = [Field("value")]
     for target, marked in ((io.BytesIO(), False), (io.BytesIO(), True)):
         with FORMATS[Format.CSV]("rows", fields, ForSpreadsheets(target) if marked else target) as write:
             write([[value] for value in values])
@@ -662,7 +662,7 @@ def test_a_name_that_tells_no_format_takes_the_one_that_is_given(sqlite_url: str
             ("posts", "--output", "nowhere/at/all", "--format", "sqlite"),
             "nowhere/at/all cannot be written: No such file or directory",
         ),
-        (("posts", "--output", "."), "is there already"),
+        (("posts", "--output", "."), "already exists"),
         (("posts", "--safe-for-spreadsheets"), "--safe-for-spreadsheets goes with csv, not with jsonl"),
         (("posts", "--output", "posts.parquet", "--safe-for-spreadsheets"), "--safe-for-spreadsheets goes with csv"),
         (

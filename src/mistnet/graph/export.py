@@ -16,7 +16,17 @@ from mistnet.graph.gexf import gexf
 from mistnet.graph.graph_selection import GRAPH, UserSet
 from mistnet.graph.tables import follows
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, BadExport, ColumnShape, Field, Format, ForSpreadsheets, Row, instant, told_row
+from mistnet.kit.export import (
+    BadExport,
+    ColumnShape,
+    Field,
+    Format,
+    ForSpreadsheets,
+    Row,
+    export_pages,
+    export_row,
+    write_pages,
+)
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.social.model import Platform
 from mistnet.social.tables import posts, users
@@ -26,22 +36,22 @@ Pages: TypeAlias = AsyncGenerator[Sequence[Row], None]
 
 _X: Final = Platform.X
 NODE_FIELDS: Final = (
-    Field("id", ColumnShape.TEXT, str),
-    Field("handle", ColumnShape.TEXT, None),
-    Field("name", ColumnShape.TEXT, None),
-    Field("followers_count", ColumnShape.WHOLE, None),
-    Field("following_count", ColumnShape.WHOLE, None),
-    Field("posts_count", ColumnShape.WHOLE, None),
-    Field("verified", ColumnShape.FLAG, None),
-    Field("created_at", ColumnShape.TEXT, instant),
+    Field("id"),
+    Field("handle"),
+    Field("name"),
+    Field("followers_count", ColumnShape.WHOLE),
+    Field("following_count", ColumnShape.WHOLE),
+    Field("posts_count", ColumnShape.WHOLE),
+    Field("verified", ColumnShape.FLAG),
+    Field("created_at"),
 )
 EDGE_FIELDS: Final = (
-    Field("source", ColumnShape.TEXT, str),
-    Field("target", ColumnShape.TEXT, str),
-    Field("weight", ColumnShape.WHOLE, None),
-    Field("first_at", ColumnShape.TEXT, instant),
-    Field("last_at", ColumnShape.TEXT, instant),
-    Field("ended_at", ColumnShape.TEXT, instant),
+    Field("source"),
+    Field("target"),
+    Field("weight", ColumnShape.WHOLE),
+    Field("first_at"),
+    Field("last_at"),
+    Field("ended_at"),
 )
 
 
@@ -96,18 +106,17 @@ class GraphExporter:
             return await self._as_gexf(selection, edges, told)
         if nodes is None:
             raise BadExport(GRAPH, f"{format_} has its nodes in a file of their own; name one")
-        form = FORMATS[Format(format_)]
-        with form(GRAPH, NODE_FIELDS, ForSpreadsheets(nodes) if self._safe_cells else nodes) as write:
-            people = await _all(self.nodes(selection), write, told)
-        with form(GRAPH, EDGE_FIELDS, ForSpreadsheets(edges) if self._safe_cells else edges) as write:
-            return GraphSize(people, await _all(self.edges(selection), write, told))
+        targets = [ForSpreadsheets(path) if self._safe_cells else path for path in (nodes, edges)]
+        form = Format(format_)
+        people = await export_pages(GRAPH, NODE_FIELDS, self.nodes(selection), form, targets[0], told)
+        return GraphSize(people, await export_pages(GRAPH, EDGE_FIELDS, self.edges(selection), form, targets[1], told))
 
     async def _as_gexf(self, selection: GraphSelection, path: Path, told: Told) -> GraphSize:
         about = f"{selection.edges} among {selection.circle.name}"
         now, dynamic = self._database.clock.now(), selection.edges is Edges.FOLLOWS
         with gexf(path, about, (NODE_FIELDS, EDGE_FIELDS), now=now, dynamic=dynamic) as writer:
-            people = await _all(self.nodes(selection), writer.nodes, told)
-            return GraphSize(people, await _all(self.edges(selection), writer.edges, told))
+            people = await write_pages(self.nodes(selection), writer.nodes, told)
+            return GraphSize(people, await write_pages(self.edges(selection), writer.edges, told))
 
     async def nodes(self, selection: GraphSelection) -> Pages:
         """All members, also those without an edge, by id."""
@@ -116,7 +125,7 @@ class GraphExporter:
             asked = select(*wanted).where(users.c.platform == _X, users.c.id.between(ids[0], ids[-1]))
             asked = asked.where(users.c.id.in_(ids)).order_by(users.c.id)
             async with self._database.read() as connection:
-                yield [told_row(row, NODE_FIELDS) for row in await connection.execute(asked)]
+                yield [export_row(row, NODE_FIELDS) for row in await connection.execute(asked)]
 
     async def edges(self, selection: GraphSelection) -> Pages:
         """By whom they come from, then by whom they lead to."""
@@ -141,7 +150,7 @@ class GraphExporter:
         while waiting:
             page = await self._page(selection, waiting[:1] if after else waiting, after)
             if page:
-                yield [told_row(row, EDGE_FIELDS) for row in page]
+                yield [export_row(row, EDGE_FIELDS) for row in page]
             if len(page) == self._page_rows:
                 waiting = [each for each in waiting if each >= page[-1].source]
                 after = page[-1].target
@@ -153,16 +162,6 @@ class GraphExporter:
         async with self._database.read() as connection:
             found: Sequence[Any] = (await connection.execute(asked)).all()
             return found
-
-
-async def _all(pages: Pages, write: Callable[[Sequence[Row]], object], told: Told) -> int:
-    rows = 0
-    async with aclosing(pages):
-        async for page in pages:
-            write(page)
-            rows += len(page)
-            told(len(page))
-    return rows
 
 
 def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:

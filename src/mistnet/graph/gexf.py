@@ -121,7 +121,7 @@ def _shown(field: Field, value: Any) -> str:
     """Ids, times and numbers are our own writing; only what people wrote may hold anything."""
     if field.shape is ColumnShape.FLAG:
         return '"true"' if value else '"false"'
-    return _quoted(value) if field.shape is ColumnShape.TEXT and field.told is None else f'"{value}"'
+    return _quoted(value) if field.shape is ColumnShape.TEXT else f'"{value}"'
 
 
 def _by_name(fields: Sequence[Field], row: Row) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import importlib
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -23,7 +24,7 @@ _QUOTED: Final = re.compile('[",\r\n]')
 
 
 def csv_cell(value: Any) -> str:
-    """RFC 4180. Nothing is nothing at all, an empty text is a pair of quotes."""
+    """RFC 4180. None is an empty cell, an empty text is a pair of quotes."""
     match value:
         case None:
             return ""
@@ -37,7 +38,7 @@ def csv_cell(value: Any) -> str:
 
 
 def safe_csv_cell(value: Any) -> str:
-    """Text that a spreadsheet would take for a formula, and run, gets an apostrophe before it, which makes it text."""
+    """Text that a spreadsheet would run as a formula gets an apostrophe before it, which makes it text."""
     text = as_text(value)
     return csv_cell(f"'{text}" if isinstance(text, str) and text.startswith(_FORMULAS) else value)
 
@@ -47,7 +48,7 @@ def as_text(value: Any) -> Any:
 
 
 class BadExport(UsageError):
-    """An export that cannot be made, or not written where it was asked for."""
+    """An export that cannot be made, or cannot be written to its target."""
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"cannot export {what}: {problem}")
@@ -62,7 +63,7 @@ Write: TypeAlias = Callable[[Sequence[Row]], object]
 
 
 class ForSpreadsheets(msgspec.Struct, frozen=True):
-    """Where a CSV goes whose cells no spreadsheet takes for formulas. Other formats cannot be written there."""
+    """The target of a CSV whose cells no spreadsheet takes for formulas. Other formats cannot be written there."""
 
     target: Path | BinaryIO
 
@@ -78,7 +79,7 @@ class Format(StrEnum):
 
 
 class ColumnShape(StrEnum):
-    """What a column holds once it has left the database: ids and times are text."""
+    """What a column holds in an export: ids, times and amounts are text."""
 
     TEXT = "text"
     JSON = "json"
@@ -104,32 +105,73 @@ _SQLITE_TYPES: Final = {
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A column as it is exported. `told` turns a value into what is shown, where they differ."""
+    """A column as it is exported."""
 
     name: str
-    shape: ColumnShape
-    told: Callable[[Any], Any] | None
+    shape: ColumnShape = ColumnShape.TEXT
 
 
-def instant(moment: datetime) -> str:
-    """Always as long, so that text sorts as time does."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+async def export_pages(
+    what: str,
+    fields: Sequence[Field],
+    pages: AsyncGenerator[Sequence[Row], None],
+    format_: Format,
+    target: Target,
+    on_page: Callable[[int], object] = lambda _rows: None,
+) -> int:
+    """Write all rows, one page of them in memory at a time. Returns how many there are."""
+    with FORMATS[format_](what, fields, target) as write:
+        return await write_pages(pages, lambda page: write([export_row(row, fields) for row in page]), on_page)
 
 
-def told_row(row: Sequence[Any], fields: Sequence[Field]) -> Row:
+async def write_pages(
+    pages: AsyncGenerator[Sequence[Row], None], write: Write, on_page: Callable[[int], object] = lambda _rows: None
+) -> int:
+    rows = 0
+    # Without aclosing, a write that fails would leave the generator, and the connection it holds, open.
+    async with aclosing(pages):
+        async for page in pages:
+            write(page)
+            rows += len(page)
+            on_page(len(page))
+    return rows
+
+
+def export_row(row: Row, fields: Sequence[Field]) -> Row:
+    """Values as every format takes them: ids, times and amounts as text, JSON as bytes."""
     return [
-        value if value is None or field.told is None else field.told(value)
+        value if value is None or field.shape not in _CELLS else _CELLS[field.shape](value)
         for value, field in zip(row, fields, strict=True)
     ]
 
 
+def _text_cell(value: Any) -> str:
+    if type(value) is str:  # nearly all are
+        return value
+    if isinstance(value, datetime):
+        return instant(value)
+    # Amounts as their digits: a float would change them, and str() may write an exponent.
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+_CELLS: Final[Mapping[ColumnShape, Callable[[Any], Any]]] = {
+    ColumnShape.TEXT: _text_cell,
+    ColumnShape.JSON: lambda value: value.encode() if isinstance(value, str) else value,
+}
+
+
+def instant(moment: datetime) -> str:
+    """Always of the same length, so that text sorts as time does."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
 @contextmanager
 def whole_file(what: str, path: Path, *, force: bool) -> Iterator[Path]:
-    """A place to write to beside the path. Only what is complete gets its name; the rest goes."""
+    """A temporary file beside the path. It gets the path's name once it is complete, and is removed otherwise."""
     part = path.parent / f"{path.name}.part"
     try:
         if path.exists() and not force:
-            raise BadExport(what, f"{path} is there already; --force replaces it")
+            raise BadExport(what, f"{path} already exists; --force replaces it")
         part.unlink(missing_ok=True)
         try:
             yield part
@@ -156,7 +198,7 @@ def stream_to(target: Target) -> Iterator[BinaryIO]:
 
 
 def put(file: BinaryIO, content: bytes) -> None:
-    """Writes all of it: standard output without a buffer may take less than it is given, and not complain."""
+    """Write all of it: standard output without a buffer may take less than it is given, without an error."""
     left = memoryview(content)
     while left:
         left = left[file.write(left) :]
@@ -189,7 +231,7 @@ def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]
 
 @contextmanager
 def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
-    """Pages are too small to be row groups: they are held, packed, until there are enough of them."""
+    """Pages are too small to be row groups, so they are collected until there are enough of them."""
     arrow, parquet = _pyarrow(what)
     schema = arrow.schema([(field.name, getattr(arrow, _ARROW_TYPES[field.shape])()) for field in fields])
     held: list[Any] = []
@@ -220,7 +262,7 @@ def _pyarrow(what: str) -> tuple[Any, Any]:
 
 @contextmanager
 def _sqlite(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
-    """One transaction on a file nobody knows yet: no journal is needed, and a commit makes it lasting."""
+    """One transaction on a file that nothing else has open: no journal is needed, and the commit makes it durable."""
     columns = ", ".join(f'"{field.name}" {_SQLITE_TYPES[field.shape]}' for field in fields)
     adding = f'INSERT INTO "{what}" VALUES ({", ".join("?" * len(fields))})'
     make_private(Path(str(target)))

@@ -27,9 +27,9 @@ from sqlalchemy import (
 )
 
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, BadExport, Field, Format, Target, instant, told_row
+from mistnet.kit.export import BadExport, Field, Format, Target, export_pages
 from mistnet.kit.export import ColumnShape as Shape
-from mistnet.kit.types import RawJson, UtcTime
+from mistnet.kit.types import RawJson
 from mistnet.kit.views import merge_pages
 from mistnet.operations import schema as tables
 from mistnet.social.store.search import handle_key, holders
@@ -103,17 +103,11 @@ class Exporter:
         fields = fields_of(selection)
         names = [field.name for field in fields]
         key = itemgetter(*(names.index(column.name) for column in _order(_SOURCES[selection.what])))
-        rows = 0
-        with FORMATS[format_](selection.what, fields, target) as write:
-            async with AsyncExitStack() as stack:
-                streams = [
-                    await stack.enter_async_context(aclosing(self._pages(selection, fields, pins))) for pins in all_pins
-                ]
-                async for page in merge_pages(streams, key):
-                    write([told_row(row, fields) for row in page])
-                    rows += len(page)
-                    told(len(page))
-        return rows
+        async with AsyncExitStack() as stack:
+            streams = [
+                await stack.enter_async_context(aclosing(self._pages(selection, fields, pins))) for pins in all_pins
+            ]
+            return await export_pages(selection.what, fields, merge_pages(streams, key), format_, target, told)
 
     async def _pins(self, selection: Selection) -> Sequence[Mapping[str, Any]]:
         """What is fixed by an author: for each user of that name, a value for some columns."""
@@ -174,26 +168,16 @@ def _as_stored(column: Column[Any]) -> ColumnElement[Any]:
 def _field(column: Column[Any]) -> Field:
     is_id = column.name == "id" or column.name.endswith("_id")
     match column.type:
-        case UtcTime():
-            return Field(column.name, Shape.TEXT, instant)
-        case Integer() if is_id:
-            return Field(column.name, Shape.TEXT, str)
         case RawJson():
-            return Field(column.name, Shape.JSON, str.encode)
-        case _:
-            return Field(column.name, _shape(column), None)
-
-
-def _shape(column: Column[Any]) -> Shape:
-    match column.type:
+            return Field(column.name, Shape.JSON)
         case Boolean():
-            return Shape.FLAG
+            return Field(column.name, Shape.FLAG)
         case Float():
-            return Shape.REAL
-        case Integer():
-            return Shape.WHOLE
+            return Field(column.name, Shape.REAL)
+        case Integer() if not is_id:
+            return Field(column.name, Shape.WHOLE)
         case _:
-            return Shape.TEXT
+            return Field(column.name)
 
 
 def _narrowed(asked: Select[Any], selection: Selection, pins: Mapping[str, Any]) -> Select[Any]:

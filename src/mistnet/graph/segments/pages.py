@@ -24,7 +24,7 @@ from mistnet.graph.segments.model import (
 from mistnet.graph.segments.store import Segments, baseline_of
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, ColumnShape, Field, Format, ForSpreadsheets, Target, instant
+from mistnet.kit.export import FORMATS, Field, Format, ForSpreadsheets, Target, export_pages, instant
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.model import Platform, PostId, UserId
 from mistnet.social.tables import accounts, posts, users
@@ -256,13 +256,7 @@ async def export_members(
     store: Segments, segment: Segment, format_: Format, target: Target, *, as_of: datetime | None = None
 ) -> int:
     """All members now, or as they were at a time before, in the order in which they came. Answers how many."""
-    rows = 0
-    with FORMATS[format_]("members", _fields(segment), target) as write:
-        async with aclosing(_pages(store, segment, as_of)) as pages:
-            async for page in pages:
-                write(page)
-                rows += len(page)
-    return rows
+    return await export_pages("members", _fields(segment), _pages(store, segment, as_of), format_, target)
 
 
 async def stream_members(
@@ -291,7 +285,7 @@ async def _pages(
 
 def _fields(segment: Segment) -> Sequence[Field]:
     names = _OF_USERS if segment.what is What.USERS else _OF_POSTS
-    return [Field(name, ColumnShape.TEXT, None) for name in names]
+    return [Field(name) for name in names]
 
 
 def _row(member: Member, what: What) -> Sequence[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +12,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, BadExport, ColumnShape, Field, Format, Row, Target, instant
+from mistnet.kit.export import BadExport, ColumnShape, Field, Format, Row, Target, export_pages
 from mistnet.prices.lineage.model import Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.prices.lineage.store import (
     AFTERMATH,
@@ -66,16 +65,18 @@ async def export_lineage(
     database: Database, wanted: LineageWanted, format_: Format, target: Target, *, now: datetime
 ) -> int:
     """In the order of posts, then of products; how many rows. Memory does not grow with the tables."""
-    authors = await _authors(database, wanted.author)
-    fields = [Field(name, _SHAPES.get(name, ColumnShape.TEXT), None) for name in NAMES]
-    rows = 0
-    with FORMATS[format_](LINEAGE, fields, target) as write:
-        for platform, author_id in authors:
-            async with aclosing(_pages(database, wanted, platform, author_id, now)) as pages:
-                async for page in pages:
-                    write(page)
-                    rows += len(page)
-    return rows
+    fields = [Field(name, _SHAPES.get(name, ColumnShape.TEXT)) for name in NAMES]
+    pages = _pages_of_all(database, wanted, await _authors(database, wanted.author), now)
+    return await export_pages(LINEAGE, fields, pages, format_, target)
+
+
+async def _pages_of_all(
+    database: Database, wanted: LineageWanted, authors: Sequence[tuple[Platform, UserId | None]], now: datetime
+) -> AsyncGenerator[Sequence[Row], None]:
+    for platform, author_id in authors:
+        async with aclosing(_pages(database, wanted, platform, author_id, now)) as pages:
+            async for page in pages:
+                yield page
 
 
 async def _authors(database: Database, handle: str | None) -> Sequence[tuple[Platform, UserId | None]]:
@@ -161,7 +162,7 @@ def _row(post: Promoting, line: ProductLine, found: Courses, now: datetime) -> R
         "product_gone_at": line.gone_at,
         **dict(_prices(around(found[line.id], post.created_at, now=now))),
     }
-    return [_told(name, told[name]) for name in NAMES]
+    return [told[name] for name in NAMES]
 
 
 def _prices(prices: Around) -> Iterator[tuple[str, Any]]:
@@ -183,16 +184,3 @@ def _prices(prices: Around) -> Iterator[tuple[str, Any]]:
 def _price(when: str, price: SeenPrice | None) -> Iterator[tuple[str, Any]]:
     for name in ("amount", "currency", "observed_at", "last_seen_at"):
         yield f"{when}_{name}", None if price is None else getattr(price, name)
-
-
-def _told(name: str, value: Any) -> Any:
-    """Amounts as their digits: a float would change them."""
-    if value is None or name in _SHAPES:
-        return value
-    match value:
-        case datetime():
-            return instant(value)
-        case Decimal():
-            return f"{value:f}"
-        case _:
-            return str(value)

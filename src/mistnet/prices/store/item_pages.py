@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,8 @@ from sqlalchemy import ColumnElement, Interval, Select, Subquery, func, literal,
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, ColumnShape, Field, Format, Target, instant
+from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
+from mistnet.kit.view import View
 from mistnet.prices.model import KNOWN_ATTRIBUTES, PRICE, Item, ItemId, ItemState, price_key
 from mistnet.prices.store.items import read_item
 from mistnet.prices.tables import HAS_REF, item_looks, items, valuation_history, valuations
@@ -250,72 +251,44 @@ def _line(row: Any, earlier: EarlierValuation | None) -> ItemLine:
 
 
 _PAGE: Final = 1_000
-_WORTH: Final = ("estimate", "low", "high", "currency", "points", "confidence", "newest_at", "valued_at")
+_VALUATION: Final = ("estimate", "low", "high", "currency", "points", "confidence", "newest_at", "valued_at")
 _ITEM: Final = ("id", "state", "added_at", "changed_at", "next_look_at")
+_LISTS: Final = ("attributes", "exclude", "sources", "urls")
 _SHAPES: Final = {
-    **dict.fromkeys(("attributes", "exclude", "sources", "urls"), ColumnShape.JSON),
+    **dict.fromkeys(_LISTS, ColumnShape.JSON),
     **dict.fromkeys(("every_hours", "valuation_confidence"), ColumnShape.REAL),
     "valuation_points": ColumnShape.WHOLE,
 }
 _NAMES: Final = (
     *("ref", "title", *KNOWN_ATTRIBUTES, "attributes", "exclude", "sources", "urls", "currency", "every_hours"),
     *(f"item_{name}" for name in _ITEM),
-    *(f"valuation_{name}" for name in _WORTH),
+    *(f"valuation_{name}" for name in _VALUATION),
 )
 
 
 async def export_items(database: Database, format_: Format, target: Target, *, removed: bool = False) -> int:
-    """All items that were not removed, on wish those too, in the order in which they were added; how many.
+    """All items, with `removed` also the removed ones, in the order in which they were added; how many.
 
-    Lists are texts in CSV, their members parted by semicolons: so an import takes them again.
+    Lists are texts in CSV, their members separated by semicolons, so that an import reads them again.
     """
-    fields = [Field(name, _shape(name, format_), None) for name in _NAMES]
-    told = _in_cells if format_ is Format.CSV else _in_json
-    rows = 0
-    with FORMATS[format_]("items", fields, target) as write:
-        async with aclosing(_pages(database, removed=removed)) as pages:
-            async for page in pages:
-                write([_row(each, told) for each in page])
-                rows += len(page)
-    return rows
+    is_csv = format_ is Format.CSV
+    fields = [
+        Field(name, ColumnShape.TEXT if is_csv and name in _LISTS else _SHAPES.get(name, ColumnShape.TEXT))
+        for name in _NAMES
+    ]
+    conditions = () if removed else (items.c.state != ItemState.REMOVED,)
+    rows = (_ITEMS_IN_CELLS if is_csv else _ITEMS_AS_JSON).pages(database, *conditions, size=_PAGE)
+    return await export_pages("items", fields, rows, format_, target)
 
 
-def _shape(name: str, format_: Format) -> ColumnShape:
-    shape = _SHAPES.get(name, ColumnShape.TEXT)
-    return ColumnShape.TEXT if shape is ColumnShape.JSON and format_ is Format.CSV else shape
-
-
-async def _pages(database: Database, *, removed: bool) -> AsyncGenerator[Sequence[Any], None]:
-    asked = select(
-        *(items.c[name] for name in (*Item.__struct_fields__, "next_look_at")),
-        *(valuations.c[name].label(f"valuation_{name}") for name in _WORTH),
-    ).select_from(items.outerjoin(valuations, valuations.c.item_id == items.c.id))
-    last = 0
-    while True:
-        async with database.read() as connection:
-            page = asked.where(items.c.id > last).order_by(items.c.id).limit(_PAGE)
-            found = (await connection.execute(page)).mappings().all()
-        if not found:
-            return
-        yield [row for row in found if removed or row["state"] != ItemState.REMOVED]
-        last = found[-1]["id"]
-
-
-def _row(row: Any, told: Callable[[Any], Any]) -> Sequence[Any]:
+def _row(row: Mapping[Any, Any], write_list: Callable[[Any], Any]) -> list[Any]:
     item = read_item(row)
     free = {name: value for name, value in item.attributes.items() if name not in KNOWN_ATTRIBUTES}
-    lists = [told(list(each)) for each in (item.exclude, item.sources, item.urls)]
+    lists = [write_list(list(each)) for each in (item.exclude, item.sources, item.urls)]
     known = [item.attributes.get(name) for name in KNOWN_ATTRIBUTES]
-    request = [item.ref, item.title, *known, told(free), *lists, item.currency, item.every_hours]
-    about = [str(item.id), item.state.value, *(instant(row[name]) for name in _ITEM[2:])]
-    return [*request, *about, *(_worth(name, row[f"valuation_{name}"]) for name in _WORTH)]
-
-
-def _worth(name: str, value: Any) -> Any:
-    """Amounts as their digits: a float would change them."""
-    if value is None or name in ("currency", "points", "confidence"):
-        return value
-    return instant(value) if name.endswith("_at") else f"{value:f}"
+    request = [item.ref, item.title, *known, write_list(free), *lists, item.currency, item.every_hours]
+    about = [item.id, item.state, item.added_at, item.changed_at, row["next_look_at"]]
+    return [*request, *about, *(row[f"valuation_{name}"] for name in _VALUATION)]
 
 
 def _in_cells(value: Any) -> str | None:
@@ -325,5 +298,11 @@ def _in_cells(value: Any) -> str | None:
     return ("\n".join(value) if any("://" in each for each in value) else "; ".join(value)) or None
 
 
-def _in_json(value: Any) -> bytes:
-    return msgspec.json.encode(value)
+_EXPORTED: Final = select(
+    *(items.c[name] for name in (*Item.__struct_fields__, "next_look_at")),
+    *(valuations.c[name].label(f"valuation_{name}") for name in _VALUATION),
+).select_from(items.outerjoin(valuations, valuations.c.item_id == items.c.id))
+_ITEMS_IN_CELLS, _ITEMS_AS_JSON = (
+    View(list, _EXPORTED, items.c.id, descending=False, make=partial(_row, write_list=write_list))
+    for write_list in (_in_cells, msgspec.json.encode)
+)
