@@ -31,7 +31,6 @@ from mistnet.operations.events.service import EventService
 from mistnet.operations.progress_log import ProgressLog
 from mistnet.operations.pruning import Pruning
 from mistnet.operations.retention import kept_since
-from mistnet.operations.runs.model import Run
 from mistnet.operations.runs.store import RunService
 from mistnet.prices.watches.service import watches_of
 from mistnet.prices.watches.store import WatchStore
@@ -150,13 +149,13 @@ class App:
         self.inspector = Inspector(self.database)
         self.price_watches = WatchStore(self.database, watches_of(settings, self.job_writer))
         self.operations = Operations(self.database)
-        self.progress = ProgressLog(self.database.clock, read_run=self._run)
         self.runs = RunService(
             self.database,
             self.job_writer,
             summarize=settings.auto_summarization_enabled,
             longest_wait=timedelta(minutes=settings.run_wait_minutes),
         )
+        self.progress = ProgressLog(self.database.clock, read_run=self.runs.get)
         self.watch = AlertWatcher(
             settings,
             self.database,
@@ -165,9 +164,6 @@ class App:
             costs=COSTS,
             targets=[(name, lane) for name, rules in self.kinds.rules.items() for lane in rules.lanes],
         )
-
-    async def _run(self, run_id: str) -> Run | None:
-        return await self.runs.get(run_id)
 
     def _require_known_kinds(self) -> None:
         for name in self.settings.kinds:
@@ -347,11 +343,11 @@ class App:
             return await take_up_unreadable(connection, self.database.clock.now())
 
     async def look_after_runs(self) -> int:
-        """Ends runs whose jobs ended without telling, and forgets old ones; returns how many accounts were ended."""
+        """End runs whose jobs ended without a report, delete old ones. Return how many accounts of runs were ended."""
         now = self.database.clock.now()
         await self.runs.prune(now - timedelta(hours=self.settings.run_hours))
         ended = await self.runs.settle(now)
-        for run in await self.runs.list(1) if ended else ():
+        for run in (await self.runs.page(now, limit=1)).items if ended else ():
             self.progress.report(run)
         return ended
 

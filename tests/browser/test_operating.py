@@ -147,13 +147,13 @@ async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(browser: B
     ):
         page = visit.page
         await visit.go("/runs")
-        await page.get_by_label("Accounts to look at together").fill("alice, bob")
+        await page.get_by_label("Accounts to fetch").fill("alice, bob")
         await page.get_by_role("button", name="Start a run").click()
         await expect(page.get_by_text("The run has begun.")).to_be_visible()
         await expect(page.locator("tbody tr")).to_have_count(2)
         ((run_id,),) = await rows(site.app, "SELECT id FROM runs")
         await visit.go("/runs")
-        await page.get_by_label("Accounts to look at together").fill("carol")
+        await page.get_by_label("Accounts to fetch").fill("carol")
         await page.get_by_role("button", name="Start a run").click()
         await expect(page.get_by_role("alert")).to_contain_text(run_id)
         await page.get_by_label("Posts of each, at most").fill("many")

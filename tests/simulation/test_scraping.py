@@ -84,7 +84,8 @@ async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, t
             stored = set(rows.scalars())
             found = await connection.execute(text("SELECT user_id, oldest_post_id, newest_post_id FROM accounts"))
             boundaries = [tuple(row) for row in found]
-        new: set[int] = set(await app.runs.new_posts(first.id))
+            of_run = text("SELECT post_id FROM run_posts WHERE run_id = :id")
+            new: set[int] = set((await connection.execute(of_run, {"id": first.id})).scalars())
         second = await _one_run(app, fleet, [*oracle.suggested, REFUSED])
         async with database.read() as connection:
             kinds = await connection.execute(text("SELECT kind FROM events ORDER BY id"))

@@ -127,7 +127,7 @@ async def test_an_account_stops_at_its_share_of_the_runs_cap() -> None:
     assert isinstance(stopped, Done)
     step = the(stopped, RunStep)
     assert (step.status, harness.source.asked) == (RunStatus.FAILED, [])
-    assert step.reason == "stopped: 301 of the 600 credits are spent that the run's cap leaves for this account"
+    assert step.reason == "stopped: 301 of the 600 credits of this account's share are spent"
 
 
 async def test_an_end_is_looked_at_twice_and_then_believed() -> None:
@@ -149,7 +149,7 @@ async def test_a_second_look_that_finds_more_goes_on() -> None:
 @pytest.mark.parametrize(
     ("profile", "why"),
     [
-        (None, "upstream knows nobody of that name"),
+        (None, "there is no account of that name"),
         (user(ANN, "u11", protected=True), "its posts are protected"),
         (user(ANN, "u11", unavailable_reason="Suspended"), "unavailable: Suspended"),
     ],

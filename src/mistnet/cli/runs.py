@@ -1,4 +1,4 @@
-"""Commands for runs: ask for the newest posts of some accounts, and see what came of it."""
+"""Commands for runs: collect the newest posts of some accounts, and show the result."""
 
 import asyncio
 import sys
@@ -11,31 +11,30 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import FileOption, listed_values
-from mistnet.cli.output import Block, Grid, at, document, last_line
+from mistnet.cli.input import FileOption, LimitOption, listed_values
+from mistnet.cli.output import Block, Grid, at, document, last_line, next_page
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import counted
-from mistnet.operations.errors import RunNotFound
 from mistnet.operations.runs.model import (
+    COUNTS,
     DEFAULT_LIMIT,
     LARGEST_CREDITS,
     LARGEST_LIMIT,
     LEAST_LIMIT,
     UNFINISHED,
     Run,
-    RunAccount,
     read_handles,
 )
 
 DONE_WITH_GAPS: Final = 3
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _SEEN_LATELY: Final = timedelta(minutes=2)
 _COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable", "why")
 LISTED: Final = (
     "run",
     "status",
     "asked by",
-    "begun (UTC)",
+    "started (UTC)",
     "finished (UTC)",
     "accounts",
     "failed",
@@ -80,19 +79,25 @@ async def start(
 
     With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
     """
-    wanted = read_handles(",".join(listed_values(handles, source, "handle")))
+    accounts = read_handles(",".join(listed_values(handles, source, "handle")))
     async with open_app(invocation.settings) as app:
         run = await app.runs.start(
-            wanted, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
+            accounts, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
         )
         hints = await _hints(app)
         if not wait:
-            invocation.out.show(document(run=fields(run)), *_started(run), *hints)
+            whom = f"@{accounts[0]}" if len(accounts) == 1 else counted(len(accounts), "account")
+            invocation.out.show(
+                document(run=_fields(run)),
+                f"run {run.id} has started: up to {counted(run.post_limit, 'post')} of {whom}",
+                f"next: `mistnet runs show {run.id}` shows its progress",
+                *hints,
+            )
             return 0
         for hint in hints:
             sys.stderr.write(f"{hint}\n")
-        run = await _finished(app, run)
-    invocation.out.show(document(run=fields(run)), *blocks(run))
+        run = await _wait_for(app, run)
+    _show(invocation, run)
     return DONE_WITH_GAPS if run.failed_accounts else 0
 
 
@@ -100,23 +105,21 @@ async def start(
 async def list_runs(
     invocation: Invocation,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 20,
+    limit: LimitOption = 20,
     before: Annotated[
         str | None, typer.Option("--before", metavar="ID", help="Only those before this run: the next page.")
     ] = None,
 ) -> None:
-    """Show runs, newest first. Finished ones are forgotten after `run_hours`."""
+    """Show runs, newest first. Finished ones are deleted after `run_hours`."""
     async with open_app(invocation.settings) as app:
-        await app.runs.settle(app.database.clock.now())
-        found = await app.runs.list(limit, before)
-    more = found[-1].id if len(found) == limit else None
+        page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
     grid = Grid(
         columns=LISTED,
-        rows=[listed_row(run) for run in found],
-        empty="no runs: `mistnet runs start HANDLE` makes one",
+        rows=[listed_row(run) for run in page.items],
+        empty="no runs: `mistnet runs start HANDLE` starts one",
     )
-    hint = [f"more: --before {more}"] if more else []
-    invocation.out.show(document(runs=[fields(run) for run in found], next_before=more), grid, *hint)
+    facts = document(runs=[_fields(run) for run in page.items], next_before=page.next)
+    invocation.out.show(facts, grid, *next_page(page.next))
 
 
 @shared_options
@@ -124,13 +127,9 @@ async def show(
     invocation: Invocation,
     run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
 ) -> None:
-    """Show a run: how far each account is, and the report."""
+    """Show a run: the progress of each account, and the report."""
     async with open_app(invocation.settings) as app:
-        await app.runs.settle(app.database.clock.now())
-        run = await app.runs.get(run_id)
-    if run is None:
-        raise RunNotFound(run_id)
-    invocation.out.show(document(run=fields(run)), *blocks(run))
+        _show(invocation, await app.runs.show(run_id, app.database.clock.now()))
 
 
 @shared_options
@@ -138,14 +137,27 @@ async def cancel(
     invocation: Invocation,
     run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
 ) -> None:
-    """End a run where it stands, so that another one may begin. What it has collected stays."""
+    """End a run, so that another one can start. What it has collected stays."""
     async with open_app(invocation.settings) as app:
-        run = await app.runs.cancel(run_id, app.database.clock.now())
-    invocation.out.show(document(run=fields(run)), *blocks(run))
+        _show(invocation, await app.runs.cancel(run_id, app.database.clock.now()))
 
 
-def fields(run: Run) -> dict[str, Any]:
-    """A run as a document: `report` is how it stands, `result` the same once it is finished."""
+def _show(invocation: Invocation, run: Run) -> None:
+    ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
+    most = counted(run.post_limit, "post")
+    head = f"run {run.id}: {run.status}, started {at(run.created_at)} UTC{ended}, at most {most} each"
+    rows: list[Sequence[str]] = [
+        (f"@{each.handle}", each.status, *(str(getattr(each, name)) for name in COUNTS), last_line(each.reason))
+        for each in run.accounts
+    ]
+    if len(rows) > 1:
+        rows.append(("all", "", *(str(run.report[name]) for name in COUNTS), ""))
+    blocks: list[Block] = [head, Grid(columns=_COLUMNS, rows=rows)]
+    invocation.out.show(document(run=_fields(run)), *blocks)
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    """A run as a document. `result` is null until the run has finished, and then equals `report`."""
     return {
         "id": run.id,
         "status": run.status,
@@ -160,38 +172,14 @@ def fields(run: Run) -> dict[str, Any]:
     }
 
 
-def blocks(run: Run) -> list[Block]:
-    ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
-    most = counted(run.post_limit, "post")
-    head = f"run {run.id}: {run.status}, begun {at(run.created_at)} UTC{ended}, at most {most} each"
-    rows = [_account_row(each) for each in run.accounts]
-    sums = [str(run.report[name]) for name in ("total", "new", "skipped", "failed")]
-    together = [("all", "", *sums, "")] if len(rows) > 1 else []
-    return [head, Grid(columns=_COLUMNS, rows=[*rows, *together])]
-
-
-def _account_row(account: RunAccount) -> Sequence[str]:
-    counts = (account.total, account.new, account.skipped, account.failed)
-    return (f"@{account.handle}", account.status, *map(str, counts), last_line(account.reason))
-
-
 def listed_row(run: Run) -> Sequence[str]:
     report = run.report
     counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
     return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
 
 
-def _started(run: Run) -> list[Block]:
-    count = len(run.accounts)
-    whom = f"@{run.accounts[0].handle}" if count == 1 else counted(count, "account")
-    return [
-        f"run {run.id} has begun: up to {counted(run.post_limit, 'post')} of {whom}",
-        f"next: `mistnet runs show {run.id}` tells how far it is",
-    ]
-
-
 async def _hints(app: App) -> list[str]:
-    """What a run still lacks to go on."""
+    """What is missing for the run to proceed."""
     if not app.settings.x_api_key:
         return ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
     now = app.database.clock.now()
@@ -200,9 +188,9 @@ async def _hints(app: App) -> list[str]:
     return ["no worker was seen lately: `mistnet work` starts one"]
 
 
-async def _finished(app: App, run: Run) -> Run:
-    """Looks again and again until the run is over; on a terminal, shows how far it is."""
-    from rich.console import Console  # noqa: PLC0415 (only those who wait for a run wait for it, too)
+async def _wait_for(app: App, run: Run) -> Run:
+    """Poll until the run has finished. A terminal shows a progress bar."""
+    from rich.console import Console  # noqa: PLC0415 (slow to load; only --wait needs it)
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
@@ -215,17 +203,9 @@ async def _finished(app: App, run: Run) -> Run:
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("accounts", total=len(run.accounts))
         while not run.finished:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             with suppress(DatabaseBusy):
-                run = await _looked_at(app, run)
+                run = await app.runs.show(run.id, app.database.clock.now())
             ended = sum(each.status not in UNFINISHED for each in run.accounts)
             progress.update(task, completed=ended, description=f"{counted(run.report['total'], 'post')}, accounts")
     return run
-
-
-async def _looked_at(app: App, run: Run) -> Run:
-    await app.runs.settle(app.database.clock.now())
-    found = await app.runs.get(run.id)
-    if found is None:
-        raise RunNotFound(run.id)
-    return found

@@ -1,4 +1,4 @@
-"""Tells the log how accounts and runs get on, by name: what the lines of single jobs do not say."""
+"""Log the progress of accounts and runs by name, which the lines of single jobs do not show."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from loguru import logger
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import counted
-from mistnet.operations.runs.model import Run, RunId, RunStatus, RunStep
+from mistnet.operations.runs.model import COUNTS, UNFINISHED, Run, RunId, RunStatus, RunStep
 from mistnet.queue.model import Lease, Settlement
 from mistnet.social.accounts import AccountStateChange, SuggestionClosed, Swept
 from mistnet.social.coverage.model import SweepKind, moment_of
 from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.model import Platform, Post, User, UserId
 
-EVERY: Final = timedelta(seconds=10)
-"""How often an account that is being swept is told of, at most."""
+_EVERY: Final = timedelta(seconds=10)
+"""The shortest time between two lines about the same sweep."""
+_NAMED: Final = 5
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """Whom the args of a job name, if they name a user."""
+class _Subject(msgspec.Struct, frozen=True):
+    """The user that the args of a job name, if they name one."""
 
     user_id: int | None = None
     handle: str | None = None
 
 
 class ProgressLog:
-    """One per process. Hears of every settled job after its writes are stored."""
+    """One per process. Receives every settled job after its writes are stored."""
 
     def __init__(self, clock: Clock, *, read_run: Callable[[str], Awaitable[Run | None]] | None = None) -> None:
         self._clock = clock
         self._read_run = read_run
         self._handles: dict[UserId, str] = {}
-        self._untold: dict[tuple[UserId, str], int] = {}
-        self._told_at: dict[tuple[UserId, str], datetime] = {}
+        self._posts: dict[tuple[UserId, str], int] = {}
+        self._logged_at: dict[tuple[UserId, str], datetime] = {}
         self._reported: set[RunId] = set()
         self._reports: set[asyncio.Task[None]] = set()
 
@@ -47,92 +48,90 @@ class ProgressLog:
         self._handles.update(handles)
 
     def account_of(self, lease: Lease) -> str | None:
-        """The account a job is about, as people call it."""
-        named = _named(lease)
-        if named.handle:
-            return f"@{named.handle}"
-        return self._name(UserId(named.user_id)) if named.user_id is not None else None
+        """The account that a job is about, by its handle if that is known."""
+        subject = _subject_of(lease)
+        if subject.handle:
+            return f"@{subject.handle}"
+        return self._name(UserId(subject.user_id)) if subject.user_id is not None else None
 
     def settled(self, settlement: Settlement) -> None:
-        named = _named(settlement.lease)
-        if named.user_id is not None:
-            self._learn(UserId(named.user_id), settlement)
+        subject = _subject_of(settlement.lease)
+        if subject.user_id is not None:
+            self._count(UserId(subject.user_id), settlement)
         for write in settlement.writes:
             match write:
                 case Swept():
-                    self._swept(write, settlement)
+                    self._log_sweep(write, settlement)
                 case SuggestionClosed(handle=handle, accepted=accepted, user_id=user_id, reason=reason):
                     if user_id is not None:
                         self._handles[user_id] = handle
-                    fate = "is tracked" if accepted else f"is refused: {reason or 'no reason given'}"
-                    _tell(f"@{handle} {fate}", account=f"@{handle}")
+                    result = "is tracked" if accepted else f"is refused: {reason or 'no reason given'}"
+                    _log(f"@{handle} {result}", account=f"@{handle}")
                 case AccountStateChange(user_id=user_id, state=state, reason=reason):
                     why = f": {reason}" if reason else ""
-                    _tell(f"{self._name(user_id)} is {state}{why}", account=self._name(user_id))
-                case RunStep(run_id=run_id) if write.status not in (RunStatus.PENDING, RunStatus.RUNNING):
-                    self._look_at_run(run_id)
+                    _log(f"{self._name(user_id)} is {state}{why}", account=self._name(user_id))
+                case RunStep(run_id=run_id) if self._read_run and write.status not in UNFINISHED:
+                    # Reading the run takes a query, and this method must not wait: it runs between settlements.
+                    task = asyncio.get_running_loop().create_task(self._read_and_report(run_id, self._read_run))
+                    self._reports.add(task)
+                    task.add_done_callback(self._reports.discard)
                 case _:
                     pass
 
     def report(self, run: Run) -> None:
-        """Once for each run that this process sees finished."""
+        """Log the report of a finished run, once in this process."""
         if run.finished and run.id not in self._reported:
             self._reported.add(run.id)
-            _tell(run_report(run), run_id=run.id, status=str(run.status), **{n: run.report[n] for n in _COUNTS})
+            _log(run_report(run), run_id=run.id, status=str(run.status), **{name: run.report[name] for name in COUNTS})
 
     async def close(self) -> None:
-        """Waits for reports that are under way."""
+        """Wait for reports that are being read."""
         await asyncio.gather(*self._reports)
 
-    def _learn(self, own: UserId, settlement: Settlement) -> None:
-        """What a page says of the account itself: its handle, and how many posts of its own came."""
+    def _count(self, own: UserId, settlement: Settlement) -> None:
+        """Take the account's handle and the number of its own posts from what a page brought."""
         key = (own, str(settlement.lease.kind))
         for write in settlement.writes:
             match write:
                 case User(platform=Platform.X, id=user_id, handle=str(handle)) if user_id == own:
                     self._handles[own] = handle
                 case Post(platform=Platform.X, author_id=author) if author == own and not write.nested:
-                    self._untold[key] = self._untold.get(key, 0) + 1
+                    self._posts[key] = self._posts.get(key, 0) + 1
                 case _:
                     pass
 
-    def _swept(self, swept: Swept, settlement: Settlement) -> None:
+    def _log_sweep(self, swept: Swept, settlement: Settlement) -> None:
         kind = str(settlement.lease.kind)
         key, now = (swept.user_id, kind), self._clock.now()
         if kind == SweepKind.CATCH_UP:
+            self._take(key)
             new = next((each.new for each in settlement.writes if isinstance(each, Fetched)), swept.found or 0)
-            self._forget(key)
             if new:
-                self._account(swept.user_id, counted(new, "new post"), new)
+                self._log_account(swept.user_id, counted(new, "new post"), new)
         elif swept.backfilled or swept.reposts_backfilled:
-            posts = self._forget(key)
+            posts = self._take(key)
             end = "its past is complete" if swept.backfilled else "its native retweets are complete"
-            self._account(swept.user_id, f"{counted(posts, 'more post')}; {end}" if posts else end, posts)
-        elif swept.oldest is not None and now - self._told_at.get(key, now - EVERY) >= EVERY:
-            posts = self._forget(key)
-            self._told_at[key] = now
+            self._log_account(swept.user_id, f"{counted(posts, 'more post')}; {end}" if posts else end, posts)
+        elif swept.oldest is not None and now - self._logged_at.get(key, now - _EVERY) >= _EVERY:
+            posts = self._take(key)
+            self._logged_at[key] = now
             back = f"back to {moment_of(swept.oldest):%Y-%m-%d}"
-            self._account(swept.user_id, f"{counted(posts, 'more post')}, {back}", posts)
+            self._log_account(swept.user_id, f"{counted(posts, 'more post')}, {back}", posts)
 
-    def _forget(self, key: tuple[UserId, str]) -> int:
-        self._told_at.pop(key, None)
-        return self._untold.pop(key, 0)
+    def _take(self, key: tuple[UserId, str]) -> int:
+        """The posts of a sweep since its last line. Counting begins again at zero."""
+        self._logged_at.pop(key, None)
+        return self._posts.pop(key, 0)
 
-    def _account(self, user_id: UserId, said: str, posts: int) -> None:
+    def _log_account(self, user_id: UserId, progress: str, posts: int) -> None:
         name = self._name(user_id)
-        _tell(f"{name}: {said}", account=name, posts=posts)
+        _log(f"{name}: {progress}", account=name, posts=posts)
 
     def _name(self, user_id: UserId) -> str:
         handle = self._handles.get(user_id)
         return f"@{handle}" if handle else f"user {user_id}"
 
-    def _look_at_run(self, run_id: RunId) -> None:
-        if self._read_run:
-            looking = asyncio.get_running_loop().create_task(self._report_if_over(run_id, self._read_run))
-            self._reports.add(looking)
-            looking.add_done_callback(self._reports.discard)
-
-    async def _report_if_over(self, run_id: RunId, read: Callable[[str], Awaitable[Run | None]]) -> None:
+    async def _read_and_report(self, run_id: RunId, read: Callable[[str], Awaitable[Run | None]]) -> None:
         try:
             run = await read(run_id)
         except DatabaseError as error:
@@ -140,9 +139,6 @@ class ProgressLog:
             return
         if run:
             self.report(run)
-
-
-_COUNTS: Final = ("total", "new", "skipped", "failed")
 
 
 def run_report(run: Run) -> str:
@@ -160,18 +156,12 @@ def run_report(run: Run) -> str:
     return f"{line}; {counted(len(failed), 'account')} failed: {named}{more}"
 
 
-_NAMED: Final = 5
-
-
-def _named(lease: Lease) -> _Named:
+def _subject_of(lease: Lease) -> _Subject:
     try:
-        return msgspec.json.decode(lease.args, type=_Named)
-    except msgspec.MsgspecError:  # a plugin's args may call other things by these names
-        return _Named()
+        return msgspec.json.decode(lease.args, type=_Subject)
+    except msgspec.MsgspecError:  # a plugin's args may use these names for something else
+        return _Subject()
 
 
-def _tell(line: str, **facts: object) -> None:
+def _log(line: str, **facts: object) -> None:
     logger.bind(**facts).info(line)
-
-
-__all__ = ["ProgressLog", "run_report"]

@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import Depends, Query
 from pydantic import Field
 
+from mistnet.kit.view import Page
 from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.web.fields import Document, Whole
 
@@ -70,10 +71,8 @@ class RunPaging:
         self.limit = limit
         self.before = None if cursor is None else str(UUID(bytes=_bytes(cursor)))
 
-    def listing(self, rows: Sequence[Any]) -> dict[str, Any]:
-        shown = rows[: self.limit]
-        more = len(rows) > self.limit
-        return {"items": shown, "next": _text(UUID(shown[-1].id).bytes) if more else None}
+    def listing(self, page: Page[Any]) -> dict[str, Any]:
+        return {"items": page.items, "next": _text(UUID(page.next).bytes) if page.next else None}
 
 
 def cursor_of(place: int) -> str:

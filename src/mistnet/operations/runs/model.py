@@ -1,4 +1,4 @@
-"""Runs: posts of some accounts that somebody asked for together, and the report of what came of it."""
+"""Runs: the newest posts of several accounts, requested together, and the report of the result."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from mistnet.social.model import Platform, PostId, UserId, read_handle
 RunId = NewType("RunId", str)
 
 SCRAPE: Final = KindName("scrape")
-"""The kind of its jobs, and of the run."""
+"""The kind of a run, and of its jobs."""
 
 DEFAULT_LIMIT: Final = 100
 LEAST_LIMIT, LARGEST_LIMIT = 1, 1000
 MOST_ACCOUNTS: Final = 1000
 LARGEST_CREDITS: Final = 2**53
 PAGE_CREDITS: Final = 300
-"""What a page of posts costs at most."""
+"""The highest price of a page of posts."""
+
+COUNTS: Final = ("total", "new", "skipped", "failed")
 
 
 class RunStatus(StrEnum):
-    """How far a run, or one account of it, is."""
+    """The state of a run, or of one of its accounts."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -40,26 +42,21 @@ UNFINISHED: Final = (RunStatus.PENDING, RunStatus.RUNNING)
 
 
 class RunAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """One account of a run. Of `total` posts, `new` were not stored when the run began, `failed` are unreadable."""
+    """One account of a run. Of `total` posts, `new` were not stored when the run started, `failed` are unreadable."""
 
     position: int
     handle: str
+    user_id: UserId | None = None
     status: RunStatus
     total: int = 0
     new: int = 0
     skipped: int = 0
     failed: int = 0
     reason: str | None = None
-    user_id: UserId | None = None
-
-    @property
-    def report(self) -> Mapping[str, Any]:
-        counts = {"total": self.total, "new": self.new, "skipped": self.skipped, "failed": self.failed}
-        return {"username": self.handle, "status": str(self.status), **counts, "reason": self.reason}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asked for, and how it goes."""
+    """A run with its accounts."""
 
     id: RunId
     status: RunStatus
@@ -80,19 +77,26 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """All accounts together, then one by one."""
-        names = ("total", "new", "skipped", "failed")
-        sums = {name: sum(getattr(each, name) for each in self.accounts) for name in names}
-        return {**sums, "accounts": [each.report for each in self.accounts]}
+        """The counts of all accounts together, then of each."""
+        accounts = [
+            {
+                "username": each.handle,
+                "status": str(each.status),
+                **{name: getattr(each, name) for name in COUNTS},
+                "reason": each.reason,
+            }
+            for each in self.accounts
+        ]
+        return {**{name: sum(getattr(each, name) for each in self.accounts) for name in COUNTS}, "accounts": accounts}
 
     @property
     def result(self) -> Mapping[str, Any] | None:
-        """The report, once there is nothing more to come."""
+        """The report of a finished run. It does not change any more."""
         return self.report if self.finished else None
 
 
 class RunStep(Write, frozen=True, kw_only=True):
-    """One page of a run's account. Which of its posts are new is found out as it is written."""
+    """One page of an account of a run. Its writer counts how many of the posts are new."""
 
     run_id: RunId
     position: int
@@ -106,9 +110,9 @@ class RunStep(Write, frozen=True, kw_only=True):
 
 
 class ScrapeArgs(Args, frozen=True):
-    """One account of a run: how many posts are wanted, how many were counted, and where the next page begins.
+    """One account of a run: how many posts to fetch, how many were counted, and where the next page begins.
 
-    `max_credits` is its share of what the run may cost, of which `spent` are.
+    `max_credits` is the account's share of the run's cap, `spent` what it has used of it.
     """
 
     run_id: RunId
@@ -123,7 +127,7 @@ class ScrapeArgs(Args, frozen=True):
     spent: int = 0
     found: int = 0
     known: int = 0
-    """Of the `found` posts, how many were stored already."""
+    """How many of the `found` posts were stored before."""
 
 
 def scrape_job(run_id: RunId, position: int, handle: str, limit: int, max_credits: int | None = None) -> NewJob:
@@ -132,42 +136,33 @@ def scrape_job(run_id: RunId, position: int, handle: str, limit: int, max_credit
 
 
 def outcome_of(accounts: Sequence[RunAccount]) -> RunStatus:
-    """What a run is when these are its accounts: failed only if all of them are."""
-    found = {each.status for each in accounts}
-    if found & set(UNFINISHED):
-        return RunStatus.PENDING if found == {RunStatus.PENDING} else RunStatus.RUNNING
-    return RunStatus.COMPLETED if RunStatus.COMPLETED in found else RunStatus.FAILED
+    """The status of a run with these accounts. It has failed only if all of them have."""
+    statuses = {each.status for each in accounts}
+    if statuses & set(UNFINISHED):
+        return RunStatus.PENDING if statuses == {RunStatus.PENDING} else RunStatus.RUNNING
+    return RunStatus.COMPLETED if RunStatus.COMPLETED in statuses else RunStatus.FAILED
 
 
-def read_handles(written: str) -> list[str]:
-    """Handles with commas between, each once. Raises BadHandles, which tells what is wrong with each."""
+def read_handles(text: str) -> list[str]:
+    """Parse handles with commas between, each once. Raises BadHandles, which describes every bad one."""
     handles: dict[str, str] = {}
     problems: list[BadHandle] = []
-    for each in (part.strip() for part in written.split(",")):
+    for part in filter(None, (part.strip() for part in text.split(","))):
         try:
-            handle = read_handle(each) if each else ""
+            handle = read_handle(part)
         except BadHandle as error:
             problems.append(error)
         else:
             handles.setdefault(handle.lower(), handle)
-    handles.pop("", None)
     if problems:
         raise BadHandles(problems)
     return list(handles.values())
 
 
-def _problem_of(handle: str) -> BadHandle | None:
-    try:
-        plain = read_handle(handle)
-    except BadHandle as error:
-        return error
-    return None if plain == handle else BadHandle(handle, "it is not a bare handle")
-
-
 def share_of(max_credits: int | None, accounts: int) -> int | None:
-    """What each account of a run may cost, so that all together never cost more than the run may.
+    """The cap of each account of a run. The sum of all shares never exceeds the cap of the run.
 
-    Raises CapTooLow if that buys not even a page of each.
+    Raises CapTooLow if a share does not pay for a page.
     """
     if max_credits is None:
         return None
@@ -177,12 +172,20 @@ def share_of(max_credits: int | None, accounts: int) -> int | None:
 
 
 def require_startable(handles: Sequence[str], limit: int) -> None:
-    """Raises BadRun or BadHandles for what no run can be made of."""
+    """Raises BadRun or BadHandles if no run can be made of this."""
     if not handles:
         raise BadRun("usernames", "name at least one account, as in alice,bob")
     if len(handles) > MOST_ACCOUNTS:
-        raise BadRun("usernames", f"at most {MOST_ACCOUNTS:,} accounts, not {len(handles):,}: make several runs")
+        raise BadRun("usernames", f"at most {MOST_ACCOUNTS:,} accounts, not {len(handles):,}: start several runs")
     if problems := [each for each in map(_problem_of, handles) if each]:
         raise BadHandles(problems)
     if not LEAST_LIMIT <= limit <= LARGEST_LIMIT:
         raise BadRun("limit", f"must be between {LEAST_LIMIT} and {LARGEST_LIMIT:,}, not {limit:,}")
+
+
+def _problem_of(handle: str) -> BadHandle | None:
+    try:
+        plain = read_handle(handle)
+    except BadHandle as error:
+        return error
+    return None if plain == handle else BadHandle(handle, "it is not a bare handle")

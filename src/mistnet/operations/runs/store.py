@@ -1,22 +1,23 @@
-"""Runs as somebody asks for them, looks at them, and finds their end."""
+"""The steps of runs, written with their posts; and the service that starts, lists, settles and cancels runs."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import counted
+from mistnet.kit.view import Page, columns_of, record_of
 from mistnet.operations.errors import RunInProgress, RunNotFound
 from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
@@ -41,142 +42,107 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import next_limit
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform
 from mistnet.social.store import account_jobs
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.tables import accounts, posts, users
 
-
-async def write_run_steps(connection: AsyncConnection, given: Sequence[RunStep], now: datetime) -> None:
-    """Comes before the posts themselves are written: what is not there yet is new. Late steps change nothing."""
-    for run_id, steps in groupby(sorted(given, key=lambda step: (step.run_id, step.position)), _run_of):
-        begun_at = await _lock(connection, run_id)
-        if begun_at is None:
-            continue
-        taken = list(steps)
-        for step in taken:
-            await _take(connection, step, begun_at, now)
-        await close_if_over(connection, run_id, now, summarize=any(step.summarize for step in taken))
-
-
-def _run_of(step: RunStep) -> RunId:
-    return step.run_id
-
-
-async def _lock(connection: AsyncConnection, run_id: RunId) -> datetime | None:
-    """When the run began; None if it is over. Other steps of it wait until this transaction ends."""
-    asked = select(runs.c.created_at).where(runs.c.id == run_id, runs.c.status.in_(UNFINISHED)).with_for_update()
-    begun_at: datetime | None = (await connection.execute(asked)).scalar()
-    return begun_at
-
-
-async def _take(connection: AsyncConnection, step: RunStep, begun_at: datetime, now: datetime) -> None:
-    new = set(step.posts) - await _known(connection, step, begun_at)
-    own = (run_accounts.c.run_id == step.run_id) & (run_accounts.c.position == step.position)
-    told = {
-        "status": step.status,
-        "total": run_accounts.c.total + len(step.posts) + step.failed,
-        "new": run_accounts.c.new + len(new),
-        "skipped": run_accounts.c.skipped + len(step.posts) - len(new),
-        "failed": run_accounts.c.failed + step.failed,
-        "reason": step.reason,
-        "user_id": func.coalesce(step.user_id, run_accounts.c.user_id),
-        "updated_at": now,
-    }
-    changed = await connection.execute(
-        update(run_accounts).where(own, run_accounts.c.status.in_(UNFINISHED)).values(told)
-    )
-    if changed.rowcount and new:
-        insert = insert_of(connection.dialect.name)
-        rows = [{"run_id": step.run_id, "platform": step.platform, "post_id": each} for each in sorted(new)]
-        await connection.execute(insert(run_posts).on_conflict_do_nothing(), rows)
-
-
-async def _known(connection: AsyncConnection, step: RunStep, begun_at: datetime) -> set[int]:
-    """Posts that were stored before the run began, or that it has counted already."""
-    stored = select(posts.c.id).where(
-        posts.c.platform == step.platform, posts.c.id.in_(step.posts), posts.c.first_seen_at <= begun_at
-    )
-    counted = select(run_posts.c.post_id).where(
-        run_posts.c.run_id == step.run_id,
-        run_posts.c.platform == step.platform,
-        run_posts.c.post_id.in_(step.posts),
-    )
-    if not step.posts:
-        return set()
-    return {*(await connection.execute(stored)).scalars(), *(await connection.execute(counted)).scalars()}
-
-
-async def give_up(connection: AsyncConnection, run_id: RunId, position: int, reason: str, now: datetime) -> None:
-    """Ends an account that nobody works for any more."""
-    own = (run_accounts.c.run_id == run_id) & (run_accounts.c.position == position)
-    told = {"status": RunStatus.FAILED, "reason": reason, "updated_at": now}
-    await connection.execute(update(run_accounts).where(own, run_accounts.c.status.in_(UNFINISHED)).values(told))
-
-
-async def close_if_over(connection: AsyncConnection, run_id: RunId, now: datetime, *, summarize: bool) -> None:
-    """Whoever ends the last account ends the run, and tells of it. The caller holds the run's row."""
-    left = select(func.count()).where(run_accounts.c.run_id == run_id, run_accounts.c.status.in_(UNFINISHED))
-    if (await connection.execute(left)).scalar_one():
-        going = {"status": RunStatus.RUNNING, "updated_at": now}
-        await connection.execute(update(runs).where(runs.c.id == run_id).values(going))
-        return
-    (run,) = await read_runs(connection, runs.c.id == run_id)
-    ended = {"status": outcome_of(run.accounts), "updated_at": now, "finished_at": now}
-    await connection.execute(update(runs).where(runs.c.id == run_id).values(ended))
-    (run,) = await read_runs(connection, runs.c.id == run_id)
-    await write_events(connection, [_finished(run)], now)
-    if summarize:
-        await write_events(connection, await _summaries(connection, run_id), now)
-
-
-def _finished(run: Run) -> NewEvent:
-    payload = {"run_id": run.id, "status": str(run.status), "asked_by": run.asked_by, **run.report}
-    return NewEvent(kind=EventKind.RUN_FINISHED, subject=run.id, payload=payload)
-
-
-async def _summaries(connection: AsyncConnection, run_id: RunId) -> Sequence[NewEvent]:
-    asked = select(run_posts.c.post_id).where(run_posts.c.run_id == run_id).order_by(run_posts.c.post_id)
-    return summaries(run_id, {"run_id": run_id}, list((await connection.execute(asked)).scalars()))
-
-
-async def read_runs(
-    connection: AsyncConnection, wanted: ColumnElement[bool], *, limit: int | None = None
-) -> Sequence[Run]:
-    """Runs with their accounts, newest first."""
-    asked = select(*_RUN).where(wanted).order_by(runs.c.id.desc()).limit(limit)
-    rows = (await connection.execute(asked)).mappings().all()
-    accounts = await _accounts(connection, [row["id"] for row in rows])
-    return [Run(**{**row, "status": RunStatus(row["status"])}, accounts=accounts.get(row["id"], [])) for row in rows]
-
-
-async def _accounts(connection: AsyncConnection, run_ids: Collection[str]) -> dict[str, list[RunAccount]]:
-    asked = (
-        select(*_ACCOUNT, run_accounts.c.run_id)
-        .where(run_accounts.c.run_id.in_(run_ids))
-        .order_by(run_accounts.c.run_id, run_accounts.c.position)
-    )
-    found: dict[str, list[RunAccount]] = {}
-    for row in (await connection.execute(asked)).mappings():
-        told: dict[str, Any] = {column.name: row[column.name] for column in _ACCOUNT}
-        user_id = UserId(told["user_id"]) if told["user_id"] is not None else None
-        account = RunAccount(**{**told, "status": RunStatus(told["status"]), "user_id": user_id})
-        found.setdefault(row["run_id"], []).append(account)
-    return found
-
-
-_RUN: Final = tuple(runs.c[name] for name in Run.__struct_fields__ if name != "accounts")
-_ACCOUNT: Final = tuple(run_accounts.c[name] for name in RunAccount.__struct_fields__)
-
-CANCELLED: Final = "its job was cancelled"
-NOBODY: Final = "no worker has taken its jobs"
+_CANCELLED: Final = "its job was cancelled"
+_NO_WORKER: Final = "no worker has taken its jobs"
 _RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REASON_LENGTH: Final = 300
 _TRIES: Final = 5
 
 
+async def write_run_steps(connection: AsyncConnection, given: Sequence[RunStep], now: datetime) -> None:
+    """Must run before the writer of posts: a post that is not stored yet is new. Late steps change nothing."""
+    in_order = sorted(given, key=lambda step: (step.run_id, step.position))
+    for run_id, steps in groupby(in_order, lambda step: step.run_id):
+        # The lock makes other steps of the run wait for this transaction. Without it, two steps that end the last
+        # two accounts at once would each see the other account unfinished, and the run would never end.
+        locked = select(runs.c.created_at).where(runs.c.id == run_id, runs.c.status.in_(UNFINISHED)).with_for_update()
+        started_at = (await connection.execute(locked)).scalar()
+        if started_at is not None:
+            summarize = [await _write_step(connection, step, started_at, now) for step in steps]
+            await _close_if_finished(connection, run_id, now, summarize=any(summarize))
+
+
+async def _write_step(connection: AsyncConnection, step: RunStep, started_at: datetime, now: datetime) -> bool:
+    new = set(step.posts) - await _known_posts(connection, step, started_at)
+    changed = await connection.execute(
+        _unfinished_account(step.run_id, step.position).values(
+            status=step.status,
+            total=run_accounts.c.total + len(step.posts) + step.failed,
+            new=run_accounts.c.new + len(new),
+            skipped=run_accounts.c.skipped + len(step.posts) - len(new),
+            failed=run_accounts.c.failed + step.failed,
+            reason=step.reason,
+            user_id=func.coalesce(step.user_id, run_accounts.c.user_id),
+            updated_at=now,
+        )
+    )
+    if changed.rowcount and new:
+        rows = [{"run_id": step.run_id, "platform": step.platform, "post_id": each} for each in sorted(new)]
+        await connection.execute(insert_of(connection.dialect.name)(run_posts).on_conflict_do_nothing(), rows)
+    return step.summarize
+
+
+async def _known_posts(connection: AsyncConnection, step: RunStep, started_at: datetime) -> set[int]:
+    """The posts that were stored before the run started, or that it has counted."""
+    if not step.posts:
+        return set()
+    stored = select(posts.c.id).where(
+        posts.c.platform == step.platform, posts.c.id.in_(step.posts), posts.c.first_seen_at <= started_at
+    )
+    own = run_posts.c
+    counted_before = select(own.post_id).where(
+        own.run_id == step.run_id, own.platform == step.platform, own.post_id.in_(step.posts)
+    )
+    return set((await connection.execute(stored.union(counted_before))).scalars())
+
+
+def _unfinished_account(run_id: str, position: int) -> Any:
+    own = run_accounts.c
+    return update(run_accounts).where(own.run_id == run_id, own.position == position, own.status.in_(UNFINISHED))
+
+
+async def _close_if_finished(connection: AsyncConnection, run_id: RunId, now: datetime, *, summarize: bool) -> None:
+    """End a run whose last account has ended, and write its event. The caller holds the lock of the run's row."""
+    change = update(runs).where(runs.c.id == run_id)
+    left = select(func.count()).where(run_accounts.c.run_id == run_id, run_accounts.c.status.in_(UNFINISHED))
+    if (await connection.execute(left)).scalar_one():
+        await connection.execute(change.values(status=RunStatus.RUNNING, updated_at=now))
+        return
+    (run,) = await _read_runs(connection, runs.c.id == run_id)
+    status = outcome_of(run.accounts)
+    await connection.execute(change.values(status=status, updated_at=now, finished_at=now))
+    payload = {"run_id": run.id, "status": str(status), "asked_by": run.asked_by, **run.report}
+    await write_events(connection, [NewEvent(kind=EventKind.RUN_FINISHED, subject=run.id, payload=payload)], now)
+    if summarize:
+        new = select(run_posts.c.post_id).where(run_posts.c.run_id == run_id).order_by(run_posts.c.post_id)
+        post_ids = list((await connection.execute(new)).scalars())
+        await write_events(connection, summaries(run_id, {"run_id": run_id}, post_ids), now)
+
+
+async def _read_runs(
+    connection: AsyncConnection, condition: ColumnElement[bool], *, limit: int | None = None
+) -> Sequence[Run]:
+    """Runs with their accounts, newest first."""
+    query = select(*columns_of(Run, runs)).where(condition).order_by(runs.c.id.desc()).limit(limit)
+    rows = (await connection.execute(query)).mappings().all()
+    of_runs = (
+        select(*columns_of(RunAccount, run_accounts), run_accounts.c.run_id)
+        .where(run_accounts.c.run_id.in_([row["id"] for row in rows]))
+        .order_by(run_accounts.c.run_id, run_accounts.c.position)
+    )
+    by_run: dict[str, list[RunAccount]] = {row["id"]: [] for row in rows}
+    for row in (await connection.execute(of_runs)).mappings():
+        by_run[row["run_id"]].append(record_of(RunAccount, row))
+    return [Run(**{**row, "status": RunStatus(row["status"])}, accounts=by_run[row["id"]]) for row in rows]
+
+
 class RunService:
-    """Where runs are asked for. They live in the database alone, so nothing of them is lost with a process."""
+    """What an operator can do with runs. Runs exist in the database only, so none is lost with a process."""
 
     def __init__(
         self,
@@ -194,9 +160,9 @@ class RunService:
     async def start(
         self, handles: Sequence[str], limit: int | None, *, asked_by: str, now: datetime, max_credits: int | None = None
     ) -> Run:
-        """The run and its jobs, in one transaction. Raises RunInProgress while another one is not finished.
+        """Create a run and its jobs in one transaction. Raises RunInProgress while another run is unfinished.
 
-        Without a limit each tracked account has the one its earlier fetches suggest, and others the default.
+        Without a limit, each tracked account gets the one that its earlier fetches suggest, and others the default.
         """
         require_startable(handles, DEFAULT_LIMIT if limit is None else limit)
         share = share_of(max_credits, len(handles))
@@ -204,202 +170,194 @@ class RunService:
         run_id = new_run_id(now)
         for _ in range(_TRIES):
             async with self._database.transaction() as connection:
-                learned = await self._learned(connection, handles) if limit is None else {}
-                limits = [learned.get(handle.lower(), limit or DEFAULT_LIMIT) for handle in handles]
-                if await self._insert(connection, run_id, max(limits), asked_by, now):
-                    await self._add_accounts(connection, run_id, handles, now)
-                    wanted = [
-                        scrape_job(run_id, place, handle, most, share)
-                        for place, (handle, most) in enumerate(zip(handles, limits, strict=True))
+                limits = [limit] * len(handles) if limit else await _suggested_limits(connection, handles)
+                if await _insert(connection, run_id, handles, max(limits), asked_by, now):
+                    new = [
+                        scrape_job(run_id, position, handle, most, share)
+                        for position, (handle, most) in enumerate(zip(handles, limits, strict=True))
                     ]
-                    await self._job_writer.write(connection, wanted, now)
-                    (run,) = await read_runs(connection, runs.c.id == run_id)
+                    await self._job_writer.write(connection, new, now)
+                    (run,) = await _read_runs(connection, runs.c.id == run_id)
                     return run
-                other = await self._unfinished(connection)
-                stands = await self._stands(connection, other[0]) if other else ""
+                other = await _unfinished(connection)
+                state = await _describe(connection, other) if other else ""
+            # Without another run, the one that was in the way has just ended: try again.
             if other:
-                raise RunInProgress(other[0], stands)
-        raise DatabaseBusy("runs begin and end too fast to begin another one")
+                raise RunInProgress(other, state)
+        raise DatabaseBusy("runs start and end too fast to start another one")
 
     async def get(self, run_id: str) -> Run | None:
         if not _RUN_ID.fullmatch(run_id):
             return None
         async with self._database.read() as connection:
-            found = await read_runs(connection, runs.c.id == run_id)
+            found = await _read_runs(connection, runs.c.id == run_id)
         return found[0] if found else None
 
-    async def list(self, limit: int = 50, before: str | None = None) -> Sequence[Run]:
-        """Newest first. `before` is the last one of the page before: runs made meanwhile move nothing."""
+    async def show(self, run_id: str, now: datetime) -> Run:
+        """Settle runs, so that one whose jobs are gone is shown as ended, and read this one. Raises RunNotFound."""
+        await self.settle(now)
+        run = await self.get(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run
+
+    async def page(self, now: datetime, *, before: str | None = None, limit: int) -> Page[Run]:
+        """Settle runs and list them, newest first. `before` is `next` of the page before."""
         if before is not None and not _RUN_ID.fullmatch(before):
             raise RunNotFound(before)
-        wanted = (runs.c.kind == SCRAPE) & (runs.c.id < before) if before else runs.c.kind == SCRAPE
+        await self.settle(now)
+        condition = (runs.c.kind == SCRAPE) & (runs.c.id < before) if before else runs.c.kind == SCRAPE
         async with self._database.read() as connection:
-            return await read_runs(connection, wanted, limit=limit)
-
-    async def new_posts(self, run_id: str) -> Sequence[PostId]:
-        """The posts that were not stored when the run began, oldest first."""
-        asked = select(run_posts.c.post_id).where(run_posts.c.run_id == run_id).order_by(run_posts.c.post_id)
-        async with self._database.read() as connection:
-            return [PostId(each) for each in (await connection.execute(asked)).scalars()]
+            return Page.cut(await _read_runs(connection, condition, limit=limit + 1), limit, lambda run: run.id)
 
     async def settle(self, now: datetime) -> int:
-        """Closes accounts whose job ended without telling or waited too long. Returns how many.
+        """Close accounts whose job ended without a report or has waited too long. Return how many.
 
-        So no run keeps others from beginning for ever.
+        Otherwise their run would stay unfinished, and no other run could start.
         """
         async with self._database.read() as connection:
-            unfinished = await self._unfinished(connection)
-            hangs = [run for run in unfinished if await self._hangs(connection, run, now)]
-            if not hangs and not [each for run in unfinished for each in await self._lost(connection, run)]:
+            run_id = await _unfinished(connection)
+            if run_id is None or not (
+                await self._is_stalled(connection, run_id, now) or await _abandoned(connection, run_id)
+            ):
                 return 0
         async with self._database.transaction() as connection:
-            # Jobs first, as workers do, or the two could wait for each other.
-            reasons = {run: await self._end_waiting(connection, run, now) for run in hangs}
-            locked = await self._locked(connection)
-            return sum([await self._settle(connection, each, now, reasons.get(each)) for each in locked])
+            # Jobs are locked before their run, in the order of the workers. The other order could deadlock.
+            reason = _CANCELLED
+            if await self._is_stalled(connection, run_id, now):
+                waited = counted(round(self._longest_wait.total_seconds() / 60), "minute")
+                reason = f"no progress for {waited}: {await _wait_reason(connection, run_id) or _NO_WORKER}"
+                await _cancel_jobs(connection, run_id, now)
+            return await self._close_abandoned(connection, now, reason)
 
     async def cancel(self, run_id: str, now: datetime) -> Run:
-        """Ends a run where it stands: what it has collected stays and is reported. A finished one is left alone."""
+        """End a run. What it has collected stays and is reported. A finished run is left alone."""
         run = await self.get(run_id)
         if run is None:
             raise RunNotFound(run_id)
         async with self._database.transaction() as connection:
-            # Jobs first, as workers do, or the two could wait for each other.
-            await self._cancel_jobs(connection, run.id, now)
-            for each in await self._locked(connection):
-                await self._settle(connection, each, now)
-            (run,) = await read_runs(connection, runs.c.id == run.id)
+            # Jobs first, for the same reason as in `settle`.
+            await _cancel_jobs(connection, run.id, now)
+            await self._close_abandoned(connection, now, _CANCELLED)
+            (run,) = await _read_runs(connection, runs.c.id == run.id)
         return run
 
     async def prune(self, before: datetime) -> int:
-        """Forgets runs that finished before then; what they collected stays."""
+        """Delete runs that finished before then. What they collected stays."""
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(runs).where(runs.c.finished_at < before))).rowcount
 
-    async def _learned(self, connection: AsyncConnection, handles: Sequence[str]) -> Mapping[str, int]:
-        """The limits of those that are tracked, by their handles in lower case."""
-        found: dict[str, int] = {}
-        for some in account_jobs.slices([handle.lower() for handle in handles]):
-            asked = (
-                select(users.c.handle_key, *STATISTICS)
-                .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-                .where(accounts.c.platform == Platform.X, accounts.c.state != AccountState.UNTRACKED)
-                .where(users.c.handle_key.in_(some))
-            )
-            rows = (await connection.execute(asked)).mappings()
-            found |= {row["handle_key"]: next_limit(stats_of(row)) for row in rows}
-        return found
-
-    async def _insert(
-        self, connection: AsyncConnection, run_id: RunId, limit: int, asked_by: str, now: datetime
-    ) -> bool:
-        new = insert_of(connection.dialect.name)(runs)
-        adding = new.on_conflict_do_nothing(index_elements=["kind"], index_where=text(UNFINISHED_RUN))
-        row = {
-            "id": run_id,
-            "kind": SCRAPE,
-            "status": RunStatus.PENDING,
-            "asked_by": asked_by,
-            "post_limit": limit,
-            "created_at": now,
-            "updated_at": now,
-        }
-        return (await connection.execute(adding.values(row).returning(runs.c.id))).first() is not None
-
-    async def _add_accounts(
-        self, connection: AsyncConnection, run_id: RunId, handles: Sequence[str], now: datetime
-    ) -> None:
-        rows = [
-            {
-                "run_id": run_id,
-                "position": position,
-                "handle": handle,
-                "status": RunStatus.PENDING,
-                "updated_at": now,
-            }
-            for position, handle in enumerate(handles)
-        ]
-        await connection.execute(insert(run_accounts), rows)
-
-    async def _unfinished(self, connection: AsyncConnection) -> Sequence[RunId]:
-        asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN))
-        return [RunId(each) for each in (await connection.execute(asked)).scalars()]
-
-    async def _locked(self, connection: AsyncConnection) -> Sequence[RunId]:
-        """The steps of a run wait for its row: while we hold it, a job that is gone has told all it will tell."""
-        asked = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN)).order_by(runs.c.id)
-        return [RunId(each) for each in (await connection.execute(asked.with_for_update())).scalars()]
-
-    async def _cancel_jobs(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> None:
-        alive = select(jobs.c.id).where(jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY))
-        ids = [JobId(each) for each in (await connection.execute(alive.order_by(jobs.c.id))).scalars()]
-        await account_jobs.cancel(connection, ids, now)
-
-    async def _hangs(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> bool:
-        """Whether no page came for too long, and no worker works on one."""
-        begun = select(runs.c.updated_at).where(runs.c.id == run_id)
-        updated_at: datetime | None = (await connection.execute(begun)).scalar_one_or_none()
+    async def _is_stalled(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> bool:
+        """Whether no page has arrived for too long, and no worker is fetching one."""
+        query = select(runs.c.updated_at).where(runs.c.id == run_id)
+        updated_at = (await connection.execute(query)).scalar_one_or_none()
         late = updated_at is not None and now - updated_at > self._longest_wait
-        return late and not await self._has_running(connection, run_id)
+        return late and not await _has_running_jobs(connection, run_id)
 
-    async def _end_waiting(self, connection: AsyncConnection, run_id: RunId, now: datetime) -> str | None:
-        """Cancels the jobs of a run that hangs; returns what to tell its accounts. None if it goes on meanwhile."""
-        if not await self._hangs(connection, run_id, now):
-            return None
-        why = await self._waits_for(connection, run_id)
-        await self._cancel_jobs(connection, run_id, now)
-        minutes = round(self._longest_wait.total_seconds() / 60)
-        return f"nothing came of it for {counted(minutes, 'minute')}: {why or NOBODY}"
+    async def _close_abandoned(self, connection: AsyncConnection, now: datetime, reason: str) -> int:
+        """Fail the accounts of the unfinished run that have no job, with the last error of that job or this reason."""
+        # A step waits for the lock of the run's row. So a job that is gone by now has written its last step.
+        run_id = await _unfinished(connection, lock=True)
+        positions = await _abandoned(connection, run_id) if run_id else []
+        if not run_id or not positions:
+            return 0
+        keys = [f"{run_id}:{position}" for position in positions]
+        failed = select(jobs.c.key, jobs.c.last_error).where(jobs.c.kind == SCRAPE, jobs.c.key.in_(keys), text(GAP))
+        errors = {row.key: _last_line(row.last_error) for row in await connection.execute(failed.order_by(jobs.c.id))}
+        for position, key in zip(positions, keys, strict=True):
+            change = {"status": RunStatus.FAILED, "reason": errors.get(key, reason), "updated_at": now}
+            await connection.execute(_unfinished_account(run_id, position).values(change))
+        await _close_if_finished(connection, run_id, now, summarize=self._summarize)
+        return len(positions)
 
-    async def _stands(self, connection: AsyncConnection, run_id: RunId) -> str:
-        """What a run that keeps others from beginning is doing."""
-        if await self._has_running(connection, run_id):
-            return "is still going"
-        why = await self._waits_for(connection, run_id)
-        return f"waits: {why}" if why else f"has not begun: {NOBODY}"
 
-    async def _has_running(self, connection: AsyncConnection, run_id: RunId) -> bool:
-        running = select(jobs.c.id).where(
-            jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY), jobs.c.state == JobState.RUNNING
+async def _suggested_limits(connection: AsyncConnection, handles: Sequence[str]) -> Sequence[int]:
+    """For each handle the limit that earlier fetches suggest, or the default if the account is not tracked."""
+    known: dict[str, int] = {}
+    for some in account_jobs.slices([handle.lower() for handle in handles]):
+        query = (
+            select(users.c.handle_key, *STATISTICS)
+            .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
+            .where(accounts.c.platform == Platform.X, accounts.c.state != AccountState.UNTRACKED)
+            .where(users.c.handle_key.in_(some))
         )
-        return (await connection.execute(running.limit(1))).first() is not None
+        rows = (await connection.execute(query)).mappings()
+        known |= {row["handle_key"]: next_limit(stats_of(row)) for row in rows}
+    return [known.get(handle.lower(), DEFAULT_LIMIT) for handle in handles]
 
-    async def _waits_for(self, connection: AsyncConnection, run_id: RunId) -> str | None:
-        """Why its jobs wait, if they were told to."""
-        waiting = select(jobs.c.wait_reason, jobs.c.last_error).where(
-            jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY), jobs.c.wait_reason.is_not(None)
-        )
-        row = (await connection.execute(waiting.order_by(jobs.c.run_at, jobs.c.id).limit(1))).first()
-        if row is None:
-            return None
-        return f"{row.wait_reason}: {_last_line(row.last_error)}" if row.last_error else str(row.wait_reason)
 
-    async def _settle(
-        self, connection: AsyncConnection, run_id: RunId, now: datetime, why_cancelled: str | None = None
-    ) -> int:
-        lost = await self._lost(connection, run_id)
-        reasons = await self._reasons(connection, run_id, lost)
-        for position in lost:
-            await give_up(connection, run_id, position, reasons.get(position, why_cancelled or CANCELLED), now)
-        if lost:
-            await close_if_over(connection, run_id, now, summarize=self._summarize)
-        return len(lost)
+async def _insert(
+    connection: AsyncConnection, run_id: RunId, handles: Sequence[str], limit: int, asked_by: str, now: datetime
+) -> bool:
+    """Insert a run with its accounts. False if another one is unfinished: a unique index allows one at a time."""
+    new = insert_of(connection.dialect.name)(runs).values(
+        id=run_id,
+        kind=SCRAPE,
+        status=RunStatus.PENDING,
+        asked_by=asked_by,
+        post_limit=limit,
+        created_at=now,
+        updated_at=now,
+    )
+    alone = new.on_conflict_do_nothing(index_elements=["kind"], index_where=text(UNFINISHED_RUN))
+    if (await connection.execute(alone.returning(runs.c.id))).first() is None:
+        return False
+    rows = [
+        {"run_id": run_id, "position": position, "handle": handle, "status": RunStatus.PENDING, "updated_at": now}
+        for position, handle in enumerate(handles)
+    ]
+    await connection.execute(insert(run_accounts), rows)
+    return True
 
-    async def _lost(self, connection: AsyncConnection, run_id: RunId) -> Sequence[int]:
-        """The places of unfinished accounts that no live job works for."""
-        waiting = select(run_accounts.c.position).where(
-            run_accounts.c.run_id == run_id, run_accounts.c.status.in_(UNFINISHED)
-        )
-        alive = select(jobs.c.key).where(jobs.c.kind == SCRAPE, _belongs_to(run_id), text(LIVE_KEY))
-        places = set((await connection.execute(waiting)).scalars())
-        return sorted(places - {_place(key) for key in (await connection.execute(alive)).scalars()})
 
-    async def _reasons(self, connection: AsyncConnection, run_id: RunId, places: Collection[int]) -> Mapping[int, str]:
-        """What the jobs that ended badly said last."""
-        keys = [f"{run_id}:{place}" for place in places]
-        asked = select(jobs.c.key, jobs.c.last_error).where(jobs.c.kind == SCRAPE, jobs.c.key.in_(keys), text(GAP))
-        rows = await connection.execute(asked.order_by(jobs.c.id))
-        return {_place(row.key): _last_line(row.last_error) for row in rows}
+async def _unfinished(connection: AsyncConnection, *, lock: bool = False) -> RunId | None:
+    query = select(runs.c.id).where(runs.c.kind == SCRAPE, text(UNFINISHED_RUN))
+    found: RunId | None = (await connection.execute(query.with_for_update() if lock else query)).scalar()
+    return found
+
+
+async def _live_jobs(connection: AsyncConnection, run_id: str) -> Sequence[Row[Any]]:
+    query = select(jobs.c.id, jobs.c.key, jobs.c.state).where(_is_live_job_of(run_id)).order_by(jobs.c.id)
+    return (await connection.execute(query)).all()
+
+
+def _is_live_job_of(run_id: str) -> ColumnElement[bool]:
+    return and_(jobs.c.kind == SCRAPE, jobs.c.key.startswith(f"{run_id}:"), text(LIVE_KEY))
+
+
+async def _has_running_jobs(connection: AsyncConnection, run_id: str) -> bool:
+    return any(job.state == JobState.RUNNING for job in await _live_jobs(connection, run_id))
+
+
+async def _cancel_jobs(connection: AsyncConnection, run_id: str, now: datetime) -> None:
+    await account_jobs.cancel(connection, [JobId(job.id) for job in await _live_jobs(connection, run_id)], now)
+
+
+async def _abandoned(connection: AsyncConnection, run_id: RunId) -> Sequence[int]:
+    """The positions of unfinished accounts that have no live job."""
+    own = run_accounts.c
+    unfinished = select(own.position).where(own.run_id == run_id, own.status.in_(UNFINISHED))
+    positions = set((await connection.execute(unfinished)).scalars())
+    return sorted(positions - {int(job.key.rpartition(":")[2]) for job in await _live_jobs(connection, run_id)})
+
+
+async def _describe(connection: AsyncConnection, run_id: RunId) -> str:
+    """What an unfinished run is doing, for those who cannot start another one."""
+    if await _has_running_jobs(connection, run_id):
+        return "is still running"
+    reason = await _wait_reason(connection, run_id)
+    return f"is waiting: {reason}" if reason else f"has not started: {_NO_WORKER}"
+
+
+async def _wait_reason(connection: AsyncConnection, run_id: RunId) -> str | None:
+    """Why the first of its jobs waits."""
+    waiting = select(jobs.c.wait_reason, jobs.c.last_error).where(
+        _is_live_job_of(run_id), jobs.c.wait_reason.is_not(None)
+    )
+    row = (await connection.execute(waiting.order_by(jobs.c.run_at, jobs.c.id).limit(1))).first()
+    if row is None:
+        return None
+    return f"{row.wait_reason}: {_last_line(row.last_error)}" if row.last_error else str(row.wait_reason)
 
 
 def new_run_id(now: datetime) -> RunId:
@@ -410,15 +368,7 @@ def new_run_id(now: datetime) -> RunId:
     return RunId(str(UUID(int=value)))
 
 
-def _belongs_to(run_id: RunId) -> ColumnElement[bool]:
-    return jobs.c.key.startswith(f"{run_id}:")
-
-
-def _place(key: str) -> int:
-    return int(key.rpartition(":")[2])
-
-
 def _last_line(error: str | None) -> str:
     """The last line of an error says what happened."""
     lines = (error or "").strip().splitlines()
-    return lines[-1].strip()[:_REASON_LENGTH] if lines else "its job failed without saying why"
+    return lines[-1].strip()[:_REASON_LENGTH] if lines else "its job failed without an error message"

@@ -1,4 +1,4 @@
-"""Runs: who asked for what, and how it goes."""
+"""Runs: start, list, show and cancel them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter
 from pydantic import Field
 
-from mistnet.operations.errors import RunNotFound
-from mistnet.operations.runs.model import DEFAULT_LIMIT, LARGEST_CREDITS, LARGEST_LIMIT, LEAST_LIMIT, Run, read_handles
+from mistnet.operations.runs.model import (
+    DEFAULT_LIMIT,
+    LARGEST_CREDITS,
+    LARGEST_LIMIT,
+    LEAST_LIMIT,
+    Run,
+    RunAccount,
+    read_handles,
+)
 from mistnet.web.auth import READS, Operator
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Given, Id, Integral, Moment
+from mistnet.web.fields import Document, Given, Integral, Moment
 from mistnet.web.paging import Listing, RunPages
 from mistnet.web.parts import Mistnet
 
@@ -55,7 +62,7 @@ class ScrapeAccepted(Document):
 
 
 class ScrapedAccount(Document):
-    """What came of one account. Of `total` posts, `new` were not stored before, `failed` could not be read."""
+    """The result of one account. Of `total` posts, `new` were not stored before, `failed` could not be read."""
 
     username: str
     status: str
@@ -67,7 +74,7 @@ class ScrapedAccount(Document):
 
 
 class ScrapeReport(Document):
-    """All accounts together, then one by one."""
+    """All accounts together, then each of them."""
 
     total: int
     new: int
@@ -85,82 +92,52 @@ class ScrapeTask(Document):
 
 
 @scrape_router.post("", status_code=202, responses=refusals(409))
-async def start_scrape(asked: ScrapeRequest, visitor: Operator, mistnet: Mistnet) -> ScrapeAccepted:
+async def start_scrape(request: ScrapeRequest, visitor: Operator, mistnet: Mistnet) -> ScrapeAccepted:
     """Collect the newest posts of some accounts now, tracked or not. One task runs at a time."""
-    handles = read_handles(asked.usernames)
     run = await mistnet.runs.start(
-        handles,
-        asked.limit,
+        read_handles(request.usernames),
+        request.limit,
         asked_by=visitor.name,
         now=mistnet.database.clock.now(),
-        max_credits=asked.max_credits,
+        max_credits=request.max_credits,
     )
     return ScrapeAccepted(task_id=run.id, status=run.status)
 
 
-@scrape_router.get("/{task_id}", dependencies=READS, responses=refusals(404))
-async def show_scrape(task_id: str, mistnet: Mistnet) -> ScrapeTask:
-    """How far a task is; its report once it is over."""
-    run = await settled_run(mistnet, task_id)
-    return ScrapeTask.model_validate(
-        {
-            "task_id": run.id,
-            "status": run.status,
-            "result": run.result,
-            "created_at": run.created_at,
-            "updated_at": run.updated_at,
-        }
-    )
-
-
-async def settled_run(mistnet: Mistnet, run_id: str) -> Run:
-    """A run as it stands now, with what its jobs can no longer tell."""
-    await mistnet.runs.settle(mistnet.database.clock.now())
-    run = await mistnet.runs.get(run_id)
-    if run is None:
-        raise RunNotFound(run_id)
-    return run
+@scrape_router.get("/{task_id}", response_model=ScrapeTask, dependencies=READS, responses=refusals(404))
+async def show_scrape(task_id: str, mistnet: Mistnet) -> dict[str, Any]:
+    """The progress of a task, with its report once it has finished."""
+    run = await mistnet.runs.show(task_id, mistnet.database.clock.now())
+    fields = {name: getattr(run, name) for name in ("status", "result", "created_at", "updated_at")}
+    return {"task_id": run.id, **fields}
 
 
 router = APIRouter(prefix="/api/runs", tags=["runs"], dependencies=READS)
 
 
-class RunAccountDocument(Document):
-    handle: str
-    user_id: Id | None
+class RunAccountDocument(Document, record=RunAccount, without=("position",)):
     status: str
-    total: int
-    new: int
-    skipped: int
-    failed: int
-    reason: str | None
 
 
-class RunDocument(Document):
-    id: str
+class RunDocument(Document, record=Run):
     status: str
-    asked_by: str
-    post_limit: int
-    created_at: Moment
-    updated_at: Moment
-    finished_at: Moment | None
     accounts: list[RunAccountDocument]
 
 
 @router.get("", response_model=Listing[RunDocument])
 async def list_runs(mistnet: Mistnet, pages: RunPages) -> dict[str, Any]:
     """All runs that are kept, the latest first."""
-    await mistnet.runs.settle(mistnet.database.clock.now())
-    return pages.listing(await mistnet.runs.list(pages.limit + 1, pages.before))
+    now = mistnet.database.clock.now()
+    return pages.listing(await mistnet.runs.page(now, before=pages.before, limit=pages.limit))
 
 
 @router.post("/{run_id}/cancel", response_model=RunDocument, responses=refusals(404))
 async def cancel_run(run_id: str, _visitor: Operator, mistnet: Mistnet) -> Run:
-    """End a run where it stands; what it has collected stays. A finished one is left alone."""
+    """End a run. What it has collected stays. A finished run is left alone."""
     return await mistnet.runs.cancel(run_id, mistnet.database.clock.now())
 
 
 @router.get("/{run_id}", response_model=RunDocument, responses=refusals(404))
 async def show_run(run_id: str, mistnet: Mistnet) -> Run:
     """One run, account by account."""
-    return await settled_run(mistnet, run_id)
+    return await mistnet.runs.show(run_id, mistnet.database.clock.now())
