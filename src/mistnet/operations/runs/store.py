@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -316,7 +316,7 @@ async def _unfinished(connection: AsyncConnection, *, lock: bool = False) -> Run
     return found
 
 
-async def _live_jobs(connection: AsyncConnection, run_id: str) -> Sequence[Row[Any]]:
+async def _live_jobs(connection: AsyncConnection, run_id: str) -> Sequence[Any]:
     query = select(jobs.c.id, jobs.c.key, jobs.c.state).where(_is_live_job_of(run_id)).order_by(jobs.c.id)
     return (await connection.execute(query)).all()
 

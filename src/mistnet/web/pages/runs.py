@@ -49,7 +49,7 @@ async def start(
         run = await app.runs.start(handles, _read_limit(limit), asked_by=visitor.name, now=app.database.clock.now())
     except (BadHandles, BadRun, RunInProgress) as error:
         status = 409 if isinstance(error, RunInProgress) else 400
-        form = {"problem": str(error), "given": usernames, "limit": limit, "status": status}
+        form: dict[str, Any] = {"problem": str(error), "given": usernames, "limit": limit, "status": status}
         return await _list_page(request, visitor, app, **form)
     return RedirectResponse(f"/runs/{run.id}?did=started", 303)
 
