@@ -8,7 +8,7 @@ from starlette.requests import Request
 from mistnet.web.auth import is_loopback
 from mistnet.web.paging import cursor_of, place_of
 from mistnet.web.proxies import TrustedProxies, network_of
-from mistnet.web.shield import Throttle
+from mistnet.web.request_limits import Throttle
 from mistnet.web.tokens import is_guessable, new_secret
 
 

@@ -38,7 +38,7 @@ from mistnet.web.auth import Authenticator, is_loopback
 from mistnet.web.errors import add_error_answers
 from mistnet.web.pages import add_pages
 from mistnet.web.pages.dashboard_counts import Dashboard
-from mistnet.web.shield import Shield
+from mistnet.web.request_limits import RequestLimits
 
 ROUTERS = (
     runs.scrape_router,
@@ -88,7 +88,7 @@ def make_routes() -> FastAPI:
         redirect_slashes=False,
         lifespan=_life,
     )
-    service.add_middleware(Shield)
+    service.add_middleware(RequestLimits)
     add_error_answers(service)
     for router in ROUTERS:
         service.include_router(router)

@@ -20,7 +20,7 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseBusy, DatabaseUnreachable
 from mistnet.web.errors import LogInFirst, NotAllowed, RequestRefused, TooOften, Unauthorized
 from mistnet.web.proxies import TrustedProxies, came_by_socket, is_forwarded, network_of
-from mistnet.web.shield import Throttle
+from mistnet.web.request_limits import Throttle
 from mistnet.web.tokens import (
     TOKEN_PREFIX,
     ApiToken,

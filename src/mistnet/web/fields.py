@@ -26,8 +26,8 @@ PLAIN: Final = r"^[^\x00]*$"
 """No database takes NUL."""
 
 
-class Given(BaseModel):
-    """What somebody sends: nothing is guessed, nothing is left out in silence."""
+class RequestBody(BaseModel):
+    """The JSON body of a request: types are not coerced, unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

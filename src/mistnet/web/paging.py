@@ -1,114 +1,93 @@
-"""Lists in pages: each names where the next begins, so that nothing is shown twice or left out while rows come in."""
+"""Pages of a list: how a request names one, and how the answer names the next."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from fastapi import Depends, Query
 from pydantic import Field
 
-from mistnet.kit.view import Page
+from mistnet.kit.view import Page, Place
 from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.web.fields import Document, Whole
 
 T = TypeVar("T")
-ID_CURSOR: Final = r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$"
 RUN_CURSOR: Final = r"^[A-Za-z0-9_-]{21}[AQgw]$"
-_ABOUT: Final = "Where the page begins: `next` of the page before."
-
 PageLimit = Annotated[int, Field(ge=1, le=200), Whole, Query(description="How many at most.")]
 
 
 class Listing(Document, Generic[T]):
-    """One page. `next` is the cursor of the page after it; null: there is none."""
+    """One page. `next` is the cursor of the next page, or null on the last one."""
 
     items: list[T]
     next: str | None
 
 
-class Paging:
-    """A page of rows that are ordered by a number."""
+class Cursor(NamedTuple):
+    """How the place where a page begins is written as text. The pattern admits what `write` can return."""
 
-    def __init__(self, limit: int, cursor: str | None) -> None:
+    pattern: str
+    read: Callable[[str], Place]
+    write: Callable[[Place], str]
+
+
+class PageQuery:
+    """The page that a request asks for."""
+
+    def __init__(self, limit: int, cursor: str | None, kind: Cursor) -> None:
         self.limit = limit
-        self.place = None if cursor is None else place_of(cursor)
+        self.place: Place | None = None if cursor is None else kind.read(cursor)
+        self._write = kind.write
 
     @property
     def one_more(self) -> int:
-        """A row too many tells that there is a next page."""
+        """One row more than the page has: if it is there, another page follows."""
         return self.limit + 1
 
-    def listing(self, rows: Sequence[Any], place: Callable[[Any], int]) -> dict[str, Any]:
-        shown = rows[: self.limit]
-        more = len(rows) > self.limit
-        return {"items": shown, "next": cursor_of(place(shown[-1])) if more else None}
+    def listing(self, found: Page[Any] | Sequence[Any], place: Callable[[Any], Place] | None = None) -> dict[str, Any]:
+        """The answer for a page; or for rows, of which there may be one more than the limit."""
+        page = found if isinstance(found, Page) else Page.cut(found, self.limit, place or (lambda row: row.id))
+        return {"items": page.items, "next": None if page.next is None else self._write(page.next)}
 
 
-class PostPaging:
-    """A page of posts, which are ordered by time, platform and id."""
+def page_query(kind: Cursor) -> Callable[..., Awaitable[PageQuery]]:
+    """A dependency: the parameters `limit` and `cursor` of a list."""
 
-    def __init__(self, limit: int, cursor: str | None) -> None:
-        self.limit = limit
-        self.place = None if cursor is None else read_cursor(cursor)
+    async def query(
+        limit: PageLimit = 50,
+        cursor: str | None = Query(
+            None, pattern=kind.pattern, description="Where the page begins: `next` of the page before."
+        ),
+    ) -> PageQuery:
+        return PageQuery(limit, cursor, kind)
 
-    @property
-    def one_more(self) -> int:
-        return self.limit + 1
-
-    def listing(self, rows: Sequence[Any]) -> dict[str, Any]:
-        shown = rows[: self.limit]
-        more = len(rows) > self.limit
-        return {"items": shown, "next": str(shown[-1].cursor) if more else None}
+    return query
 
 
-class RunPaging:
-    """A page of runs, whose ids are UUIDs that sort by time."""
-
-    def __init__(self, limit: int, cursor: str | None) -> None:
-        self.limit = limit
-        self.before = None if cursor is None else str(UUID(bytes=_bytes(cursor)))
-
-    def listing(self, page: Page[Any]) -> dict[str, Any]:
-        return {"items": page.items, "next": _text(UUID(page.next).bytes) if page.next else None}
-
-
-def cursor_of(place: int) -> str:
-    return _text(place.to_bytes(8))
-
-
-def place_of(cursor: str) -> int:
-    return int.from_bytes(_bytes(cursor))
-
-
-def _text(place: bytes) -> str:
+def encode(place: bytes) -> str:
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
-def _bytes(cursor: str) -> bytes:
+def decode(cursor: str) -> bytes:
     return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
 
 
-async def _pages(
-    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=ID_CURSOR, description=_ABOUT)] = None
-) -> Paging:
-    return Paging(limit, cursor)
+def cursor_of(place: int) -> str:
+    return encode(place.to_bytes(8))
 
 
-async def _post_pages(
-    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=POST_CURSOR, description=_ABOUT)] = None
-) -> PostPaging:
-    return PostPaging(limit, cursor)
+def place_of(cursor: str) -> int:
+    return int.from_bytes(decode(cursor))
 
 
-async def _run_pages(
-    limit: PageLimit = 50, cursor: Annotated[str | None, Query(pattern=RUN_CURSOR, description=_ABOUT)] = None
-) -> RunPaging:
-    return RunPaging(limit, cursor)
+NUMBERS: Final = Cursor(r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$", place_of, cursor_of)
+POSTS: Final = Cursor(POST_CURSOR, read_cursor, str)
+UUIDS: Final = Cursor(RUN_CURSOR, lambda text: str(UUID(bytes=decode(text))), lambda place: encode(UUID(place).bytes))
 
-
-Pages = Annotated[Paging, Depends(_pages)]
-PostPages = Annotated[PostPaging, Depends(_post_pages)]
-RunPages = Annotated[RunPaging, Depends(_run_pages)]
+Pages = Annotated[PageQuery, Depends(page_query(NUMBERS))]
+"""For lists in the order of a number."""
+PostPages = Annotated[PageQuery, Depends(page_query(POSTS))]
+RunPages = Annotated[PageQuery, Depends(page_query(UUIDS))]

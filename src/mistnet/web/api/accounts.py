@@ -22,11 +22,11 @@ from mistnet.social.store.listing import AccountLine
 from mistnet.social.store.tracking import NewSuggestion, Refusals, Suggestion, TrackingStore
 from mistnet.social.tracking import go_on, repaired, track_handles
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
-from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Given, Id, Moment, Who, id_or_handle
+from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Id, Moment, RequestBody, Who, id_or_handle
 from mistnet.web.pages.dashboard_counts import Shown
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
@@ -76,7 +76,7 @@ class AccountInFull(AccountDocument):
     next_limit: int
 
 
-class TrackRequest(Given):
+class TrackRequest(RequestBody):
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
 
 
@@ -278,7 +278,7 @@ _LABELS: Final = {
 }
 
 
-class SuggestRequest(Given):
+class SuggestRequest(RequestBody):
     """All handles are kept with the same wallet and labels."""
 
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]

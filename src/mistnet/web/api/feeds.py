@@ -10,10 +10,10 @@ from pydantic import Field, StringConstraints
 from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.feeds.store import FeedJob
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import PLAIN, Document, Given, Id, Moment
+from mistnet.web.fields import PLAIN, Document, Id, Moment, RequestBody
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/feeds", tags=["feeds"])
 
@@ -26,7 +26,7 @@ WrittenHandle = Annotated[
 Handle = Annotated[str, Path(pattern=r"^@?[A-Za-z0-9._]{1,30}$", description="A handle of Threads.")]
 
 
-class FeedsWanted(Given):
+class FeedsWanted(RequestBody):
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
     every_seconds: Annotated[
         float | None,

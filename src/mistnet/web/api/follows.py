@@ -13,10 +13,10 @@ from mistnet.operations.runs.model import LARGEST_CREDITS
 from mistnet.social.model import UserId
 from mistnet.sources.x.follows import ask_for_syncs, known_subject, subject_of
 from mistnet.web.auth import READS, Operator
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Flag, Given, Id, Integral, Moment, Who, id_or_handle
+from mistnet.web.fields import Document, Flag, Id, Integral, Moment, RequestBody, Who, id_or_handle
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/users", tags=["follows"])
 
@@ -63,7 +63,7 @@ class FollowEventListing(Listing[FollowEventDocument]):
     followings_known_since: Moment | None
 
 
-class SyncRequest(Given):
+class SyncRequest(RequestBody):
     side: Literal["followers", "followings", "both"] = "both"
     mode: Literal["incremental", "full"] = "incremental"
     confirm: Annotated[

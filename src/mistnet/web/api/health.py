@@ -13,9 +13,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from mistnet.operations.health import QueueHealth, is_roomy
 from mistnet.operations.health_checks import DatabaseState
 from mistnet.web.auth import READS
+from mistnet.web.dependencies import Checks, Gauges, Mistnet
 from mistnet.web.errors import RETRY_SECONDS, RequestRefused
 from mistnet.web.fields import Document
-from mistnet.web.parts import Checks, Gauges, Mistnet
 
 router = APIRouter(tags=["health"])
 

@@ -10,10 +10,10 @@ from mistnet.social.ingests.model import IngestKind, IngestStatus
 from mistnet.social.store import listing
 from mistnet.sources.pushed_posts import reparse_all
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, Moment, NumberPath
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/ingests", tags=["ingests"], dependencies=READS)
 

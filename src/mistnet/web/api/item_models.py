@@ -11,7 +11,7 @@ from mistnet.prices.model import ItemState
 from mistnet.prices.store.items import ItemOutcome
 from mistnet.shops.model import PriceKind
 from mistnet.web.api.products import Amount
-from mistnet.web.fields import PLAIN, Document, Given, Id, Moment
+from mistnet.web.fields import PLAIN, Document, Id, Moment, RequestBody
 
 MOST: Final = 1_000
 
@@ -45,7 +45,7 @@ Urls = Annotated[list[Url], Field(max_length=limits.MOST_URLS, description="Page
 _ATTRIBUTES: Final = "Year, mint_mark, denomination, series, grade, and any other."
 
 
-class ItemWanted(Given):
+class ItemWanted(RequestBody):
     """A thing to follow."""
 
     title: Title
@@ -60,14 +60,14 @@ class ItemWanted(Given):
     every_hours: Hours | None = None
 
 
-class ItemsWanted(Given):
+class ItemsWanted(RequestBody):
     """Many of them. Where one is bad nothing is written, unless the bad ones are to be skipped."""
 
     items: Annotated[list[ItemWanted], Field(min_length=1, max_length=MOST)]
     skip_bad: Annotated[bool, Field(description="Take the others, and tell of these.")] = False
 
 
-class ItemChanges(Given):
+class ItemChanges(RequestBody):
     """What is left out stays. Null takes a field or an attribute away; lists are replaced whole."""
 
     title: Title | None = None
@@ -85,7 +85,7 @@ class ItemChanges(Given):
     ] = None
 
 
-class SourcesAsked(Given):
+class SourcesAsked(RequestBody):
     sources: Sources = Field(default_factory=list)
 
 

@@ -43,10 +43,10 @@ from mistnet.web.api.item_models import (
     WholeItemDocument,
 )
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
 from mistnet.web.fields import PLAIN, Flag, PathId, number_of
 from mistnet.web.paging import Listing, Pages, cursor_of
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 

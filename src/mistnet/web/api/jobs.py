@@ -14,10 +14,10 @@ from mistnet.queue.model import JobId, JobState, KindName
 from mistnet.queue.store.inspect import JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Given, Id, Moment, NumberPath, Reason
+from mistnet.web.fields import PLAIN, Document, Id, Moment, NumberPath, Reason, RequestBody
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -63,11 +63,11 @@ class ChangeDocument(Document):
     state: JobState | None
 
 
-class RequeueRequest(Given):
+class RequeueRequest(RequestBody):
     kind: Annotated[str, StringConstraints(pattern=PLAIN, max_length=200)] | None = None
 
 
-class AcceptRequest(Given):
+class AcceptRequest(RequestBody):
     """Which gaps: of a kind, with an error that holds a text, or both."""
 
     model_config = ConfigDict(
@@ -110,7 +110,7 @@ class Kinds(Document):
     items: list[KindDocument]
 
 
-class PauseRequest(Given):
+class PauseRequest(RequestBody):
     reason: Reason = "paused by API"
 
 

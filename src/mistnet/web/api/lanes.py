@@ -15,10 +15,10 @@ from mistnet.shops.model import CRAWL_LANES
 from mistnet.sources.lane_status import lane_statuses
 from mistnet.web.api.jobs import RequeuedDocument
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Given, Id, Moment
+from mistnet.web.fields import PLAIN, Document, Id, Moment, RequestBody
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/lanes", tags=["lanes"])
 
@@ -77,7 +77,7 @@ class DeadLetterDocument(Document):
     url: str | None
 
 
-class LaneRequeueRequest(Given):
+class LaneRequeueRequest(RequestBody):
     """`failed`: those too that failed for good, which a retry seldom mends."""
 
     failed: bool = False

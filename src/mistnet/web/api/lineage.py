@@ -19,10 +19,10 @@ from mistnet.social.store.search import holders
 from mistnet.web.api.links import Mentions, VerbatimDocument, mentions_cursor
 from mistnet.web.api.products import Amount, ProductDocument, known_product
 from mistnet.web.auth import READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
 

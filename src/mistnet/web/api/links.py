@@ -12,10 +12,10 @@ from mistnet.shops.service import found_links
 from mistnet.shops.store.link_pages import Before, LinkFilter, LinkLine, LinkPages, MentionPage, MentionPages
 from mistnet.social.model import Platform
 from mistnet.web.auth import READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Id, Moment, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages, cursor_of
-from mistnet.web.parts import Mistnet
 
 _BYTES = 8
 

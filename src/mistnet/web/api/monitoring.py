@@ -14,10 +14,10 @@ from mistnet.operations.schedule.store import StoreSchedule
 from mistnet.queue.leader import StoreLeaders
 from mistnet.queue.model import JobId, JobState
 from mistnet.web.auth import READS, Operator
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
 from mistnet.web.fields import Document, Flag, Id, Moment, NumberPath
 from mistnet.web.paging import Listing, PageLimit, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/monitoring", tags=["monitoring"])
 

@@ -16,10 +16,10 @@ from mistnet.social.store.account_pages import KnownUser, People, UserVersion
 from mistnet.social.store.post_listing import PostListing, PostSpan
 from mistnet.social.store.search import PostSearch, find_authors
 from mistnet.web.auth import READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Flag, Id, Moment, PathId, Who, WrittenMoment, id_or_handle, number_of
 from mistnet.web.paging import Listing, Pages, PostPages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/posts", tags=["posts"], dependencies=READS)
 
@@ -117,7 +117,7 @@ async def list_posts(
         rows = await posts.some([(each.platform, each.id) for each in found])
     else:
         rows = await posts.page(span, before=pages.place, limit=pages.one_more)
-    return pages.listing(rows)
+    return pages.listing(rows, lambda post: post.cursor)
 
 
 @router.get("/{post_id}", response_model=PostInFull, responses=refusals(404))

@@ -14,10 +14,10 @@ from mistnet.prices.watches.store import WatchLine
 from mistnet.shops.model import ProductId
 from mistnet.web.api.products import Amount
 from mistnet.web.auth import OPERATES, READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Given, Id, Moment, PathId, number_of
+from mistnet.web.fields import Document, Id, Moment, PathId, RequestBody, number_of
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
 
@@ -51,7 +51,7 @@ def _said(field: dict[str, Any]) -> dict[str, Any]:
     return {**given, **{name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}}
 
 
-class WatchWanted(Given):
+class WatchWanted(RequestBody):
     """One thing, a product or an item, and one line: `percent`, or `target` with its `currency`, or back in stock."""
 
     model_config = ConfigDict(json_schema_extra=_shapes)

@@ -13,10 +13,10 @@ from mistnet.shops.store.link_pages import MentionPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductLine, ProductPages
 from mistnet.web.api.links import MentionDocument, Mentions
 from mistnet.web.auth import READS
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Flag, Id, Moment, PathId, number_of
 from mistnet.web.paging import Listing, Pages, cursor_of
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/products", tags=["products"], dependencies=READS)
 

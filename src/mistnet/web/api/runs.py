@@ -17,17 +17,17 @@ from mistnet.operations.runs.model import (
     read_handles,
 )
 from mistnet.web.auth import READS, Operator
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Given, Integral, Moment
+from mistnet.web.fields import Document, Integral, Moment, RequestBody
 from mistnet.web.paging import Listing, RunPages
-from mistnet.web.parts import Mistnet
 
 scrape_router = APIRouter(prefix="/api/admin/scrape", tags=["runs"])
 
 _HANDLES: Final = r"^[\s,]*@?[A-Za-z0-9_]{1,15}(\s*,\s*@?[A-Za-z0-9_]{1,15})*[\s,]*$"
 
 
-class ScrapeRequest(Given):
+class ScrapeRequest(RequestBody):
     usernames: Annotated[
         str,
         Field(
@@ -128,7 +128,7 @@ class RunDocument(Document, record=Run):
 async def list_runs(mistnet: Mistnet, pages: RunPages) -> dict[str, Any]:
     """All runs that are kept, the latest first."""
     now = mistnet.database.clock.now()
-    return pages.listing(await mistnet.runs.page(now, before=pages.before, limit=pages.limit))
+    return pages.listing(await mistnet.runs.page(now, before=pages.place, limit=pages.limit))
 
 
 @router.post("/{run_id}/cancel", response_model=RunDocument, responses=refusals(404))

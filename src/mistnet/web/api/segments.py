@@ -28,10 +28,10 @@ from mistnet.graph.segments.store import LARGEST_ID, SegmentInput
 from mistnet.kit.export import Format
 from mistnet.social.model import UserId
 from mistnet.web.auth import OPERATES, READS, Operator
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Flag, Given, Id, Moment, WrittenMoment, number_of
+from mistnet.web.fields import Document, Flag, Id, Moment, RequestBody, WrittenMoment, number_of
 from mistnet.web.paging import Listing, Pages
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(prefix="/api/segments", tags=["segments"])
 
@@ -53,7 +53,7 @@ UserIds = Annotated[list[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{
 AsOf = Annotated[WrittenMoment | None, Query(description="As they were then; without it, now.")]
 
 
-class Definition(Given):
+class Definition(RequestBody):
     """How the members are found. A subject is a user's id or his @handle."""
 
     rule: Annotated[dict[str, Any], WithJsonSchema(_rule_schema())]
@@ -63,7 +63,7 @@ class Definition(Given):
     ] = None
 
 
-class InputChanges(Given):
+class InputChanges(RequestBody):
     add: UserIds = Field(default=[])
     remove: UserIds = Field(default=[])
 

@@ -13,9 +13,9 @@ from mistnet.sources import controls as switches
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import known_source, source_statuses, status_of_source
 from mistnet.web.auth import READS, Admin, Operator
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Given, Id, Integral, Moment, Reason, WrittenMoment
-from mistnet.web.parts import Mistnet
+from mistnet.web.fields import Document, Id, Integral, Moment, Reason, RequestBody, WrittenMoment
 
 router = APIRouter(prefix="/api", tags=["sources"])
 
@@ -94,7 +94,7 @@ class Sources(Document):
     items: list[SourceDocument]
 
 
-class PauseSource(Given):
+class PauseSource(RequestBody):
     reason: Reason = "paused by API"
 
 
@@ -107,7 +107,7 @@ class SourcePause(Document):
     woken: int = 0
 
 
-class OpenBreaker(Given):
+class OpenBreaker(RequestBody):
     minutes: Annotated[float, Field(ge=0.01, le=525_600, description="For how long nobody calls.")] = 5.0
     reason: Reason = "opened by API"
 
@@ -128,7 +128,7 @@ class Forgotten(Document):
     forgotten: int
 
 
-class SourceLimits(Given):
+class SourceLimits(RequestBody):
     """What is left out stays as it is. A cap of null is taken off: the settings' own counts again."""
 
     rate: Annotated[float, Field(ge=0.01, le=100_000_000, description="Calls a minute, for each key.")] | None = None

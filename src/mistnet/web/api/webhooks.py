@@ -14,9 +14,9 @@ from mistnet.social.model import UserId
 from mistnet.sources.pushed_posts import take_in
 from mistnet.sources.x.follows import take_in_follower
 from mistnet.web.auth import Authenticator, same
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, RequestRefused, TooOften, refusals
 from mistnet.web.fields import Document, Id
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import is_guessable
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])

@@ -27,12 +27,12 @@ from mistnet.social.tracking import repaired, track_handles, track_ids
 from mistnet.sources.x.follows import ask_for_syncs
 from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.dashboard_counts import Dashboard, Shown
 from mistnet.web.pages.drawings import account_row, account_rows, follows_chart, heat_map, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)

@@ -15,10 +15,10 @@ from mistnet.social.model import Platform, PostId
 from mistnet.social.post_order import read_cursor
 from mistnet.social.store.post_listing import PostPages, ShownPost
 from mistnet.web.auth import Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import LargestId, PostPlace
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 200

@@ -14,10 +14,10 @@ from mistnet.operations.source_state import state_of
 from mistnet.social.errors import BadFeed
 from mistnet.social.feeds.model import read_feed_handle
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import LargestId
 from mistnet.web.pages.drawings import RHYTHMS, rhythm_of
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)

@@ -17,11 +17,11 @@ from mistnet.prices.store.items import ItemOutcome
 from mistnet.prices.store.valuations import PointFilter, Valuations
 from mistnet.shops.model import PriceKind
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.charts import HEIGHT, WIDTH, item_chart
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)

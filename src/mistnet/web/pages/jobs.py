@@ -14,12 +14,12 @@ from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobId, JobState, KindNa
 from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter
 from mistnet.queue.store.operations import GapFilter
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import LARGEST_ID
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
 from mistnet.web.pages.overview import remedy
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50

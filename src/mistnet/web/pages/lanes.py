@@ -14,11 +14,11 @@ from mistnet.queue.model import GAP_STATES, JobId, Lane
 from mistnet.sources.lane_status import LaneStatus
 from mistnet.web.api.lanes import known_lane
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
 from mistnet.web.pages.overview import parts_of, remedy
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50

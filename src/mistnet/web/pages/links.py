@@ -12,10 +12,10 @@ from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkState
 from mistnet.shops.service import found_links, waiting_links
 from mistnet.shops.store.link_pages import COUNTED, Before, LinkFilter, LinkPages, MentionPages
 from mistnet.web.auth import Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50

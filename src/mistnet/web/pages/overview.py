@@ -18,12 +18,12 @@ from mistnet.social.store.post_listing import PostPages, ShownPost
 from mistnet.social.store.tracking import Refusals
 from mistnet.sources.status import source_statuses
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import NumberPath
 from mistnet.web.pages.cached_counts import Bars, ChartSpan
 from mistnet.web.pages.dashboard_counts import SHOWN_STATES, QueueSnapshot, Shown
 from mistnet.web.pages.drawings import account_rows
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 _LATE: Final = timedelta(minutes=5)
 _NOBODY: Final = timedelta(seconds=20)

@@ -15,13 +15,13 @@ from mistnet.shops.store.link_pages import LinkPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.social.model import Platform, UserId
 from mistnet.web.auth import Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.charts import HEIGHT, WIDTH
 from mistnet.web.pages.links import BeforePosts, before_of, place_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_chart, post_marks, spark
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PRODUCTS_PAGE: Final = 50

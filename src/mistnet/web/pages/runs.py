@@ -12,8 +12,8 @@ from mistnet.operations.errors import BadRun, RunInProgress
 from mistnet.operations.runs.model import DEFAULT_LIMIT, LARGEST_LIMIT, read_handles
 from mistnet.social.errors import BadHandles
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)

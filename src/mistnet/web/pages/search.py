@@ -14,9 +14,9 @@ from mistnet.social.search_query import parse, pattern
 from mistnet.social.store.post_listing import PostSpan
 from mistnet.social.store.search import PostSearch, find_authors
 from mistnet.web.auth import Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import PostPlace
 from mistnet.web.pages.render import marked, page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 25

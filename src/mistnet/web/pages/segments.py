@@ -20,13 +20,13 @@ from mistnet.kit.text import read_id
 from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.dashboard_counts import Dashboard, Shown
 from mistnet.web.pages.drawings import RHYTHMS, members_chart, segment_row
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, GraphPicture
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)

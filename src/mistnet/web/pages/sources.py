@@ -15,9 +15,9 @@ from mistnet.sources import controls as switches
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import known_source, source_statuses
 from mistnet.web.auth import Operator, Reader
+from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.dashboard_counts import Shown
 from mistnet.web.pages.render import page
-from mistnet.web.parts import Mistnet
 
 router = APIRouter(include_in_schema=False)
 _MOST_RATE: Final = 100_000_000.0

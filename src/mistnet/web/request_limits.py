@@ -32,7 +32,7 @@ _HEADERS: Final = {
 }
 
 
-class Shield:
+class RequestLimits:
     """Refuses bodies that are too large, also those that do not say so, and adds the headers to every answer."""
 
     def __init__(self, inner: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""What routes are given: the app, and what belongs to the service alone. Async, or each would take a thread."""
+"""Dependencies of routes: the app and the objects of the service. Async, because FastAPI runs others in threads."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mistnet.operations.gauges import QueueGauges
 from mistnet.operations.health import HealthCheck
 
 
-async def the_app(request: Request) -> App:
+async def _app(request: Request) -> App:
     app: App = request.app.state.mistnet
     return app
 
 
-async def the_gauges(request: Request) -> QueueGauges:
+async def _gauges(request: Request) -> QueueGauges:
     gauges: QueueGauges = request.app.state.gauges
     return gauges
 
 
-async def the_health(request: Request) -> HealthCheck:
+async def _health(request: Request) -> HealthCheck:
     health: HealthCheck = request.app.state.health
     return health
 
 
-Mistnet = Annotated[App, Depends(the_app)]
-Gauges = Annotated[QueueGauges, Depends(the_gauges)]
-Checks = Annotated[HealthCheck, Depends(the_health)]
+Mistnet = Annotated[App, Depends(_app)]
+Gauges = Annotated[QueueGauges, Depends(_gauges)]
+Checks = Annotated[HealthCheck, Depends(_health)]
