@@ -96,7 +96,7 @@ def run(part: Part, seed: int, minutes: float, logs: Path | None) -> Verdict | s
     seconds = minutes * 60
     pace = max(int(CALLS * 60 / max(seconds, FAULT_SECONDS * len(part.faults))), 2)
     with tempfile.TemporaryDirectory() as folder:
-        kept = logs / part.name if logs else Path(folder)
+        kept = (logs / part.name).resolve() if logs else Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
         try:
             with part.staged(kept, seed, pace) as (target, stage):

@@ -16,6 +16,8 @@ class Verdict:
     """`problems` is empty if everything was survived. Those that one fault caused also stand under its name."""
 
     played: Counter[str] = field(default_factory=Counter)
+    disturbed: Counter[str] = field(default_factory=Counter)
+    """How often a fault was played while there was work."""
     struck: Counter[str] = field(default_factory=Counter)
     units: dict[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
