@@ -28,7 +28,7 @@ from mistnet.queue.store.enqueue import JobWriter, write_wakes
 from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.jobs.args import CollectRules
-from mistnet.social.model import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X
 from mistnet.sources.x.source import WRITERS
 from tests.databases import open_database
 from tests.support import TurnedClock
@@ -101,14 +101,14 @@ class Circle:
     def _profile(self, user_id: UserId) -> User:
         if user_id in self.suspended:
             raw = json.dumps({"id": str(user_id), "unavailable": True}).encode()
-            return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, unavailable_reason="Suspended", raw=raw)
+            return User(platform=X, id=user_id, detail=Detail.PROFILE, unavailable_reason="Suspended", raw=raw)
         counts: dict[str, Any] = {}
         if user_id == ANN:
             counts = {"followers_count": len(self.followers_of) + self.extra, "protected": self.protected}
             counts["following_count"] = len(self.followings_of) + self.extra
         handle = self.handle if user_id == ANN else f"u{user_id}"
         raw = json.dumps({"id": str(user_id), "userName": handle}).encode()
-        return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
+        return User(platform=X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=raw, **counts)
 
 
 def _pay(purpose: CallPurpose, price: int) -> None:
@@ -118,7 +118,7 @@ def _pay(purpose: CallPurpose, price: int) -> None:
 
 def _member(user_id: UserId) -> User:
     raw = json.dumps({"id": str(user_id), "screen_name": f"u{user_id}"}).encode()
-    return User(platform=Platform.X, id=user_id, detail=Detail.LISTED, handle=f"u{user_id}", raw=raw)
+    return User(platform=X, id=user_id, detail=Detail.LISTED, handle=f"u{user_id}", raw=raw)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, insert, text
 from mistnet.kit.database import Database
 from mistnet.kit.types import UtcTime
 from mistnet.operations import schema as tables
-from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.social.store.posts import write_posts, write_users
 from tests.support import START
 
@@ -20,13 +20,13 @@ DAY = timedelta(days=1)
 
 
 def person(user_id: int, handle: str | None = None, **about: Any) -> User:
-    own = {"platform": Platform.X, "detail": Detail.PROFILE, "raw": b"{}"}
+    own = {"platform": X, "detail": Detail.PROFILE, "raw": b"{}"}
     return User(**{**own, "id": UserId(user_id), "handle": handle or f"user{user_id}", **about})
 
 
 def answer(post_id: int, author: int, to: int | None, *, parent: int | None = None, at: datetime = START) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(post_id),
         author_id=UserId(author),
         text="words",

@@ -18,7 +18,7 @@ from mistnet.queue.model import NewJob, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import Settings
 from mistnet.social.coverage.model import moment_of
-from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
 from mistnet.sources.x.source import WRITERS
 from tests.databases import make_app
 from tests.support import START, TurnedClock
@@ -66,7 +66,7 @@ async def end_badly(app: App, *jobs: NewJob, state: str = "dead") -> None:
 
 def user(user_id: int, handle: str = "ann", **about: Any) -> User:
     raw = json.dumps({"id": str(user_id), "userName": handle}).encode()
-    return User(platform=Platform.X, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, raw=raw, **about)
+    return User(platform=X, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, raw=raw, **about)
 
 
 def post(
@@ -78,7 +78,7 @@ def post(
     reposts: int | None = None,
 ) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(post_id),
         author_id=UserId(author_id),
         text=f"post {post_id}",

@@ -14,7 +14,7 @@ from mistnet.kit.database import Database
 from mistnet.queue.tables import jobs
 from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
 from mistnet.shops.tables import crawls, links, offers, post_links, products
-from mistnet.social.model import Platform
+from mistnet.social.model import Platform, X
 from mistnet.social.tables import feeds
 from tests.support import START
 
@@ -38,7 +38,7 @@ def link_row(url_norm: str, lane: str = "shopee", **about: Any) -> dict[str, Any
 
 
 async def mention(
-    database: Database, link_id: int, post_id: int, *, platform: Platform = Platform.X, nr: int = 0, **about: Any
+    database: Database, link_id: int, post_id: int, *, platform: Platform = X, nr: int = 0, **about: Any
 ) -> None:
     row = {"platform": platform, "post_id": post_id, "nr": nr, "link_id": link_id, "place": "text", "seen_at": START}
     async with database.transaction() as connection:

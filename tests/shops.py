@@ -17,7 +17,7 @@ from mistnet.settings import load_settings
 from mistnet.shops.model import CRAWL, CachedAnswer, Hop, PageVisit
 from mistnet.sim.service import NeverAnswers
 from mistnet.sim.shops import ShopFault, ShopService
-from mistnet.social.model import Detail, LinkMention, Platform, Post, PostId, User, UserId
+from mistnet.social.model import Detail, LinkMention, Post, PostId, User, UserId, X
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import Readable, WebAnswer
 from mistnet.sources.web.safe_url import SafeUrl
@@ -171,12 +171,12 @@ class Visitor:
         return visited
 
 
-WRITER = User(platform=Platform.X, id=UserId(7), detail=Detail.PROFILE, handle="collector", raw=b"{}")
+WRITER = User(platform=X, id=UserId(7), detail=Detail.PROFILE, handle="collector", raw=b"{}")
 
 
 def post(number: int, said: str, *, links: Sequence[str] = (), **about: Any) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(number),
         author_id=WRITER.id,
         text=said,

@@ -54,7 +54,7 @@ from mistnet.settings import KindSettings, Settings
 from mistnet.shops.store.links import links_in
 from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.jobs.args import backfill, relook
-from mistnet.social.model import Post
+from mistnet.social.model import THREADS, Platform, Post, X
 from mistnet.social.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
 from mistnet.social.store.quarantine import take_up_unreadable
 from mistnet.sources.market.source import PriceCollector
@@ -100,6 +100,7 @@ class App:
         self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
+        self.platforms: Sequence[Platform] = (X, THREADS)
         calls = SourceMetrics(self.metrics.registry)
         self.collector = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
         self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere()

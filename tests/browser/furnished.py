@@ -17,7 +17,7 @@ from mistnet.queue.model import JobId
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.coverage.model import moment_of
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.social.model import Post, PostId, UserId, X
 from tests.browser.stocked import Stocked, stock
 from tests.browser.valued import value
 from tests.graphs import follow, follow_event, segment, synced, turn
@@ -84,7 +84,7 @@ async def furnish(app: App) -> Furnished:
     await tell(
         app,
         user(ANN, "before_that", name="Ann", posts_count=1_000),
-        TrackedAccount(platform=Platform.X, user_id=ANN),
+        TrackedAccount(platform=X, user_id=ANN),
     )
     thread = [id_at(now - timedelta(days=2), place) for place in range(DEEP + 1)]
     await tell(app, user(ANN, "ann_of_the_net1", website="javascript:document.title=1", **told), *_thread(thread))
@@ -141,7 +141,7 @@ def _thread(ids: Sequence[PostId]) -> list[Post]:
     """Each answers the one before, one of them a post that nobody has."""
     return [
         Post(
-            platform=Platform.X,
+            platform=X,
             id=each,
             author_id=ANN,
             text=f"{HOSTILE} {LONG} https://example.com/<b>{place}</b> javascript:alert(1)",

@@ -9,7 +9,7 @@ import msgspec
 from mistnet.app import App
 from mistnet.social.accounts import Missing, TrackedAccount
 from mistnet.social.coverage.model import moment_of
-from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.model import THREADS, Detail, Post, PostId, Reference, User, UserId, X
 from tests.harvests import id_at, tell, user
 from tests.shelves import link, mention, offer, product
 
@@ -41,8 +41,8 @@ async def promote(app: App) -> Promoted:
         app,
         user(ANN, "ann_finds", name="Ann finds things", posts_count=900),
         user(BEA, "bea", name="Bea"),
-        User(platform=Platform.THREADS, id=CAT, detail=Detail.PROFILE, handle="cat.shops", name="Cat", raw=b"{}"),
-        TrackedAccount(platform=Platform.X, user_id=ANN),
+        User(platform=THREADS, id=CAT, detail=Detail.PROFILE, handle="cat.shops", name="Cat", raw=b"{}"),
+        TrackedAccount(platform=X, user_id=ANN),
     )
     kettle = await product(database, "21448123549", title="Gooseneck kettle 0.9 l, matt black", brand="Pour & Co.")
     item = await link(database, "https://shopee.tw/product/1/21448123549", product_id=kettle, state="crawled")
@@ -58,7 +58,7 @@ async def promote(app: App) -> Promoted:
     for place, each in enumerate(posts):
         where = "quoted" if each.quoted else "text"
         await mention(database, (item, short)[place % 2], each.id, url="https://s.shopee.tw/abc", place=where)
-    await tell(app, Missing(platform=Platform.X, what="post", id=posts[6].id, reason="gone"))
+    await tell(app, Missing(platform=X, what="post", id=posts[6].id, reason="gone"))
     await _on_threads(app, short)
     plain = await _others(app, posts)
     return Promoted(kettle=kettle, plain=plain, first=posts[0].id, single=posts[7].id)
@@ -67,7 +67,7 @@ async def promote(app: App) -> Promoted:
 def _post(at: object, place: int) -> Post:
     number = id_at(at, place)  # type: ignore[arg-type]
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=number,
         author_id=BEA if place in (3, 5) else ANN,
         text=SAID[place % len(SAID)],
@@ -81,7 +81,7 @@ def _post(at: object, place: int) -> Post:
 
 async def _on_threads(app: App, short: int) -> None:
     told = Post(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=THREADS_ID,
         author_id=CAT,
         text="Found on Threads: the kettle again",
@@ -90,7 +90,7 @@ async def _on_threads(app: App, short: int) -> None:
         raw=b"{}",
     )
     await tell(app, told)
-    await mention(app.database, short, THREADS_ID, platform=Platform.THREADS, place="attachment")
+    await mention(app.database, short, THREADS_ID, platform=THREADS, place="attachment")
 
 
 async def _others(app: App, posts: list[Post]) -> int:

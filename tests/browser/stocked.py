@@ -8,7 +8,7 @@ import msgspec
 from mistnet.app import App
 from mistnet.governor.model import SourceName
 from mistnet.shops.model import Evidence
-from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.model import THREADS, Detail, Post, PostId, User, UserId
 from tests.harvests import tell
 from tests.shelves import crawl, feed, job, link, mention, offer, product
 
@@ -50,7 +50,7 @@ async def stock(app: App, posts: list[PostId], *, hostile: str, long: str) -> St
     code = await link(database, "code://taobao/abc", lane="taobao", kind="code", state="unresolved", problem=worst)
     for place, post_id in enumerate(posts):
         await mention(database, (item, short, code)[place % 3], post_id, url=f"https://s.shopee.tw/{long}?<b>", nr=0)
-    await mention(database, short, THREADS_ID, platform=Platform.THREADS, place="attachment")
+    await mention(database, short, THREADS_ID, platform=THREADS, place="attachment")
     await _offers(app, cup, item, now, worst)
     for outcome in ("offer", "blocked", "gone", "no_price", "failed"):
         about = {"problem": worst, "final_url": f"https://shopee.tw/{long}", "product_id": cup, "job_id": 1}
@@ -68,9 +68,9 @@ async def stock(app: App, posts: list[PostId], *, hostile: str, long: str) -> St
 async def _somebody_on_threads(app: App, worst: str) -> None:
     await tell(
         app,
-        User(platform=Platform.THREADS, id=BEA, detail=Detail.PROFILE, handle="bea.on.threads", name=worst, raw=b"{}"),
+        User(platform=THREADS, id=BEA, detail=Detail.PROFILE, handle="bea.on.threads", name=worst, raw=b"{}"),
         Post(
-            platform=Platform.THREADS,
+            platform=THREADS,
             id=THREADS_ID,
             author_id=BEA,
             text=f"{worst} https://s.shopee.tw/abc",

@@ -23,7 +23,7 @@ from mistnet.settings import Settings
 from mistnet.sim.world import World
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.databases import make_app
 from tests.harvests import change, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.receivers import SECRET, receiver
@@ -227,7 +227,7 @@ async def silent_account(app: App, *, newest: datetime, tracked: datetime) -> No
     await tell(
         app,
         user(11),
-        TrackedAccount(platform=Platform.X, user_id=UserId(11)),
+        TrackedAccount(platform=X, user_id=UserId(11)),
         *(post(id_at(newest - timedelta(hours=3 * number))) for number in range(40)),
     )
     await change(

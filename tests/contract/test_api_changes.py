@@ -8,7 +8,7 @@ import pytest
 
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, PostId, Unreadable, UserId
+from mistnet.social.model import PostId, Unreadable, UserId, X
 from tests.apis import open_api
 from tests.harvests import change, days_ago, end_badly, id_at, rows, tell, user
 
@@ -91,7 +91,7 @@ async def test_an_account_is_tracked_caught_up_with_and_let_go(url: str) -> None
         assert [(each["handle"], each["result"]) for each in told] == [("ann", "added"), ("bob", "added")]
         bad = await api.post("/api/accounts", json={"handles": ["ann", "no way", "x" * 16]})
         assert (bad.status, list(bad.problems)) == (400, ["handles.1", "handles.2"])
-        await tell(api.app, user(11, "ann"), TrackedAccount(platform=Platform.X, user_id=ANN))
+        await tell(api.app, user(11, "ann"), TrackedAccount(platform=X, user_id=ANN))
         again = await api.post("/api/accounts/ann/catch-up")
         assert (again.status, "its past" in again.json["note"]) == (202, True)
         gone = await api.ask("DELETE", "/api/accounts/ann")
@@ -171,7 +171,7 @@ async def test_a_source_is_paused_resumed_and_limited(url: str) -> None:
 
 async def test_quarantined_payloads_are_shown_and_read_again(url: str) -> None:
     async with open_api(url) as api:
-        broken = Unreadable(platform=Platform.X, endpoint="tweets", problem="no id", payload=b'{"text": "<b>\xff"}')
+        broken = Unreadable(platform=X, endpoint="tweets", problem="no id", payload=b'{"text": "<b>\xff"}')
         await tell(api.app, broken)
         (kept,) = (await api.ok("/api/quarantine"))["items"]
         assert "<b>" in (await api.ok(f"/api/quarantine/{kept['id']}"))["payload"]
@@ -181,7 +181,7 @@ async def test_quarantined_payloads_are_shown_and_read_again(url: str) -> None:
 
 async def test_a_push_from_upstream_is_stored_at_once_and_only_once(url: str) -> None:
     async with open_api(url, x_api_key=["push-key-one", "push-key-two"]) as api:
-        await tell(api.app, user(11, "ann"), TrackedAccount(platform=Platform.X, user_id=ANN))
+        await tell(api.app, user(11, "ann"), TrackedAccount(platform=X, user_id=ANN))
         reply, parent = int(id_at(days_ago(1))), int(id_at(days_ago(2)))
         tweet = {
             "id": str(reply),

@@ -14,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Media, Platform, PostId, Reference, Unreadable, UserId
+from mistnet.social.model import THREADS, Media, PostId, Reference, Unreadable, UserId, X
 from tests.apis import Api, api_routes, described_routes, open_api
 from tests.harvests import change, days_ago, end_badly, id_at, post, tell, user
 
@@ -24,7 +24,7 @@ ANN, BOB = 11, 12
 
 
 def tracked(user_id: int) -> TrackedAccount:
-    return TrackedAccount(platform=Platform.X, user_id=UserId(user_id))
+    return TrackedAccount(platform=X, user_id=UserId(user_id))
 
 
 async def with_ann(api: Api, posts: int = 5) -> list[int]:
@@ -66,8 +66,7 @@ async def test_every_list_can_be_walked_to_its_end_in_pages_of_one(url: str) -> 
         await with_ann(api, posts=3)
         await tell(api.app, *(user(each, f"u{each}") for each in (20, 21, 22)), *(tracked(each) for each in (20, 21)))
         broken = [
-            Unreadable(platform=Platform.X, endpoint="tweets", problem=f"p{n}", payload=f"{{{n}".encode())
-            for n in range(3)
+            Unreadable(platform=X, endpoint="tweets", problem=f"p{n}", payload=f"{{{n}".encode()) for n in range(3)
         ]
         await tell(api.app, *broken)
         await api.app.enqueue([args.backfill(UserId(each)) for each in (20, 21, 22)])
@@ -159,16 +158,16 @@ async def test_a_post_comes_with_its_payload_only_when_asked_for(url: str) -> No
 
 async def with_both_platforms(api: Api) -> list[tuple[str, str]]:
     """An author of one handle on two platforms, whose ids grow differently. Answers (platform, id), newest first."""
-    ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+    ours = msgspec.structs.replace(user(31, "ann"), platform=THREADS)
     told = [
-        (Platform.X, int(id_at(days_ago(4)))),
-        (Platform.THREADS, 9_000_000_000_000_000_001),
-        (Platform.X, int(id_at(days_ago(2)))),
-        (Platform.THREADS, 17),
+        (X, int(id_at(days_ago(4)))),
+        (THREADS, 9_000_000_000_000_000_001),
+        (X, int(id_at(days_ago(2)))),
+        (THREADS, 17),
     ]
     posts = [
         msgspec.structs.replace(
-            post(each, 31 if platform is Platform.THREADS else ANN),
+            post(each, 31 if platform == THREADS else ANN),
             platform=platform,
             created_at=days_ago(4 - place),
         )
@@ -193,10 +192,10 @@ async def test_posts_of_every_platform_are_listed_by_the_time_they_were_written(
 
 async def test_posts_written_in_the_same_second_are_in_the_order_of_platform_and_id(url: str) -> None:
     async with open_api(url) as api:
-        ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+        ours = msgspec.structs.replace(user(31, "ann"), platform=THREADS)
         same = [
             msgspec.structs.replace(post(each, 31 if each > 2 else ANN), platform=platform, created_at=days_ago(1))
-            for platform, each in ((Platform.X, 1), (Platform.X, 2), (Platform.THREADS, 3), (Platform.THREADS, 4))
+            for platform, each in ((X, 1), (X, 2), (THREADS, 3), (THREADS, 4))
         ]
         await tell(api.app, user(ANN, "ann"), ours, *same)
         for path in ("/api/posts", "/api/posts?author=ann", "/api/posts?q=post"):
@@ -221,10 +220,10 @@ async def test_a_post_is_found_by_its_id_on_whatever_platform_it_is(url: str) ->
 
 async def test_a_conversation_of_threads_can_be_read(url: str) -> None:
     async with open_api(url) as api:
-        ours = msgspec.structs.replace(user(31, "ann"), platform=Platform.THREADS)
+        ours = msgspec.structs.replace(user(31, "ann"), platform=THREADS)
         said = [
             msgspec.structs.replace(
-                post(each, 31, answers=answers, conversation=900), platform=Platform.THREADS, created_at=days_ago(ago)
+                post(each, 31, answers=answers, conversation=900), platform=THREADS, created_at=days_ago(ago)
             )
             for each, answers, ago in ((900, None, 3), (50, 900, 2), (700, 900, 1))
         ]

@@ -24,7 +24,7 @@ from mistnet.cli.listening import listen, serving, url_of
 from mistnet.graph.segments.rules import read_rule
 from mistnet.social.accounts import TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, Unreadable, UserId
+from mistnet.social.model import Unreadable, UserId, X
 from mistnet.web.openapi import describe, operations
 from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC, api_on, api_routes, app_on, described_routes, query_names
@@ -94,10 +94,10 @@ class Running:
 async def _fill(app: App) -> None:
     """Something with each of the ids that are tried first."""
     people = [user(each, handle, name="N") for each, handle in ((1, "A"), (2, "0"), (3, "_"))]
-    await tell(app, *people, *(TrackedAccount(platform=Platform.X, user_id=UserId(each)) for each in (1, 2, 3)))
+    await tell(app, *people, *(TrackedAccount(platform=X, user_id=UserId(each)) for each in (1, 2, 3)))
     await tell(app, *(user(1, "A", name=name) for name in ("B", "C")))
     await tell(app, post(1, 1), post(2, 1, answers=1, conversation=1), post(10, 2, answers=9, conversation=1))
-    broken = [Unreadable(platform=Platform.X, endpoint="tweets", problem="p", payload=b"{%d" % n) for n in range(3)]
+    broken = [Unreadable(platform=X, endpoint="tweets", problem="p", payload=b"{%d" % n) for n in range(3)]
     await tell(app, *broken)
     await app.enqueue([args.backfill(UserId(each)) for each in (1, 2)])
     await end_badly(app, args.relook(UserId(1)), args.relook(UserId(2)))

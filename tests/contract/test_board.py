@@ -12,7 +12,7 @@ from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobState
 from mistnet.social.accounts import AccountState, TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.account_pages import AccountFilter, AccountPages
 from mistnet.social.store.post_listing import PostPages
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
@@ -24,7 +24,7 @@ ANN, BEA, CARL = UserId(11), UserId(12), UserId(13)
 
 
 async def track(app: App, user_id: UserId, handle: str, **about: str) -> None:
-    await tell(app, user(user_id, handle, **about), TrackedAccount(platform=Platform.X, user_id=user_id))
+    await tell(app, user(user_id, handle, **about), TrackedAccount(platform=X, user_id=user_id))
 
 
 async def spend(app: App, *spent: tuple[int, UserId | None]) -> None:
@@ -178,8 +178,8 @@ async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_
         clock.turn(seconds=1)
         await tell(app, post(6, BEA, conversation=5, answers=5))
         pages = PostPages(app.database)
-        first = await pages.conversation(Platform.X, PostId(5), after=None, limit=2)
+        first = await pages.conversation(X, PostId(5), after=None, limit=2)
         assert [(each.id, each.handle, each.tracked) for each in first] == [(5, "ann", True), (6, "bea", False)]
-        rest = await pages.conversation(Platform.X, PostId(5), after=first[-1].cursor, limit=2)
+        rest = await pages.conversation(X, PostId(5), after=first[-1].cursor, limit=2)
         assert [(each.id, each.in_reply_to_id) for each in rest] == [(7, 5)]
         assert [each.id for each in await pages.latest(2)] == [6, 7]

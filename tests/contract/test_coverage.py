@@ -26,7 +26,7 @@ from mistnet.social.accounts import (
 from mistnet.social.coverage.model import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.social.tracking import repaired
 from tests.databases import analyze
@@ -44,7 +44,7 @@ OLDEST, NEWEST = id_at(days_ago(40)), id_at(days_ago(10))
 async def with_ann(url: str, *, swept: bool = True, backfilled: bool = False, **settings: Any) -> Any:
     """An account that is a hundred days old, swept from forty days ago until ten days ago."""
     async with open_harvest(url, **settings) as app:
-        await tell(app, user(ANN, created_at=days_ago(100)), TrackedAccount(platform=Platform.X, user_id=ANN))
+        await tell(app, user(ANN, created_at=days_ago(100)), TrackedAccount(platform=X, user_id=ANN))
         await change(
             app,
             "UPDATE accounts SET tracked_at = (SELECT created_at FROM users WHERE id = 11), backfilled_at = NULL",
@@ -57,7 +57,7 @@ async def with_ann(url: str, *, swept: bool = True, backfilled: bool = False, **
 
 
 def boundaries(**about: Any) -> Swept:
-    return Swept(platform=Platform.X, user_id=ANN, **about)
+    return Swept(platform=X, user_id=ANN, **about)
 
 
 async def ann(app: App) -> AccountProgress:
@@ -165,7 +165,7 @@ async def test_a_dead_second_look_is_missing_inside_what_is_verified(url: str) -
 
 async def test_other_accounts_sweeps_are_not_mixed_up_with_ones_own(url: str) -> None:
     async with with_ann(url) as app:
-        await tell(app, user(111, "bob"), TrackedAccount(platform=Platform.X, user_id=UserId(111)))
+        await tell(app, user(111, "bob"), TrackedAccount(platform=X, user_id=UserId(111)))
         await end_badly(app, args.backfill(UserId(111)), args.mend(UserId(111), PostId(5), PostId(9)))
         assert (await ann(app)).sweeps == []
         by_handle = {each.handle: each for each in await Coverage(app.database).accounts()}
@@ -207,7 +207,7 @@ async def test_an_account_is_found_by_its_handle_and_remembered_by_its_earlier_o
 
 
 def judged(*, suspect: bool) -> HistoryJudged:
-    return HistoryJudged(platform=Platform.X, user_id=ANN, suspect=suspect)
+    return HistoryJudged(platform=X, user_id=ANN, suspect=suspect)
 
 
 async def test_of_a_suspect_history_nothing_is_verified_until_it_is_plausible(url: str) -> None:
@@ -228,7 +228,7 @@ async def test_of_a_suspect_history_nothing_is_verified_until_it_is_plausible(ur
 async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        await tell(app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), boundaries(backfilled=True))
+        await tell(app, user(ANN), TrackedAccount(platform=X, user_id=ANN), boundaries(backfilled=True))
         await tell(app, judged(suspect=True))
         looked: list[timedelta] = []
         last = clock.now()
@@ -300,7 +300,7 @@ async def test_repair_begins_no_pass_for_native_retweets_that_nobody_wants(url: 
 async def test_repair_leaves_accounts_alone_that_cannot_be_collected(url: str) -> None:
     async with with_ann(url) as app:
         await end_badly(app, args.backfill(ANN))
-        await tell(app, AccountStateChange(platform=Platform.X, user_id=ANN, state=AccountState.PROTECTED))
+        await tell(app, AccountStateChange(platform=X, user_id=ANN, state=AccountState.PROTECTED))
         assert await repaired(app, await ann(app)) == ["@ann is protected: left alone until it can be collected"]
         assert await rows(app, "SELECT state FROM jobs") == [("dead",)]
 
@@ -341,7 +341,7 @@ async def test_a_conversation_is_in_progress_while_a_walk_will_bring_what_it_lac
 async def test_a_conversation_is_as_complete_as_upstream_has_it_when_the_rest_is_gone(url: str) -> None:
     async with open_harvest(url) as app:
         await converse(app, SECOND, THIRD)
-        await tell(app, Missing(platform=Platform.X, what="post", id=FIRST, reason="deleted"))
+        await tell(app, Missing(platform=X, what="post", id=FIRST, reason="deleted"))
         assert await verdict(app) is Completeness.AS_FAR_AS_UPSTREAM
 
 
@@ -349,7 +349,7 @@ async def test_a_conversation_has_gaps_where_nobody_fetches_a_parent(url: str) -
     async with open_harvest(url) as app:
         await converse(app, ROOT, SECOND, THIRD)
         assert await verdict(app) is Completeness.HAS_GAPS
-        await tell(app, Missing(platform=Platform.X, what="user", id=FIRST, reason="a user of the same number"))
+        await tell(app, Missing(platform=X, what="user", id=FIRST, reason="a user of the same number"))
         assert await verdict(app) is Completeness.HAS_GAPS
 
 
@@ -429,7 +429,7 @@ def test_the_command_shows_a_suspect_account_as_one(url: str) -> None:
 def test_of_an_account_that_never_showed_its_posts_no_strip_claims_that_any_are_missing(url: str) -> None:
     async def prepare() -> None:
         async with with_ann(url, swept=False) as app:
-            await tell(app, AccountStateChange(platform=Platform.X, user_id=ANN, state=AccountState.PROTECTED))
+            await tell(app, AccountStateChange(platform=X, user_id=ANN, state=AccountState.PROTECTED))
 
     LOOP.run(prepare())
     (line,) = [line for line in run(coverage, url).stdout.splitlines() if "@ann" in line]
@@ -456,7 +456,7 @@ def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
             await TrackingStore(app.database, app.job_writer).suggest(
                 [NewSuggestion(handle="nobody")], job=args.suggestion, now=START
             )
-            closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+            closed = SuggestionClosed(platform=X, handle="nobody", accepted=False, reason="there is nobody")
             await tell(app, closed)
 
     LOOP.run(prepare())

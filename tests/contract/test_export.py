@@ -29,7 +29,19 @@ from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheet
 from mistnet.operations import schema as tables
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import Missing, TrackedAccount
-from mistnet.social.model import Detail, LinkMention, Media, Metrics, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.model import (
+    THREADS,
+    Detail,
+    LinkMention,
+    Media,
+    Metrics,
+    Post,
+    PostId,
+    Reference,
+    User,
+    UserId,
+    X,
+)
 from mistnet.social.store.accounts import write_tracked
 from mistnet.social.store.posts import write_missing, write_posts, write_users
 from tests.commands import command_line
@@ -53,12 +65,12 @@ cli.command()(export)
 
 
 def user(user_id: int, handle: str, **about: Any) -> User:
-    own: dict[str, Any] = {"platform": Platform.X, "detail": Detail.PROFILE, "raw": b'{"id": 1}'}
+    own: dict[str, Any] = {"platform": X, "detail": Detail.PROFILE, "raw": b'{"id": 1}'}
     return User(id=UserId(user_id), handle=handle, **{**own, **about})
 
 
 def post(post_id: int, words: str = "mist", **about: Any) -> Post:
-    own: dict[str, Any] = {"platform": Platform.X, "author_id": ANN, "created_at": START, "raw": b'{"n": 1}'}
+    own: dict[str, Any] = {"platform": X, "author_id": ANN, "created_at": START, "raw": b'{"n": 1}'}
     return Post(id=PostId(post_id), text=words, **{**own, **about})
 
 
@@ -90,22 +102,18 @@ async def filled(url: str) -> AsyncIterator[Database]:
             people = [
                 user(ANN, "Ann", bio=ODD_TEXT, name="", verified=True, created_at=datetime(2009, 1, 2, tzinfo=UTC)),
                 user(BEA, "bea", protected=False),
-                user(ANN, "annt", platform=Platform.THREADS),
+                user(ANN, "annt", platform=THREADS),
             ]
             await write_users(connection, people, START)
             for n in range(1, 6):
                 await write_users(connection, [user(ANN, f"ann{n}")], START + timedelta(hours=n))
             await write_users(connection, [user(ANN, "Ann")], START + timedelta(hours=6))
             plain = [post(n, created_at=START + timedelta(days=n)) for n in range(1, 8)]
-            others = [post(9, author_id=BEA), post(3, platform=Platform.THREADS), RICH]
+            others = [post(9, author_id=BEA), post(3, platform=THREADS), RICH]
             await write_posts(connection, [*plain, *others], START)
-            tracked = [TrackedAccount(platform=Platform.X, user_id=each) for each in (ANN, BEA)]
+            tracked = [TrackedAccount(platform=X, user_id=each) for each in (ANN, BEA)]
             await write_tracked(connection, tracked, START)
-            lost = [
-                Missing(platform=Platform.X, what=what, id=n, reason="gone")
-                for what in ("user", "post")
-                for n in (1, 2)
-            ]
+            lost = [Missing(platform=X, what=what, id=n, reason="gone") for what in ("user", "post") for n in (1, 2)]
             await write_missing(connection, lost, START)
             await connection.execute(insert(tables.suggestions), suggested())
             await connection.execute(insert(tables.calls), called())
@@ -314,7 +322,7 @@ async def test_an_author_has_all_rows_that_are_about_them_and_no_others(url: str
 async def test_two_users_of_one_handle_are_both_exported(url: str) -> None:
     async with filled(url) as database:
         async with database.transaction() as connection:
-            await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
+            await write_users(connection, [user(ANN, "bea", platform=THREADS)], START)
         both = await lines(database, Exported.POSTS, author="bea")
         assert [(each["platform"], each["id"]) for each in both] == [("threads", "3"), ("x", "9")]
 
@@ -323,13 +331,13 @@ async def test_posts_of_both_platforms_are_exported_in_the_order_they_were_writt
     async with filled(url) as database:
         days = {f"{place}": START + timedelta(days=place) for place in range(10, 16)}
         given = [
-            post(900 - int(name), platform=Platform.THREADS, created_at=at)
+            post(900 - int(name), platform=THREADS, created_at=at)
             if int(name) % 2
             else post(int(name), author_id=BEA, created_at=at)
             for name, at in days.items()
         ]
         async with database.transaction() as connection:
-            await write_users(connection, [user(ANN, "bea", platform=Platform.THREADS)], START)
+            await write_users(connection, [user(ANN, "bea", platform=THREADS)], START)
             await write_posts(connection, given, START)
         for page_rows in (1, 2, 100):
             for author in (None, "bea"):

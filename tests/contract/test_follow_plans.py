@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from mistnet.graph.follows.model import FollowLook, Side, Sync
 from mistnet.queue.model import JobId
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.circles import ANN, Circle, Harness, open_harness
 from tests.contract.test_plans import plan
 from tests.databases import analyze
@@ -76,7 +76,7 @@ async def edges_are_written_by_their_keys(harness: Harness) -> None:
 async def somebody_elses_list_costs_nothing(harness: Harness, side: Side) -> None:
     look: FollowLook = harness.syncer.look
     bob = Sync(
-        platform=Platform.X,
+        platform=X,
         side=side,
         subject_id=UserId(2),
         job_id=JobId(1),

@@ -10,7 +10,7 @@ from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode
 from mistnet.kit.errors import DatabaseError, WriteRefused
 from mistnet.social.ingests.model import IngestKind, IngestStatus
 from mistnet.social.ingests.store import Ingests
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.circles import ANN, Circle, Harness, open_harness
 from tests.harvests import user
 
@@ -21,7 +21,7 @@ MANY = [*range(2, 462)]  # three pages
 
 def seen(ids: Sequence[int], ingest_id: int | None) -> FollowsSeen:
     return FollowsSeen(
-        platform=Platform.X,
+        platform=X,
         side=Side.FOLLOWERS,
         subject_id=ANN,
         ids=[UserId(each) for each in ids],
@@ -117,7 +117,7 @@ async def test_an_edge_that_a_known_list_of_its_other_end_did_not_show_is_news(u
             IngestKind.FOLLOWINGS_SYNC, asked_by="a test", subject_id=UserId(9)
         )
         shown = FollowsSeen(
-            platform=Platform.X,
+            platform=X,
             side=Side.FOLLOWINGS,
             subject_id=UserId(9),
             ids=[ANN, UserId(2)],

@@ -16,7 +16,7 @@ from mistnet.sim.people import SimAccountState
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.ingests.model import IngestKind
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
 from tests.circles import ANN, Circle, open_harness
 from tests.command_groups import commands_of
@@ -34,7 +34,7 @@ commands = commands_of("follows")
 async def with_followers(api: Api, *ids: int) -> None:
     ingest_id = await api.app.ingests.begin(IngestKind.FOLLOWERS_SYNC, asked_by="a test", subject_id=1)
     seen: Write = FollowsSeen(
-        platform=Platform.X,
+        platform=X,
         side=Side.FOLLOWERS,
         subject_id=ANN,
         ids=[UserId(each) for each in ids],

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.queue.model import JobId
 from mistnet.social.ingests.model import IngestBegun, IngestEnded, IngestKind, IngestStatus
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from tests.contract.test_outbox_plans import explained, overheard
 from tests.databases import analyze
 from tests.harvests import open_harvest, tell
@@ -41,11 +41,9 @@ async def test_no_question_reads_the_whole_book(url: str) -> None:
     async with open_harvest(url) as app:
         await fill(app)
         now = app.database.clock.now()
-        begun = IngestBegun(
-            platform=Platform.X, kind=IngestKind.FOLLOWERS_SYNC, job_id=JobId(7), asked_by="job", subject_id=7
-        )
+        begun = IngestBegun(platform=X, kind=IngestKind.FOLLOWERS_SYNC, job_id=JobId(7), asked_by="job", subject_id=7)
         with overheard(app) as heard:
-            assert await app.ingests.latest_success(Platform.X, IngestKind.FOLLOWERS_SYNC, 7, now - timedelta(days=30))
+            assert await app.ingests.latest_success(X, IngestKind.FOLLOWERS_SYNC, 7, now - timedelta(days=30))
             assert await app.ingests.latest(IngestKind.FOLLOWERS_SYNC, 7)
             assert len(await app.ingests.list(limit=20, before=ROWS)) == 20
             await tell(app, begun, IngestEnded(job_id=JobId(7), status=IngestStatus.SUCCESS))

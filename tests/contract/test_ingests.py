@@ -26,7 +26,7 @@ from mistnet.social.ingests.model import (
     IngestStatus,
 )
 from mistnet.social.ingests.store import CANCELLED, LOST, open_ingests
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from tests.command_groups import commands_of
 from tests.harvests import change, end_badly, open_harvest, post, rows, run, tell, told
 from tests.loops import LOOP
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.common_sql
 
 commands = commands_of("hydrate")
 
-X = Platform.X
 NOBODY = UserId(99)
 JOB = JobId(5)
 SAID = Exchange(endpoint="user/followers", status=502, headers={"server": "x"}, body="bad gateway")

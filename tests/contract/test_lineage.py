@@ -24,7 +24,7 @@ from mistnet.prices.store.items import Items
 from mistnet.shops.model import ProductId
 from mistnet.shops.store import link_pages as mention_pages
 from mistnet.shops.store.link_pages import Before
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import PLATFORMS, Platform, UserId, X
 from tests.databases import open_database
 from tests.examples import count_examples
 from tests.harvests import change, open_harvest, post, tell, user
@@ -68,7 +68,7 @@ async def all_products(database: Database, platform: Platform, author: int, limi
 
 def in_order(some: list[Written]) -> list[Written]:
     """Each platform by its ids, the later head first."""
-    lines = [sorted((each for each in some if each.platform is there), key=lambda each: each.id) for there in Platform]
+    lines = [sorted((each for each in some if each.platform == there), key=lambda each: each.id) for there in PLATFORMS]
     found: list[Written] = []
     while any(lines):
         latest = max((each for each in lines if each), key=lambda each: (each[-1].at, each[-1].id))
@@ -167,7 +167,7 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
         database = open_database(url)
         try:
             await tell_story(database, story)
-            for platform in Platform:
+            for platform in PLATFORMS:
                 for author in AUTHORS:
                     expect_linked(story, platform, author, await all_products(database, platform, author, 50))
                     with pytest.MonkeyPatch.context() as patch:
@@ -317,7 +317,7 @@ async def test_posts_that_are_gone_and_products_that_are_gone_keep_their_lineage
         await change(app, "UPDATE products SET gone_at = :at", at=at)
         page = await Lineage(app.database).page(cup, now=START + 20 * DAY, limit=10)
         assert [each.post.gone_at for each in page.posts] == [None, START + 9 * DAY, None]
-        (linked,) = (await AccountProducts(app.database).page(Platform.X, UserId(11), limit=5)).products
+        (linked,) = (await AccountProducts(app.database).page(X, UserId(11), limit=5)).products
         assert linked.product.gone_at == START + 9 * DAY
         assert linked.at_first is None
         assert linked.change.why_not is NoChange.NONE_BEFORE

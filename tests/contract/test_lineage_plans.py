@@ -17,7 +17,7 @@ from mistnet.prices.model import ItemId, ItemRequest
 from mistnet.prices.store.items import Items
 from mistnet.shops.model import ProductId
 from mistnet.shops.store.link_pages import Before
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.contract.test_shop_plans import series
@@ -114,7 +114,7 @@ async def questions_are_by_index(app: App) -> None:
         assert len(await Lineage(database).course(ProductId(7))) == OFFERS // PRODUCTS
     await all_are_by_index(app, seen, most=12)
     with noted() as seen:
-        linked = await AccountProducts(database).page(Platform.X, UserId(7), limit=10, before=LATELY)
+        linked = await AccountProducts(database).page(X, UserId(7), limit=10, before=LATELY)
         assert len(linked.products) == 10
         assert linked.next is not None
     await all_are_by_index(app, seen, most=14)

@@ -22,7 +22,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.ingests.model import NotReturned
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.databases import make_app
 from tests.harvests import change, rows
 from tests.segmented import SUBJECT, Workshop, ids, workshop
@@ -31,7 +31,7 @@ from tests.worlds import KEY, WorldTransport, service_of
 
 pytestmark = pytest.mark.common_sql
 
-FOLLOWERS = Need(platform=Platform.X, side=Side.FOLLOWERS, subject_id=UserId(SUBJECT))
+FOLLOWERS = Need(platform=X, side=Side.FOLLOWERS, subject_id=UserId(SUBJECT))
 
 
 async def fans(shop: Workshop, **about: float) -> None:

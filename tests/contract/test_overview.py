@@ -7,7 +7,7 @@ import pytest
 
 from mistnet.operations.overview import Arrival, Overview, Totals
 from mistnet.social.accounts import Missing, TrackedAccount
-from mistnet.social.model import Detail, Platform, Post, PostId, Reference, User, UserId
+from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
 from mistnet.social.store.accounts import write_tracked
 from mistnet.social.store.posts import write_missing, write_posts, write_users
 from tests.databases import open_database
@@ -19,12 +19,12 @@ ANN, BEA = UserId(1), UserId(2)
 
 
 def user(user_id: UserId, handle: str) -> User:
-    return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}")
+    return User(platform=X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}")
 
 
 def post(post_id: int, author_id: UserId, **about: Any) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(post_id),
         author_id=author_id,
         text=f"post {post_id}",
@@ -35,7 +35,7 @@ def post(post_id: int, author_id: UserId, **about: Any) -> Post:
 
 
 def gone(what: str, own: int) -> Missing:
-    return Missing(platform=Platform.X, what=what, id=own, reason="deleted")
+    return Missing(platform=X, what=what, id=own, reason="deleted")
 
 
 async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(url: str) -> None:
@@ -47,7 +47,7 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
 
         async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "ann"), user(BEA, "bea")], START)
-            await write_tracked(connection, [TrackedAccount(platform=Platform.X, user_id=ANN)], START)
+            await write_tracked(connection, [TrackedAccount(platform=X, user_id=ANN)], START)
             repeated = post(30, ANN, reposted=Reference(id=PostId(20)))
             await write_posts(connection, [post(10, ANN), repeated], START)
             await write_posts(connection, [post(20, BEA)], START + timedelta(seconds=1))

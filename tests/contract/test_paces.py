@@ -12,7 +12,7 @@ from mistnet.queue.model import JobId, KindName, NewJob
 from mistnet.queue.tables import job_history
 from mistnet.social.accounts import Swept
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.social.model import Post, PostId, UserId, X
 from mistnet.social.tables import accounts
 from tests.contract.test_ticks import ANN, BEA, CY, EVERYBODY, Office, opened
 from tests.databases import analyze
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.common_sql
 
 def post(author: UserId, at: datetime, *, serial: int = 0) -> Post:
     post_id = PostId(first_id_at(at) + serial)
-    return Post(platform=Platform.X, id=post_id, author_id=author, text="", created_at=at, raw=b"{}")
+    return Post(platform=X, id=post_id, author_id=author, text="", created_at=at, raw=b"{}")
 
 
 def call(job_id: int, credits_: int, *, at: datetime = START, account: UserId = ANN) -> CallRecord:
@@ -78,7 +78,7 @@ async def test_the_hour_of_a_post_comes_from_an_index_alone(url: str) -> None:
                 for serial in range(100)
             )
         )
-        asked = counting(Platform.X, [ANN, BEA], START).compile(
+        asked = counting(X, [ANN, BEA], START).compile(
             office.app.database.engine.sync_engine, compile_kwargs={"literal_binds": True}
         )
         explain = "EXPLAIN QUERY PLAN" if office.app.database.dialect == "sqlite" else "EXPLAIN"
@@ -122,7 +122,7 @@ async def test_an_account_without_posts_has_its_time_in_a_rhythm_by_budget_too(u
     async with opened(url) as office:
         await office.account(ANN, "ann", newest=None)
         await office.account(BEA, "bea", newest=None)
-        await office.write(Swept(platform=Platform.X, user_id=ANN, backfilled=True))
+        await office.write(Swept(platform=X, user_id=ANN, backfilled=True))
         assert set(await StorePaces(office.app.database).standings(EVERYBODY)) == {ANN}
 
 

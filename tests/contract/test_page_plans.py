@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 
 from mistnet.app import App
 from mistnet.social.accounts import TrackedAccount
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
 from tests.databases import analyze
@@ -27,7 +27,7 @@ PAGE = {"Accept": "text/html"}
 async def fill(app: App) -> None:
     authors = [UserId(each) for each in range(1, AUTHORS + 1)]
     people = [user(each, f"user{each}") for each in authors]
-    await tell(app, *people, *(TrackedAccount(platform=Platform.X, user_id=each) for each in authors))
+    await tell(app, *people, *(TrackedAccount(platform=X, user_id=each) for each in authors))
     series = (
         f"generate_series(1::bigint, {POSTS}) AS s(n)"
         if app.database.dialect == "postgresql"

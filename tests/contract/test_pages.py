@@ -9,7 +9,7 @@ import pytest
 
 from mistnet.social.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
@@ -300,10 +300,10 @@ async def test_accounts_are_added_let_go_and_taken_back(url: str) -> None:
 async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str) -> None:
     async with open_api(url) as api:
         own = UserId(11)
-        swept = Swept(platform=Platform.X, user_id=own, backfilled=True, reposts_backfilled=True)
+        swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
         ann = user(11, posts_count=500, created_at=days_ago(100))
-        await tell(api.app, ann, TrackedAccount(platform=Platform.X, user_id=own), swept)
-        await tell(api.app, HistoryJudged(platform=Platform.X, user_id=own, suspect=True))
+        await tell(api.app, ann, TrackedAccount(platform=X, user_id=own), swept)
+        await tell(api.app, HistoryJudged(platform=X, user_id=own, suspect=True))
         for path in ("/", "/accounts", "/accounts/11"):
             shown = (await api.get(path, headers=PAGE)).text
             assert 'rect class="suspect"' in shown, path
@@ -321,7 +321,7 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
 async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_api(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         for own in (11, 12):
-            about: dict[str, Any] = {"platform": Platform.X, "user_id": UserId(own)}
+            about: dict[str, Any] = {"platform": X, "user_id": UserId(own)}
             swept = Swept(**about, backfilled=True, reposts_backfilled=True)
             hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
             await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))
@@ -341,8 +341,8 @@ async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_
 async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         own = UserId(11)
-        swept = Swept(platform=Platform.X, user_id=own, backfilled=True, reposts_backfilled=True)
-        await tell(api.app, user(11), TrackedAccount(platform=Platform.X, user_id=own), swept)
+        swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
+        await tell(api.app, user(11), TrackedAccount(platform=X, user_id=own), swept)
         shown = (await api.get("/accounts/11", headers=PAGE)).text
         assert "<dt>Times looked</dt><dd>none yet</dd>" in shown
         assert '<p class="muted">past read <time' in shown
@@ -352,7 +352,7 @@ async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: 
 async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
     async with open_api(url) as api:
         await follow(api, "/accounts", handle="nobody")
-        closed = SuggestionClosed(platform=Platform.X, handle="nobody", accepted=False, reason="there is nobody")
+        closed = SuggestionClosed(platform=X, handle="nobody", accepted=False, reason="there is nobody")
         await tell(api.app, closed)
         for path in ("/", "/accounts"):
             shown = (await api.get(path, headers=PAGE)).text

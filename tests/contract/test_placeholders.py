@@ -22,7 +22,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.errors import PlaceholdersLeft
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.store.placeholders import REASON, Placeholders
 from mistnet.social.store.stored_ids import stored_users
 from tests.command_groups import commands_of
@@ -263,7 +263,7 @@ def test_those_upstream_does_not_return_are_named_and_settled_on_demand(
                 answer = msgspec.json.decode((await connection.execute(asked)).scalar_one())
             (event,) = await rows(database, f"SELECT kind, status FROM ingest_events WHERE id = {answer['ingestId']}")
             assert (answer["unavailable"], event) == (True, ("users_by_ids", "error")), "the answer that lacked them"
-            assert await stored_users(database, Platform.X, [GONE_BUT_NAMED]) == set()
+            assert await stored_users(database, X, [GONE_BUT_NAMED]) == set()
 
     asyncio.run(look())
     again = run(hydrate, empty_url, "users", "99", MISTNET_X_API_KEY=KEY, MISTNET_X_BASE_URL=source)

@@ -10,7 +10,7 @@ from mistnet.cli.coverage import coverage
 from mistnet.cli.doctor import doctor
 from mistnet.queue.store.writes import Writers
 from mistnet.social.accounts import TrackedAccount
-from mistnet.social.model import Platform, Unreadable, UserId
+from mistnet.social.model import Unreadable, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, ReparseResult
 from mistnet.sources.pushed_posts import reparse_all
 from mistnet.sources.x.source import WRITERS
@@ -27,7 +27,7 @@ SEARCH = "tweet/advanced_search"
 
 def kept(payload: object, *, endpoint: str = SEARCH, problem: str = "an older decoder's trouble") -> Unreadable:
     """A payload that somebody could not read."""
-    return Unreadable(platform=Platform.X, endpoint=endpoint, problem=problem, payload=json.dumps(payload).encode())
+    return Unreadable(platform=X, endpoint=endpoint, problem=problem, payload=json.dumps(payload).encode())
 
 
 async def unresolved(app: App) -> list[Any]:
@@ -60,7 +60,7 @@ async def test_users_are_read_by_the_decoder_of_their_endpoint(url: str) -> None
 
 async def test_a_payload_of_an_unknown_endpoint_or_of_hostile_depth_stays(url: str) -> None:
     async with open_harvest(url) as app:
-        deep = Unreadable(platform=Platform.X, endpoint="tweets", problem="deep", payload=b"[" * 5000 + b"]" * 5000)
+        deep = Unreadable(platform=X, endpoint="tweets", problem="deep", payload=b"[" * 5000 + b"]" * 5000)
         await tell(app, kept(POST, endpoint="user/horoscope"), deep)
         done = await reparse_all(app)
         assert (done.resolved, len(done.left), await Quarantine(app.database).count()) == ({}, 2, 2)
@@ -116,7 +116,7 @@ async def test_payloads_that_name_an_account_are_counted(url: str) -> None:
 def test_the_doctor_finds_unread_payloads_and_reads_them(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:
-            await tell(app, user(11), TrackedAccount(platform=Platform.X, user_id=UserId(11)), kept(POST), kept({}))
+            await tell(app, user(11), TrackedAccount(platform=X, user_id=UserId(11)), kept(POST), kept({}))
 
     def finding() -> Any:
         return next(each for each in told(run(doctor, url, "--json"))["findings"] if each["name"] == "quarantine")

@@ -18,7 +18,7 @@ from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept, TrackedAccount
 from mistnet.social.jobs import args
-from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.social.store.tracking import (
     _ENTRIES,
     NewSuggestion,
@@ -39,23 +39,23 @@ ANN, BEA = UserId(12), UserId(123)
 
 
 def user(user_id: UserId, handle: str, **about: Any) -> User:
-    return User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}", **about)
+    return User(platform=X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}", **about)
 
 
 def post(post_id: int, author: UserId = ANN) -> Post:
-    return Post(platform=Platform.X, id=PostId(post_id), author_id=author, text="words", created_at=START, raw=b"{}")
+    return Post(platform=X, id=PostId(post_id), author_id=author, text="words", created_at=START, raw=b"{}")
 
 
 def tracked(user_id: UserId) -> TrackedAccount:
-    return TrackedAccount(platform=Platform.X, user_id=user_id)
+    return TrackedAccount(platform=X, user_id=user_id)
 
 
 def changed(user_id: UserId, state: AccountState, reason: str | None = None) -> AccountStateChange:
-    return AccountStateChange(platform=Platform.X, user_id=user_id, state=state, reason=reason)
+    return AccountStateChange(platform=X, user_id=user_id, state=state, reason=reason)
 
 
 def swept(user_id: UserId, **about: Any) -> Swept:
-    return Swept(platform=Platform.X, user_id=user_id, **about)
+    return Swept(platform=X, user_id=user_id, **about)
 
 
 class Harness:
@@ -145,7 +145,7 @@ async def test_what_a_second_suggestion_says_is_added_to_the_first(url: str) -> 
 async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> None:
     async with open_harness(url) as harness:
         await harness.suggest("ann", labels={"team": "red"})
-        accepted = SuggestionClosed(platform=Platform.X, handle="ann", accepted=True, user_id=ANN)
+        accepted = SuggestionClosed(platform=X, handle="ann", accepted=True, user_id=ANN)
         await harness.write(user(ANN, "ann"), tracked(ANN), accepted)
         await harness.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
         for handle in ("ann", "bea"):
@@ -161,7 +161,7 @@ async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> N
 
 async def refuse(harness: Harness, handle: str, reason: str = "nobody") -> None:
     await harness.suggest(handle)
-    await harness.write(SuggestionClosed(platform=Platform.X, handle=handle, accepted=False, reason=reason))
+    await harness.write(SuggestionClosed(platform=X, handle=handle, accepted=False, reason=reason))
     await harness.sql("DELETE FROM jobs")
 
 

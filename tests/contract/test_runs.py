@@ -21,7 +21,7 @@ from mistnet.queue.model import Done, Fail, Lease, Outcome, WorkerName
 from mistnet.queue.settler import settlement
 from mistnet.social.accounts import AccountState, AccountStateChange, TrackedAccount
 from mistnet.social.fetch_sizes import Fetched, FetchStats, next_limit
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.tracking import TrackingStore
@@ -224,8 +224,8 @@ async def test_a_run_whose_accounts_all_failed_has_failed_and_another_may_begin(
 
 async def test_a_run_without_a_limit_takes_what_earlier_fetches_suggest(url: str) -> None:
     async with office(url) as o:
-        fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=60, new=60, limit=60)
-        await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
+        fetched = Fetched(platform=X, user_id=ANN, fetched=60, new=60, limit=60)
+        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN), fetched)
         run = await o.harness.start(["Ann", "stranger"], None, asked_by="somebody", now=o.clock.now())
         assert run.post_limit == 120
         found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs WHERE kind = 'scrape' ORDER BY key")
@@ -238,7 +238,7 @@ async def test_new_posts_of_an_account_are_those_stored_since_and_no_native_retw
         o.clock.turn(minutes=1)
         since = o.clock.now()
         await tell(o.app, post(90), post(60), post(80), post(95, reposts=1))
-        found = await o.app.collector.look.new_posts(Platform.X, ANN, above=PostId(65), stored_since=since)
+        found = await o.app.collector.look.new_posts(X, ANN, above=PostId(65), stored_since=since)
         assert found == [80, 90]
 
 
@@ -492,14 +492,14 @@ async def test_a_name_that_is_no_run_is_simply_not_there(url: str, hostile: str)
 
 async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
     async with office(url) as o:
-        await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN))
+        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN))
         look, tracking_store = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
-        account = await look.account(Platform.X, ANN)
+        account = await look.account(X, ANN)
         assert account is not None
         assert account.fetch == FetchStats()
         for fetched, new, limit in ((100, 50, 100), (40, 40, 60)):
-            await tell(o.app, Fetched(platform=Platform.X, user_id=ANN, fetched=fetched, new=new, limit=limit))
-        account = await look.account(Platform.X, ANN)
+            await tell(o.app, Fetched(platform=X, user_id=ANN, fetched=fetched, new=new, limit=limit))
+        account = await look.account(X, ANN)
         assert account is not None
         wanted = FetchStats(
             last_fetch_at=o.clock.now(),
@@ -546,8 +546,8 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
 def test_the_statistics_of_each_account_are_shown(url: str) -> None:
     async def prepare() -> None:
         async with office(url) as o:
-            fetched = Fetched(platform=Platform.X, user_id=ANN, fetched=60, new=60, limit=60)
-            await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN), fetched)
+            fetched = Fetched(platform=X, user_id=ANN, fetched=60, new=60, limit=60)
+            await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN), fetched)
 
     LOOP.run(prepare())
     (listed,) = told(run(coverage, url, "--json"))["accounts"]
@@ -563,10 +563,10 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
 
 async def test_a_change_of_state_is_told_when_it_is_one(url: str) -> None:
     async with office(url) as o:
-        await tell(o.app, user(ANN), TrackedAccount(platform=Platform.X, user_id=ANN))
+        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN))
         for state in (AccountState.SUSPENDED, AccountState.SUSPENDED, AccountState.ACTIVE, AccountState.UNTRACKED):
-            await tell(o.app, AccountStateChange(platform=Platform.X, user_id=ANN, state=state, reason="so it is"))
-        await tell(o.app, AccountStateChange(platform=Platform.X, user_id=ANN, state=AccountState.PROTECTED))
+            await tell(o.app, AccountStateChange(platform=X, user_id=ANN, state=state, reason="so it is"))
+        await tell(o.app, AccountStateChange(platform=X, user_id=ANN, state=AccountState.PROTECTED))
         told = await o.events("account.state_changed")
         assert [(each["was"], each["state"]) for each in told] == [
             ("active", "suspended"),

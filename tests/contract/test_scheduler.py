@@ -23,7 +23,7 @@ from mistnet.queue.leader import Duty, StoreLeaders
 from mistnet.settings import load_settings
 from mistnet.social.accounts import SuggestionClosed
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.social.tables import accounts
 from mistnet.sources.x.client import COSTS
@@ -277,7 +277,7 @@ async def test_a_group_does_not_track_again_what_was_refused_or_untracked(url: s
         await office.account(ANN, "ann")
         tracking_store, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
         await looked_after(url, groups)
-        await office.write(SuggestionClosed(platform=Platform.X, handle="bea", accepted=False, reason="nobody"))
+        await office.write(SuggestionClosed(platform=X, handle="bea", accepted=False, reason="nobody"))
         for handle in ("ann", "cy"):
             await tracking_store.untrack(handle, "not wanted", now=now)
         await looked_after(url, groups)
@@ -295,7 +295,7 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
         await office.account(ANN, "ann")
         tracking_store, now = TrackingStore(office.app.database, office.app.job_writer), office.clock.now()
         await tracking_store.suggest([NewSuggestion(handle="stranger")], job=args.suggestion, now=now)
-        await office.write(SuggestionClosed(platform=Platform.X, handle="stranger", accepted=False, reason="nobody"))
+        await office.write(SuggestionClosed(platform=X, handle="stranger", accepted=False, reason="nobody"))
         async with scheduling(url, groups=groups) as (scheduler, _):
             async with asyncio.timeout(50):
                 while len(await office.store.ticks("news", limit=9)) < 2:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from mistnet.cli.search import on_terminal, search
 from mistnet.kit.database import Database
 from mistnet.social.errors import BadSearch
-from mistnet.social.model import Detail, Metrics, Platform, Post, PostId, User, UserId
+from mistnet.social.model import THREADS, Detail, Metrics, Platform, Post, PostId, User, UserId, X
 from mistnet.social.post_order import PostCursor
 from mistnet.social.search_query import parse
 from mistnet.social.store.post_listing import PostSpan
@@ -40,12 +40,12 @@ cli = typer.Typer()
 cli.command()(search)
 
 
-def user(user_id: int, handle: str, platform: Platform = Platform.X) -> User:
+def user(user_id: int, handle: str, platform: Platform = X) -> User:
     return User(platform=platform, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, name=None, raw=b"{}")
 
 
 def post(post_id: int, words: str, **about: Any) -> Post:
-    own: dict[str, Any] = {"platform": Platform.X, "author_id": ANN, "created_at": START, "raw": b"{}"}
+    own: dict[str, Any] = {"platform": X, "author_id": ANN, "created_at": START, "raw": b"{}"}
     return Post(id=PostId(post_id), text=words, **{**own, **about})
 
 
@@ -53,7 +53,7 @@ def post(post_id: int, words: str, **about: Any) -> Post:
 async def stored(url: str, *given: Post) -> AsyncIterator[Database]:
     database = open_database(url)
     try:
-        people = [user(ANN, "Ann"), user(BEA, "bea"), user(ANN, "ann_threads", Platform.THREADS)]
+        people = [user(ANN, "Ann"), user(BEA, "bea"), user(ANN, "ann_threads", THREADS)]
         async with database.transaction() as connection:
             await write_users(connection, people, START)
             if given:
@@ -159,7 +159,7 @@ async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> No
     given_post = post(2**62, "one\nmist  net", author_id=BEA, metrics=counts, url="https://x.com/bea/1")
     async with stored(url, given_post) as database:
         (hit,) = await hits(database, "mist", limit=1)
-    assert (hit.platform, hit.id, hit.author_id, hit.handle, hit.name) == (Platform.X, 2**62, BEA, "bea", None)
+    assert (hit.platform, hit.id, hit.author_id, hit.handle, hit.name) == (X, 2**62, BEA, "bea", None)
     assert (hit.text, hit.url, hit.created_at) == ("one\nmist  net", "https://x.com/bea/1", START)
     assert (hit.likes, hit.replies, hit.reposts, hit.views) == (3, 2, 1, 2**40)
 
@@ -173,7 +173,7 @@ async def test_pages_follow_each_other_by_time_over_both_platforms(
         post(
             each if each % 3 else 1_000 - each,
             "mist",
-            platform=Platform.X if each % 3 else Platform.THREADS,
+            platform=X if each % 3 else THREADS,
             created_at=START + timedelta(days=each // 2),
         )
         for each in range(1, 21)
@@ -188,7 +188,7 @@ async def test_pages_follow_each_other_by_time_over_both_platforms(
 
 
 async def test_an_author_is_known_by_the_present_handle(url: str) -> None:
-    given_posts = (post(1, "mist"), post(2, "mist", author_id=BEA), post(3, "mist", platform=Platform.THREADS))
+    given_posts = (post(1, "mist"), post(2, "mist", author_id=BEA), post(3, "mist", platform=THREADS))
     async with stored(url, *given_posts) as database:
         assert await found(database, "mist", author="@ANN") == [1]
         assert await found(database, "mist", author="ann_threads") == [3]
@@ -210,9 +210,9 @@ async def test_a_span_of_time_has_its_beginning_in_it_and_its_end_not(url: str) 
 
 
 async def test_a_post_that_changed_is_found_by_its_new_words_only(url: str) -> None:
-    async with stored(url, post(1, "mist"), post(2, "mist", platform=Platform.THREADS)) as database:
+    async with stored(url, post(1, "mist"), post(2, "mist", platform=THREADS)) as database:
         async with database.transaction() as connection:
-            await write_posts(connection, [post(1, "東京"), post(2, "fog", platform=Platform.THREADS)], START)
+            await write_posts(connection, [post(1, "東京"), post(2, "fog", platform=THREADS)], START)
         assert await found(database, "mist") == []
         assert await found(database, "東京 OR fog") == [1, 2]
 

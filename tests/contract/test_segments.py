@@ -11,7 +11,7 @@ from sqlalchemy import text
 from mistnet.graph.errors import BadSegment, SegmentCycle, SegmentNotFound
 from mistnet.graph.segments.model import Snapshot, replayed
 from mistnet.kit.errors import WriteRefused
-from mistnet.social.model import LinkMention, Platform, Post
+from mistnet.social.model import THREADS, LinkMention, Post
 from tests.graphs import written
 from tests.harvests import post
 from tests.segmented import Workshop, ids, workshop
@@ -233,7 +233,7 @@ async def test_posts_of_both_platforms_with_one_id_are_two_members(url: str) -> 
                     "SELECT 'threads', id, handle, detail, raw, first_seen_at, last_updated_at FROM users"
                 )
             )
-        other = msgspec.structs.replace(post(9, 1), platform=Platform.THREADS)
+        other = msgspec.structs.replace(post(9, 1), platform=THREADS)
         await written(shop.app.database, [post(9, 1), other])
         await shop.define("words", kind="posts", query="post")
         snapshot = await shop.materialize("words")

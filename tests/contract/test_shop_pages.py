@@ -16,7 +16,7 @@ from mistnet.shops.store import link_pages
 from mistnet.shops.store.link_pages import Before, LinkFilter, LinkPages, MentionPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.shops.tables import links
-from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.social.model import THREADS, Post, PostId, UserId
 from mistnet.sources.lane_status import lane_statuses, percentile
 from tests.harvests import open_harvest, post, tell, user
 from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
@@ -29,7 +29,7 @@ ANN, BEA = UserId(11), UserId(12)
 
 def threads_post(post_id: int, days: float) -> Post:
     return Post(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=PostId(post_id),
         author_id=BEA,
         text="look",
@@ -116,7 +116,7 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
         database, pages = app.database, MentionPages(app.database)
         await tell(app, user(ANN, "ann"))
         bea = user(BEA, "bea")
-        await tell(app, type(bea)(platform=Platform.THREADS, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
+        await tell(app, type(bea)(platform=THREADS, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
         await tell(app, post(100), post(200), post(300), threads_post(50, 0.5), threads_post(40, 400))
         thing = await product(database)
         item = await link(database, "https://shopee.tw/product/1/2", product_id=thing)
@@ -127,7 +127,7 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
             await mention(database, own, post_id, url=f"https://verbatim.example/{post_id}")
         await mention(database, item, 200, nr=1, place="entity", url="https://verbatim.example/again")
         for post_id in (50, 40):
-            await mention(database, middle, post_id, platform=Platform.THREADS)
+            await mention(database, middle, post_id, platform=THREADS)
         reach = await pages.reach_of_product(thing)
         assert sorted(reach) == [item, middle, short]
         assert sorted(await pages.reach_of_link(middle)) == [middle, short]
@@ -168,12 +168,12 @@ async def test_pages_of_mentions_skip_nobody_whose_id_and_time_disagree(url: str
     async with open_harvest(url) as app:
         pages = MentionPages(app.database)
         bea = user(BEA, "bea")
-        await tell(app, type(bea)(platform=Platform.THREADS, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
+        await tell(app, type(bea)(platform=THREADS, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
         hours = {50: 9, 40: 1, 30: 7, 20: 8, 10: 2}
         await tell(app, *(threads_post(post_id, ago) for post_id, ago in hours.items()))
         own = await link(app.database, "https://shopee.tw/product/1/2")
         for post_id in hours:
-            await mention(app.database, own, post_id, platform=Platform.THREADS)
+            await mention(app.database, own, post_id, platform=THREADS)
         seen: list[int] = []
         before: Before | None = Before()
         while before is not None:

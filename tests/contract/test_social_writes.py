@@ -18,7 +18,18 @@ from mistnet.kit.errors import WriteRefused
 from mistnet.queue.model import Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.social.accounts import AccountState, AccountStateChange, Missing, SuggestionClosed, Swept, TrackedAccount
-from mistnet.social.model import Detail, Media, Metrics, Platform, Post, PostId, Reference, Unreadable, User, UserId
+from mistnet.social.model import (
+    Detail,
+    Media,
+    Metrics,
+    Post,
+    PostId,
+    Reference,
+    Unreadable,
+    User,
+    UserId,
+    X,
+)
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.store.post_listing import PostListing
 from mistnet.sources.x.decode import gather_posts
@@ -32,7 +43,6 @@ from tests.unit.test_x_decode import POST, anything, raw
 pytestmark = pytest.mark.common_sql
 
 ANN = UserId(11)
-X = Platform.X
 
 
 def user(user_id: int = ANN, *, detail: Detail = Detail.PROFILE, **about: Any) -> User:

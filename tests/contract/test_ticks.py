@@ -16,7 +16,7 @@ from mistnet.queue.model import Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
-from mistnet.social.model import Detail, Platform, Post, PostId, User, UserId
+from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.sources.x.source import WRITERS
 from tests.databases import make_app
 from tests.support import START, TurnedClock
@@ -58,12 +58,12 @@ class Office:
 
     async def account(self, user_id: UserId, handle: str, *, newest: int | None = 100) -> None:
         await self.write(
-            User(platform=Platform.X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}"),
-            TrackedAccount(platform=Platform.X, user_id=user_id),
+            User(platform=X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}"),
+            TrackedAccount(platform=X, user_id=user_id),
         )
         if newest:
-            post = Post(platform=Platform.X, id=PostId(newest), author_id=user_id, text="", created_at=START, raw=b"{}")
-            bounds = Swept(platform=Platform.X, user_id=user_id, oldest=PostId(newest), newest=PostId(newest))
+            post = Post(platform=X, id=PostId(newest), author_id=user_id, text="", created_at=START, raw=b"{}")
+            bounds = Swept(platform=X, user_id=user_id, oldest=PostId(newest), newest=PostId(newest))
             await self.write(post, bounds)
 
     async def rows(self, sql: str) -> list[Any]:
@@ -89,7 +89,7 @@ async def test_a_tick_creates_a_catch_up_for_every_account_that_can_be_caught_up
         await office.account(BEA, "bea", newest=222)
         await office.account(CY, "cy", newest=None)  # its backfill has not found anything yet
         await office.account(DEE, "dee")
-        gone = AccountStateChange(platform=Platform.X, user_id=DEE, state=AccountState.SUSPENDED)
+        gone = AccountStateChange(platform=X, user_id=DEE, state=AccountState.SUSPENDED)
         await office.write(gone)
         made = await office.tick(await office.lead(), missed=4)
         assert made == Tick(
@@ -107,7 +107,7 @@ async def test_an_account_without_posts_is_looked_at_once_its_backfill_has_ended
     async with opened(url) as office:
         await office.account(ANN, "ann", newest=None)
         await office.account(BEA, "bea", newest=None)
-        await office.write(Swept(platform=Platform.X, user_id=ANN, backfilled=True))
+        await office.write(Swept(platform=X, user_id=ANN, backfilled=True))
         made = await office.tick(await office.lead())
         assert isinstance(made, Tick)
         assert (made.accounts, made.jobs) == (1, 1)
@@ -185,7 +185,7 @@ async def test_a_group_with_a_budget_may_tick_for_some_of_its_accounts(url: str)
 async def test_an_account_follows_its_present_handle(url: str) -> None:
     async with opened(url) as office:
         await office.account(ANN, "ann")
-        await office.write(User(platform=Platform.X, id=ANN, detail=Detail.PROFILE, handle="anna", raw=b"{}"))
+        await office.write(User(platform=X, id=ANN, detail=Detail.PROFILE, handle="anna", raw=b"{}"))
         made = await office.tick(await office.lead(), members=Members(handles=frozenset({"ann"})), group="news")
         assert isinstance(made, Tick)
         assert made.accounts == 0

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mistnet.social.coverage.model import MissingParent
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.post_listing import ShownPost
 from mistnet.web.pages.conversations import tree
 
@@ -14,7 +14,7 @@ def post(own: int, answers: int | None = None) -> ShownPost:
     nothing: dict[str, Any] = dict.fromkeys((*names, "likes", "replies", "reposts", "views"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return ShownPost(
-        platform=Platform.X,
+        platform=X,
         id=PostId(own),
         author_id=UserId(1),
         handle=f"h{own}",

@@ -27,7 +27,18 @@ from mistnet.social.feeds.model import (
     ThreadsProfile,
     user_id_of,
 )
-from mistnet.social.model import Detail, Gathered, Platform, Post, PostId, Reference, Unreadable, User, UserId
+from mistnet.social.model import (
+    THREADS,
+    Detail,
+    Gathered,
+    Platform,
+    Post,
+    PostId,
+    Reference,
+    Unreadable,
+    User,
+    UserId,
+)
 from tests.support import START, TurnedClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -35,12 +46,12 @@ ANN = user_id_of("ann")
 
 
 def user(handle: str, detail: Detail = Detail.AUTHOR) -> User:
-    return User(platform=Platform.THREADS, id=user_id_of(handle), detail=detail, handle=handle, raw=b"{}")
+    return User(platform=THREADS, id=user_id_of(handle), detail=detail, handle=handle, raw=b"{}")
 
 
 def post(number: int, *, hours: float = 0, handle: str = "ann", quotes: int | None = None) -> Post:
     return Post(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=PostId(number),
         author_id=user_id_of(handle),
         text=f"post {number}",
@@ -70,7 +81,7 @@ def page(
 
 def illegible(number: int | None) -> Unreadable:
     post_id = PostId(number) if number else None
-    return Unreadable(platform=Platform.THREADS, endpoint="x", problem="bad", payload=b"{}", post_id=post_id)
+    return Unreadable(platform=THREADS, endpoint="x", problem="bad", payload=b"{}", post_id=post_id)
 
 
 Said = FeedPage | Gathered | ThreadsProfile | Exception | None
@@ -140,7 +151,7 @@ class Scripted:
 def feed(**about: Any) -> Feed:
     plain = {
         "id": FeedId(1),
-        "platform": Platform.THREADS,
+        "platform": THREADS,
         "handle": "ann",
         "user_id": ANN,
         "state": FeedState.ACTIVE,

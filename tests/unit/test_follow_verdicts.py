@@ -23,7 +23,7 @@ from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.model import Detail, Gathered, Platform, User, UserId, UserPage
+from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.client import XClient
 from tests.support import OpenGate, TurnedClock, no_wait
@@ -96,7 +96,7 @@ def test_limits_grow_with_the_list() -> None:
     ("reason", "cause"), [(None, None), ("User is suspended", Cause.SUSPENDED), ("gone", Cause.VANISHED)]
 )
 def test_the_cause_is_what_upstream_says(reason: str | None, cause: Cause | None) -> None:
-    told = User(platform=Platform.X, id=UserId(1), detail=Detail.PROFILE, unavailable_reason=reason, raw=b"{}")
+    told = User(platform=X, id=UserId(1), detail=Detail.PROFILE, unavailable_reason=reason, raw=b"{}")
     assert cause_of(told) is cause
 
 
@@ -185,7 +185,5 @@ def test_a_restless_world_loses_and_renames_people_and_a_calm_one_stays_as_it_wa
 
 
 def test_each_side_knows_its_count() -> None:
-    told = User(
-        platform=Platform.X, id=UserId(1), detail=Detail.PROFILE, followers_count=5, following_count=7, raw=b"{}"
-    )
+    told = User(platform=X, id=UserId(1), detail=Detail.PROFILE, followers_count=5, following_count=7, raw=b"{}")
     assert [side.count_of(told) for side in Side] == [5, 7]

@@ -9,11 +9,11 @@ import pytest
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
 from mistnet.kit.exchange import Exchange
 from mistnet.queue.model import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
-from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync, question
+from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync
 from mistnet.social.ingests.model import BODY_LIMIT, IngestAdvanced, IngestBegun, IngestEnded, IngestStatus, exchange_of
 from mistnet.social.ingests.recording import recorded, with_event
-from mistnet.social.jobs.sweeps import Span
-from mistnet.social.model import Detail, Platform, PostId, User, UserId
+from mistnet.social.model import Detail, PostId, Span, User, UserId, X
+from mistnet.sources.x.client import query_of
 from tests.support import START
 
 KEY = "a-key-nobody-may-see"
@@ -107,7 +107,7 @@ def test_what_a_batch_writes_says_which_job_has_the_ingest() -> None:
 
 
 def person(user_id: int) -> User:
-    return User(platform=Platform.X, id=UserId(user_id), detail=Detail.PROFILE, raw=b"{}")
+    return User(platform=X, id=UserId(user_id), detail=Detail.PROFILE, raw=b"{}")
 
 
 def test_the_same_users_since_the_same_post_are_one_job() -> None:
@@ -118,13 +118,13 @@ def test_the_same_users_since_the_same_post_are_one_job() -> None:
 
 
 def test_a_question_names_all_its_authors_and_stays_short_enough() -> None:
-    assert question(["ann"], Span()) == "from:ann"
-    assert question(["bob", "ann"], Span(floor=PostId(7), ceiling=PostId(9))) == (
+    assert query_of(["ann"], Span()) == "from:ann"
+    assert query_of(["bob", "ann"], Span(floor=PostId(7), ceiling=PostId(9))) == (
         "(from:ann OR from:bob) since_id:7 max_id:9"
     )
     longest = [f"{n:015d}" for n in range(AUTHORS_PER_QUESTION)]
     largest = PostId(2**63 - 1)
-    assert len(question(longest, Span(floor=largest, ceiling=largest))) <= 512
+    assert len(query_of(longest, Span(floor=largest, ceiling=largest))) <= 512
 
 
 def test_broken_answers_carry_what_was_answered_only_if_there_was_an_answer() -> None:

@@ -30,7 +30,7 @@ from mistnet.shops.links.naming import canonical_link, inline_target
 from mistnet.social import search_query as marks
 from mistnet.social import search_query as query
 from mistnet.social.errors import BadSearch
-from mistnet.social.model import LinkMention, Platform, Post, PostId, UserId
+from mistnet.social.model import LinkMention, Post, PostId, UserId, X
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 GROWTH = 2.3**2
@@ -75,7 +75,7 @@ class Reader(NamedTuple):
 
 def post(text: str, links: Sequence[str] = ()) -> Post:
     beside = [LinkMention(url=each) for each in links]
-    return Post(platform=Platform.X, id=PostId(1), author_id=UserId(2), text=text, created_at=AT, raw=b"", links=beside)
+    return Post(platform=X, id=PostId(1), author_id=UserId(2), text=text, created_at=AT, raw=b"", links=beside)
 
 
 def page(text: str) -> object:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from mistnet.shops.links.mentions import MOST_LINKS, examine, links_of, links_to_keep
 from mistnet.shops.model import LinkKind, LinkPlace, Shop
-from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
+from mistnet.social.model import THREADS, LinkMention, Media, Post, PostId, Reference, UserId, X
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 def post(text: str = "", **fields: Any) -> Post:
-    facts = {"platform": Platform.X, "id": PostId(1), "author_id": UserId(2), "created_at": AT, "raw": b"{}"}
+    facts = {"platform": X, "id": PostId(1), "author_id": UserId(2), "created_at": AT, "raw": b"{}"}
     return Post(text=text, **{**facts, **fields})
 
 
@@ -45,7 +45,7 @@ def test_attachments_and_quoted_texts_are_looked_at_too() -> None:
     ]
     quoted = Reference(id=PostId(5), text="https://s.shopee.tw/three")
     reposted = Reference(id=PostId(6), text="https://s.shopee.tw/four")
-    given = post("https://s.shopee.tw/zero", platform=Platform.THREADS, links=links, quoted=quoted, reposted=reposted)
+    given = post("https://s.shopee.tw/zero", platform=THREADS, links=links, quoted=quoted, reposted=reposted)
     assert told(given) == [
         ("https://s.shopee.tw/zero", LinkPlace.TEXT),
         ("https://s.shopee.tw/one", LinkPlace.ATTACHMENT),
@@ -81,13 +81,13 @@ def test_one_thing_linked_in_many_ways_is_one_mention() -> None:
             url="https://l.threads.com/?u=https%3A%2F%2Fshopee.tw%2Fproduct%2F1%2F2", place=LinkPlace.ATTACHMENT
         )
     ]
-    given = post("shopee.tw/product/1/2 https://shopee.tw/x-i.1.2", platform=Platform.THREADS, links=links)
+    given = post("shopee.tw/product/1/2 https://shopee.tw/x-i.1.2", platform=THREADS, links=links)
     assert told(given) == [("shopee.tw/product/1/2", LinkPlace.TEXT)]
 
 
 def test_a_link_shown_cut_off_is_left_to_the_place_that_has_it_whole() -> None:
     whole = LinkMention(url="https://shopee.tw/product/1/2", place=LinkPlace.ATTACHMENT)
-    cut_off = post("shopee.tw/product/1…", platform=Platform.THREADS, links=[whole])
+    cut_off = post("shopee.tw/product/1…", platform=THREADS, links=[whole])
     assert told(cut_off) == [("https://shopee.tw/product/1/2", LinkPlace.ATTACHMENT)]
     assert told(post("https://shopee.tw/product/1/2…")) == [("https://shopee.tw/product/1/2", LinkPlace.TEXT)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from mistnet.prices.lineage.model import Promotion, SeenPrice, around
 from mistnet.prices.lineage.store import Lined, Promoting
 from mistnet.shops.model import OfferId
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import THREADS, Platform, PostId, UserId, X
 from mistnet.web.pages.charts import WIDTH
 from mistnet.web.pages.offer_charts import offer_chart, post_marks
 from tests.support import START
@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 OFFERS = [asked(0, "200"), asked(10, "150"), asked(20, "180")]
 
 
-def lined(days: float, *, number: int = 7, platform: Platform = Platform.X, **about: object) -> Lined:
+def lined(days: float, *, number: int = 7, platform: Platform = X, **about: object) -> Lined:
     post = Promoting(
         platform=platform,
         post_id=PostId(number),
@@ -70,7 +70,7 @@ def test_posts_that_stand_close_are_one_mark_that_leads_to_their_list() -> None:
 
 
 def test_an_address_that_is_none_is_never_led_to_and_prices_not_known_are_said_so() -> None:
-    posts = [lined(-3, platform=Platform.THREADS, kind=Promotion.REPOST)]
+    posts = [lined(-3, platform=THREADS, kind=Promotion.REPOST)]
     chart = offer_chart(OFFERS, [each.post.created_at for each in posts])
     assert chart is not None
     (mark,) = post_marks(chart, posts, listed="#posts").marks

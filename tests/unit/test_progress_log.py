@@ -18,7 +18,7 @@ from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
 from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
 from mistnet.social.coverage.model import moment_of
-from mistnet.social.model import Platform, Post, PostId, UserId
+from mistnet.social.model import Post, PostId, UserId, X
 from tests.support import START, TurnedClock, finished_run
 
 ANN = UserId(11)
@@ -50,9 +50,7 @@ def settled(state: JobState, *writes: Write, error: str | None = None, **about: 
 
 
 def page(*ids: int) -> list[Write]:
-    return [
-        Post(platform=Platform.X, id=PostId(each), author_id=ANN, text="", created_at=START, raw=b"{}") for each in ids
-    ]
+    return [Post(platform=X, id=PostId(each), author_id=ANN, text="", created_at=START, raw=b"{}") for each in ids]
 
 
 class Work:
@@ -97,7 +95,7 @@ def test_a_stack_stands_below_its_line_in_a_text_log(stream: io.StringIO) -> Non
 
 def test_progress_is_told_by_account_now_and_then_and_at_the_end(stream: io.StringIO) -> None:
     work = Work(stream)
-    reached = Swept(platform=Platform.X, user_id=ANN, oldest=OLD, found=2)
+    reached = Swept(platform=X, user_id=ANN, oldest=OLD, found=2)
     (first,) = work.settle(settled(JobState.PENDING, *page(1, 2), reached))
     assert first["message"] == f"@ann: 2 more posts, back to {moment_of(OLD):%Y-%m-%d}"
     assert (first["account"], first["posts"]) == ("@ann", 2)
@@ -106,26 +104,26 @@ def test_progress_is_told_by_account_now_and_then_and_at_the_end(stream: io.Stri
     (later,) = work.settle(settled(JobState.PENDING, *page(5), reached))
     assert later["message"].startswith("@ann: 3 more posts, back to")
     assert work.settle(settled(JobState.PENDING, *page(7), reached)) == []
-    (ended,) = work.settle(settled(JobState.SUCCEEDED, Swept(platform=Platform.X, user_id=ANN, backfilled=True)))
+    (ended,) = work.settle(settled(JobState.SUCCEEDED, Swept(platform=X, user_id=ANN, backfilled=True)))
     assert ended["message"] == "@ann: 1 more post; its past is complete"
-    reposts = Swept(platform=Platform.X, user_id=ANN, reposts_backfilled=True)
+    reposts = Swept(platform=X, user_id=ANN, reposts_backfilled=True)
     (ended,) = work.settle(settled(JobState.SUCCEEDED, *page(6), reposts, kind="reposts"))
     assert ended["message"] == "@ann: 1 more post; its native retweets are complete"
 
 
 def test_a_look_that_finds_nothing_new_is_no_news(stream: io.StringIO) -> None:
-    work, looked = Work(stream), Swept(platform=Platform.X, user_id=ANN, newest=OLD, found=0)
+    work, looked = Work(stream), Swept(platform=X, user_id=ANN, newest=OLD, found=0)
     assert work.settle(settled(JobState.SUCCEEDED, looked, kind="catch_up")) == []
-    found = Swept(platform=Platform.X, user_id=ANN, newest=OLD, found=1)
+    found = Swept(platform=X, user_id=ANN, newest=OLD, found=1)
     (line,) = work.settle(settled(JobState.SUCCEEDED, *page(9), found, kind="catch_up"))
     assert line["message"] == "@ann: 1 new post"
 
 
 def test_who_is_tracked_refused_or_gone_is_told_by_name(stream: io.StringIO) -> None:
     work = Work(stream)
-    taken = SuggestionClosed(platform=Platform.X, handle="bea", accepted=True, user_id=UserId(12))
-    refused = SuggestionClosed(platform=Platform.X, handle="cy", accepted=False, reason="nobody of that name")
-    gone = AccountStateChange(platform=Platform.X, user_id=UserId(12), state=AccountState.SUSPENDED, reason="spam")
+    taken = SuggestionClosed(platform=X, handle="bea", accepted=True, user_id=UserId(12))
+    refused = SuggestionClosed(platform=X, handle="cy", accepted=False, reason="nobody of that name")
+    gone = AccountStateChange(platform=X, user_id=UserId(12), state=AccountState.SUSPENDED, reason="spam")
     lines = work.settle(settled(JobState.SUCCEEDED, taken, refused, gone, kind="suggestion", args='{"handle": "bea"}'))
     assert [line["message"] for line in lines] == [
         "@bea is tracked",

@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 
-from mistnet.social.model import Detail, Platform, User, UserId
+from mistnet.social.model import Detail, User, UserId, X
 from mistnet.sources.x.quotes import ASSUMPTION, Quote, billed, quoted
 
 
 def user(**about: object) -> User:
     known = {"handle": "ann", "posts_count": 1_000, **about}
-    return User(platform=Platform.X, id=UserId(7), detail=Detail.PROFILE, raw=b"{}", **known)  # type: ignore[arg-type]
+    return User(platform=X, id=UserId(7), detail=Detail.PROFILE, raw=b"{}", **known)  # type: ignore[arg-type]
 
 
 def test_a_thousand_posts_cost_their_pages_their_threads_and_their_people() -> None:

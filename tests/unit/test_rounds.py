@@ -11,7 +11,7 @@ from mistnet.social.accounts import Swept
 from mistnet.social.fetch_sizes import Fetched, FetchStats
 from mistnet.social.jobs.args import CollectRules, RangeArgs
 from mistnet.social.jobs.sweeps import SECOND_LOOK
-from mistnet.social.model import Page, Platform, PostId
+from mistnet.social.model import Page, PostId, X
 from tests.support import START
 from tests.unit.test_sweeps import ANN, EMPTY, Harness, Store, account, gathered, job, page, post, the, user, writes
 
@@ -29,7 +29,7 @@ def fetches(outcome: Outcome) -> list[Fetched]:
 
 
 def fetched(count: int, new: int, limit: int | None) -> Fetched:
-    return Fetched(platform=Platform.X, user_id=ANN, fetched=count, new=new, limit=limit)
+    return Fetched(platform=X, user_id=ANN, fetched=count, new=new, limit=limit)
 
 
 async def caught_up(found: Page, at: RangeArgs, harness: Harness | None = None, **about: Any) -> Outcome:

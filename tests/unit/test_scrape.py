@@ -24,7 +24,7 @@ from mistnet.queue.model import Continue, Done, Outcome
 from mistnet.social.errors import BadHandles
 from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.jobs.args import CollectRules, HydratePostArgs
-from mistnet.social.model import Page, Platform, Post, PostId, Unreadable, User
+from mistnet.social.model import Page, Post, PostId, Unreadable, User, X
 from tests.support import START
 from tests.unit.test_sweeps import (
     ANN,
@@ -87,9 +87,9 @@ async def test_what_a_run_fetched_of_an_account_counts_as_a_fetch_at_its_end() -
     assert not [each for each in writes(on_the_way) if isinstance(each, Fetched)]
     assert isinstance(on_the_way.args, ScrapeArgs)
     full = await scraped(page(post(70), post(60), post(50), post(40)), on_the_way.args, harness)
-    assert the(full, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=5, new=4, limit=5)
+    assert the(full, Fetched) == Fetched(platform=X, user_id=ANN, fetched=5, new=4, limit=5)
     ended = await scraped(EMPTY, msgspec.structs.replace(on_the_way.args, suspected=True), harness)
-    assert the(ended, Fetched) == Fetched(platform=Platform.X, user_id=ANN, fetched=2, new=1, limit=5)
+    assert the(ended, Fetched) == Fetched(platform=X, user_id=ANN, fetched=2, new=1, limit=5)
     nobody = await scraped(EMPTY, given(suspected=True), harness)
     assert not [each for each in writes(nobody) if isinstance(each, Fetched)]
 

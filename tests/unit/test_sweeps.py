@@ -52,19 +52,20 @@ from mistnet.social.jobs.args import (
 from mistnet.social.jobs.profiles import Profiler
 from mistnet.social.jobs.reply_chains import Threads
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
+from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Span, Unreadable, User, UserId, X
+from mistnet.sources.x.client import query_of
 from tests.support import START, TurnedClock
 
 ANN, BOB, CHARLIE = UserId(11), UserId(22), UserId(33)
 
 
 def user(user_id: int, handle: str = "ann", **about: Any) -> User:
-    return User(platform=Platform.X, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, raw=b"{}", **about)
+    return User(platform=X, id=UserId(user_id), detail=Detail.PROFILE, handle=handle, raw=b"{}", **about)
 
 
 def post(post_id: int, author: int = ANN, *, answers: int | None = None, whom: int | None = None) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(post_id),
         author_id=UserId(author),
         text="hello",
@@ -78,7 +79,7 @@ def post(post_id: int, author: int = ANN, *, answers: int | None = None, whom: i
 
 def unreadable(*, post_id: int | None = None, above: int | None = None, below: int | None = None) -> Unreadable:
     return Unreadable(
-        platform=Platform.X,
+        platform=X,
         endpoint="tweet/advanced_search",
         problem="no author",
         payload=b"{}",
@@ -164,6 +165,8 @@ class Source:
     handles: dict[str, User] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     by_id: list[Sequence[int]] = field(default_factory=list)
+    platform: Platform = X
+    separate_reposts: bool = True
 
     async def user(self, handle: str, *, purpose: CallPurpose) -> User | None:
         return self.handles.get(handle)
@@ -176,8 +179,10 @@ class Source:
         self.by_id.append(ids)
         return self.lookups.pop(0)
 
-    async def search(self, query: str, *, purpose: CallPurpose) -> Page:
-        self.asked.append(query)
+    async def search_posts(
+        self, handles: Collection[str], span: Span, *, reposts: bool = False, purpose: CallPurpose
+    ) -> Page:
+        self.asked.append(query_of(handles, span, reposts=reposts))
         found = self.pages.pop(0)
         if purpose.meter:
             purpose.meter.credits += 15 * max(len(found.own), 1)
@@ -185,7 +190,7 @@ class Source:
 
 
 def account(**about: Any) -> Account:
-    return Account(platform=Platform.X, user_id=ANN, handle="ann", state=AccountState.ACTIVE, **about)
+    return Account(platform=X, user_id=ANN, handle="ann", state=AccountState.ACTIVE, **about)
 
 
 def job(given: Any, *, job_id: int = 1) -> Job[Any]:
@@ -361,7 +366,7 @@ async def end_of_retweets(harness: Harness, counted: int, **progress: Any) -> li
 
 
 def judged(*, suspect: bool) -> list[HistoryJudged]:
-    return [HistoryJudged(platform=Platform.X, user_id=ANN, suspect=suspect)]
+    return [HistoryJudged(platform=X, user_id=ANN, suspect=suspect)]
 
 
 async def test_an_end_without_any_post_is_suspect_if_the_profile_counts_many() -> None:

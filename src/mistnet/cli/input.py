@@ -20,7 +20,7 @@ from mistnet.kit.text import split_addresses, split_list
 from mistnet.queue.errors import BadArgs
 from mistnet.queue.kinds import KindRegistry
 from mistnet.queue.model import Lane, NewJob
-from mistnet.social.model import read_handle
+from mistnet.social.model import Platform, read_handle
 
 STANDARD_INPUT = "-"
 
@@ -29,6 +29,15 @@ BeforeOption = Annotated[
     int | None,
     typer.Option("--before", min=1, max=numbers.LARGEST_ID, metavar="ID", help="Only those before: the next page."),
 ]
+PlatformOption = Annotated[
+    str | None, typer.Option("--platform", metavar="PLATFORM", help="Only on this platform, such as x.")
+]
+
+
+def read_platform(given: str | None, known: Sequence[Platform]) -> Platform | None:
+    if given is not None and given not in known:
+        raise typer.BadParameter(f"--platform {given!r} is not one of {', '.join(known)}.")
+    return None if given is None else Platform(given)
 
 
 @contextmanager

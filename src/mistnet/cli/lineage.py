@@ -11,7 +11,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import storable
+from mistnet.cli.input import PlatformOption, read_platform, storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document, span
 from mistnet.cli.products import Named, product_called
@@ -206,9 +206,7 @@ async def products_of(
         int | None,
         typer.Option("--item", min=1, max=LARGEST_ID, metavar="ID", help="The things an item's points came from."),
     ] = None,
-    platform: Annotated[
-        Platform | None, typer.Option("--platform", metavar="|".join(Platform), help="Where the handle is.")
-    ] = None,
+    platform: PlatformOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200, metavar="N", help="How many at most.")] = 20,
     before: BeforePlace = None,
 ) -> None:
@@ -221,7 +219,9 @@ async def products_of(
         if who is None:
             await _of_item(invocation, app, ItemId(item or 0), limit, place[1] if place else 0)
         else:
-            await _of_account(invocation, app, await _user(app, who, platform), limit, place)
+            await _of_account(
+                invocation, app, await _user(app, who, read_platform(platform, app.platforms)), limit, place
+            )
 
 
 async def _of_account(

@@ -9,7 +9,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import FileOption, named_links
+from mistnet.cli.input import FileOption, PlatformOption, named_links, read_platform
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.search import moment
@@ -22,7 +22,6 @@ from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.crawls import RequestedCrawls, call_for_links, call_for_new
 from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages, Mentioning, MentionPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
-from mistnet.social.model import Platform
 
 _SHOWN: Final = 20
 
@@ -115,9 +114,7 @@ async def show(
 async def scan_posts(
     invocation: Invocation,
     *,
-    platform: Annotated[
-        Platform | None, typer.Option("--platform", metavar="|".join(Platform), help="Only posts of this platform.")
-    ] = None,
+    platform: PlatformOption = None,
     since: Annotated[
         datetime | None,
         typer.Option("--since", parser=moment, metavar="TIME", help="Only posts first seen since then (ISO 8601)."),
@@ -127,7 +124,8 @@ async def scan_posts(
     done = Scanned(posts=0, links=0, mentions=0)
     async with open_app(invocation.settings) as app:
         writer = LinkWriter(app.job_writer, app.crawling.lanes)
-        async for done in scan(app.database, writer, platform=platform, since=since):
+        only = read_platform(platform, app.platforms)
+        async for done in scan(app.database, writer, platform=only, since=since):
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{counted(done.posts, 'post')}")
     new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"

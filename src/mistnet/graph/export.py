@@ -28,13 +28,12 @@ from mistnet.kit.export import (
     write_pages,
 )
 from mistnet.kit.types import BigId, UtcTime
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.social.tables import posts, users
 
 Told: TypeAlias = Callable[[int], object]
 Pages: TypeAlias = AsyncGenerator[Sequence[Row], None]
 
-_X: Final = Platform.X
 NODE_FIELDS: Final = (
     Field("id"),
     Field("handle"),
@@ -122,7 +121,7 @@ class GraphExporter:
         """All members, also those without an edge, by id."""
         wanted = [users.c[field.name] for field in NODE_FIELDS]
         async for ids in self._members(selection.circle):
-            asked = select(*wanted).where(users.c.platform == _X, users.c.id.between(ids[0], ids[-1]))
+            asked = select(*wanted).where(users.c.platform == X, users.c.id.between(ids[0], ids[-1]))
             asked = asked.where(users.c.id.in_(ids)).order_by(users.c.id)
             async with self._database.read() as connection:
                 yield [export_row(row, NODE_FIELDS) for row in await connection.execute(asked)]
@@ -173,7 +172,7 @@ def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> S
         own.first_seen_at.label("first_at"),
         own.last_seen_at.label("last_at"),
         own.ended_at,
-    ).where(own.platform == _X, own.follower_id.in_(sources), own.followed_id > after)
+    ).where(own.platform == X, own.follower_id.in_(sources), own.followed_id > after)
     asked = asked.where(own.follower_id.between(min(sources), max(sources)))  # where in the index to begin and end
     if not selection.ended:
         asked = asked.where(own.ended_at.is_(None))
@@ -212,7 +211,7 @@ def _answers(selection: GraphSelection, sources: Sequence[int]) -> Select[Any]:
         own.in_reply_to_user_id, author.correlate(posts).scalar_subquery(), type_=BigId
     )
     asked = select(own.author_id.label("source"), target.label("target"), own.created_at).where(
-        own.platform == _X, own.author_id.in_(sources), own.author_id.between(min(sources), max(sources))
+        own.platform == X, own.author_id.in_(sources), own.author_id.between(min(sources), max(sources))
     )
     if selection.since is not None:
         asked = asked.where(own.created_at >= selection.since)

@@ -12,12 +12,11 @@ from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport
 from mistnet.kit.text import read_id
 from mistnet.kit.types import BigId
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.store.search import holders
 from mistnet.social.tables import users
 
 GRAPH: Final = "graph"
-_X: Final = Platform.X
 
 
 class UserSet(Protocol):
@@ -43,14 +42,14 @@ class SegmentUsers(msgspec.Struct, frozen=True, kw_only=True):
         own = segment_members.c
         return (
             select(own.user_id.label("id"))
-            .where(own.segment_id == self.segment_id, own.platform == _X, own.user_id > after)
+            .where(own.segment_id == self.segment_id, own.platform == X, own.user_id > after)
             .order_by(own.user_id)
             .limit(limit)
         )
 
     def holds(self, user_id: ColumnElement[int]) -> ColumnElement[bool]:
         own = segment_members.alias().c
-        return exists().where(own.segment_id == self.segment_id, own.platform == _X, own.user_id == user_id)
+        return exists().where(own.segment_id == self.segment_id, own.platform == X, own.user_id == user_id)
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +66,8 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
         followed = select(own.followed_id.label("id")).where(own.follower_id == self.user_id, own.followed_id > after)
         himself = select(literal(self.user_id, BigId).label("id")).where(literal(self.user_id, BigId) > after)
         sides = (
-            followers.where(own.platform == _X, *self._alive(own)).order_by(own.follower_id).limit(limit),
-            followed.where(own.platform == _X, *self._alive(own)).order_by(own.followed_id).limit(limit),
+            followers.where(own.platform == X, *self._alive(own)).order_by(own.follower_id).limit(limit),
+            followed.where(own.platform == X, *self._alive(own)).order_by(own.followed_id).limit(limit),
         )
         every = union(himself, *(select(side.subquery().c.id) for side in sides)).subquery()
         return select(every.c.id).order_by(every.c.id).limit(limit)
@@ -79,7 +78,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
         pairs = [(user_id, self.user_id), (self.user_id, user_id)]
         found = [
             select(literal(1))
-            .where(edge.c.platform == _X, edge.c.follower_id == one, edge.c.followed_id == other, *self._alive(edge.c))
+            .where(edge.c.platform == X, edge.c.follower_id == one, edge.c.followed_id == other, *self._alive(edge.c))
             .correlate_except(edge)
             .limit(1)
             .offset(0)
@@ -109,10 +108,10 @@ async def neighbourhood_of(database: Database, account: str, *, ended: bool = Fa
     """Around whoever goes by a handle now, or has an id."""
     async with database.read() as connection:
         if account.isascii() and account.isdecimal():
-            asked = select(users.c.id).where(users.c.platform == _X, users.c.id == (read_id(account) or 0))
+            asked = select(users.c.id).where(users.c.platform == X, users.c.id == (read_id(account) or 0))
             found = list((await connection.execute(asked)).scalars())
         else:
-            found = [user_id for platform, user_id in await holders(connection, account) if platform == _X]
+            found = [user_id for platform, user_id in await holders(connection, account) if platform == X]
     if not found:
         raise BadExport(GRAPH, f"no stored user is {account!r}; check its spelling, or `mistnet hydrate users` first")
     if len(found) > 1:

@@ -13,13 +13,12 @@ from mistnet.graph.export import Edges
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.tables import follows, segment_members
 from mistnet.kit.database import Database
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.tables import posts, users
 
 CANDIDATES: Final = 2_000
 MOST_NODES: Final = 150
 _MOST_EDGES: Final = 50_000
-_X: Final = Platform.X
 
 
 class GraphDot(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +53,7 @@ async def sample(database: Database, segment_id: SegmentId, edges: Edges) -> Sam
         found = [GraphLine(**row) for row in (await connection.execute(among.limit(_MOST_EDGES))).mappings()]
         chosen = _most_connected(ids, found)
         asked = select(users.c.id.label("user_id"), users.c.handle, users.c.name)
-        rows = await connection.execute(asked.where(users.c.platform == _X, users.c.id.in_(chosen)))
+        rows = await connection.execute(asked.where(users.c.platform == X, users.c.id.in_(chosen)))
         known = {row["user_id"]: GraphDot(**row) for row in rows.mappings()}
     kept = set(chosen)
     lines = [line for line in found if line.source in kept and line.target in kept]
@@ -68,14 +67,14 @@ def _most_connected(ids: Sequence[UserId], lines: Sequence[GraphLine]) -> Sequen
 
 def _candidates(segment_id: SegmentId) -> Select[Any]:
     own = segment_members.c
-    asked = select(own.user_id).where(own.segment_id == segment_id, own.user_id.is_not(None), own.platform == _X)
+    asked = select(own.user_id).where(own.segment_id == segment_id, own.user_id.is_not(None), own.platform == X)
     return asked.order_by(own.id.desc()).limit(CANDIDATES)
 
 
 def _follows(ids: Sequence[UserId]) -> Select[Any]:
     own = follows.c
     asked = select(own.follower_id.label("source"), own.followed_id.label("target"), literal(1).label("weight"))
-    alive = asked.where(own.platform == _X, own.ended_at.is_(None))
+    alive = asked.where(own.platform == X, own.ended_at.is_(None))
     return alive.where(own.follower_id.in_(ids), own.followed_id.in_(ids)).order_by(own.follower_id, own.followed_id)
 
 
@@ -83,7 +82,7 @@ def _replies(ids: Sequence[UserId]) -> Select[Any]:
     own = posts.c
     return (
         select(own.author_id.label("source"), own.in_reply_to_user_id.label("target"), func.count().label("weight"))
-        .where(own.platform == _X, own.author_id.in_(ids), own.in_reply_to_user_id.in_(ids))
+        .where(own.platform == X, own.author_id.in_(ids), own.in_reply_to_user_id.in_(ids))
         .where(own.author_id != own.in_reply_to_user_id)
         .group_by(own.author_id, own.in_reply_to_user_id)
         .order_by(own.author_id, own.in_reply_to_user_id)

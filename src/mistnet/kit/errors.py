@@ -69,6 +69,7 @@ MistnetError
     ├── Permanent              -> Fail
     │   ├── NotPermitted
     │   ├── NotShown
+    │   ├── NoSource
     │   ├── PageUnreadable
     │   ├── CrawlRefused
     │   │   └── UnsafeAddress

@@ -16,7 +16,7 @@ from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
 from mistnet.queue.tables import GAP, LEASED, jobs
 from mistnet.shops.tables import products
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST
 from mistnet.social.tables import accounts, missing, posts, users
 
@@ -131,7 +131,7 @@ class Board:
         counted = (
             select(accounts.c.user_id, func.count(posts.c.id).label("posts"))
             .join(posts, (posts.c.platform == accounts.c.platform) & (posts.c.author_id == accounts.c.user_id))
-            .where(accounts.c.platform == Platform.X)
+            .where(accounts.c.platform == X)
             .group_by(accounts.c.user_id)
         )
         async with self._database.read() as connection:

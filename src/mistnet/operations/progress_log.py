@@ -18,7 +18,7 @@ from mistnet.queue.model import Lease, Settlement
 from mistnet.social.accounts import AccountStateChange, SuggestionClosed, Swept
 from mistnet.social.coverage.model import SweepKind, moment_of
 from mistnet.social.fetch_sizes import Fetched
-from mistnet.social.model import Platform, Post, User, UserId
+from mistnet.social.model import Post, User, UserId, X
 
 _EVERY: Final = timedelta(seconds=10)
 """The shortest time between two lines about the same sweep."""
@@ -93,9 +93,9 @@ class ProgressLog:
         key = (own, str(settlement.lease.kind))
         for write in settlement.writes:
             match write:
-                case User(platform=Platform.X, id=user_id, handle=str(handle)) if user_id == own:
+                case User(id=user_id, handle=str(handle)) if write.platform == X and user_id == own:
                     self._handles[own] = handle
-                case Post(platform=Platform.X, author_id=author) if author == own and not write.nested:
+                case Post(author_id=author) if write.platform == X and author == own and not write.nested:
                     self._posts[key] = self._posts.get(key, 0) + 1
                 case _:
                     pass

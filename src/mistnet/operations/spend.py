@@ -17,7 +17,7 @@ from mistnet.governor.tables import call_sums, calls
 from mistnet.kit.database import Database
 from mistnet.kit.types import BigId
 from mistnet.operations.pruning import NO_ACCOUNT
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.tables import users
 
 _SUMMED: Final = ("calls", "items", "credits", "failures")
@@ -119,7 +119,7 @@ def _with_handles(by_account: Select[Any]) -> Select[Any]:
     summed = by_account.subquery()
     sums = [summed.c[name] for name in _SUMMED]
     return select(users.c.handle.label("name"), summed.c.name.label("account_id"), *sums).outerjoin_from(
-        summed, users, (users.c.platform == Platform.X) & (users.c.id == summed.c.name)
+        summed, users, (users.c.platform == X) & (users.c.id == summed.c.name)
     )
 
 

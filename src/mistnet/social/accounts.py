@@ -9,10 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from mistnet.governor.model import CallPurpose
 from mistnet.queue.model import Write
 from mistnet.social.fetch_sizes import FetchStats
-from mistnet.social.model import Gathered, Page, Platform, PostId, User, UserId
+from mistnet.social.model import Platform, PostId, UserId
 
 
 class AccountState(StrEnum):
@@ -153,15 +152,3 @@ class Look(Protocol):
         ...
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]: ...
-
-
-class XSource(Protocol):
-    """X, through whichever service reads it for us."""
-
-    async def user(self, handle: str, *, purpose: CallPurpose) -> User | None: ...
-
-    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose) -> Gathered: ...
-
-    async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose) -> Gathered: ...
-
-    async def search(self, query: str, *, purpose: CallPurpose) -> Page: ...

@@ -97,6 +97,14 @@ class PlaceholdersLeft(DatabaseError):
         self.count = count
 
 
+class NoSource(Permanent):
+    """A job is about a platform that no source here reads."""
+
+    def __init__(self, platform: str) -> None:
+        super().__init__(f"no source for the platform {platform!r} is installed")
+        self.platform = platform
+
+
 class NotShown(Permanent):
     """A source has nothing by that name or id, or does not show it to us; it does not tell which."""
 

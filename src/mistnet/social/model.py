@@ -18,9 +18,13 @@ UserId = NewType("UserId", int)
 PostId = NewType("PostId", int)
 
 
-class Platform(StrEnum):
-    X = "x"
-    THREADS = "threads"
+Platform = NewType("Platform", str)
+"""A social platform by its name. Any source may bring one more, so no feature lists them."""
+
+PLATFORM_NAME: Final = r"[a-z][a-z0-9_]{0,31}"
+X: Final = Platform("x")
+THREADS: Final = Platform("threads")
+PLATFORMS: Final = (X, THREADS)
 
 
 class Detail(StrEnum):
@@ -206,6 +210,16 @@ class UserPage(msgspec.Struct, frozen=True, kw_only=True):
     gathered: Gathered
     has_more: bool
     cursor: str | None = None
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids a page is searched for: above the floor, up to the ceiling."""
+
+    floor: PostId = PostId(0)
+    ceiling: PostId | None = None
+
+    def __contains__(self, post_id: PostId) -> bool:
+        return self.floor < post_id and (self.ceiling is None or post_id <= self.ceiling)
 
 
 class IdPage(msgspec.Struct, frozen=True, kw_only=True):

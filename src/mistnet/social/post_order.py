@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Tuple, literal, tuple_
 
-from mistnet.social.model import Platform, PostId
+from mistnet.social.model import PLATFORM_NAME, Platform, PostId
 from mistnet.social.tables import posts
 
-POST_CURSOR: Final = r"^(0|[1-9][0-9]{0,16})\.(x|threads)\.[1-9][0-9]{0,18}$"
+POST_CURSOR: Final = rf"^(0|[1-9][0-9]{{0,16}})\.{PLATFORM_NAME}\.[1-9][0-9]{{0,18}}$"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST_ID: Final = 2**63 - 1
 

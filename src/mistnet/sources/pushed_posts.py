@@ -14,7 +14,7 @@ from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import Write
 from mistnet.social.accounts import Account, AccountState
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import Detail, Page, Platform, Post, PostId, UserId
+from mistnet.social.model import THREADS, Detail, Page, Post, PostId, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x.decode import gather_posts, gather_users
@@ -45,7 +45,7 @@ def reread(kept: KeptPayload) -> ReparseResult:
     """One payload by the decoder of the endpoint it came from. All of it can be read, or none is taken."""
     payload = msgspec.Raw(kept.payload)
     try:
-        if kept.platform is Platform.THREADS:
+        if kept.platform == THREADS:
             gathered, *_ = threads.gather_posts([payload], kept.endpoint)
         elif kept.endpoint in POST_ENDPOINTS:
             gathered, _ = gather_posts([payload], kept.endpoint)
@@ -76,7 +76,7 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
     """All of it in one transaction. The same push twice changes nothing."""
     gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
     page = Page(own=own, gathered=gathered, has_more=False)
-    known = await app.collector.look.known_posts(Platform.X, own)
+    known = await app.collector.look.known_posts(X, own)
     new = [each for each in own if each not in known]
     await _written(app, [*gathered.writes, *await _leads(app, page), *await _news(app, page, new)])
     return Pushed(posts=len(own), new=len(new), unreadable=len(gathered.unreadable))
@@ -112,7 +112,7 @@ async def _news(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
 
 
 async def _tracked(app: App, user_id: UserId) -> Account | None:
-    account = await app.collector.look.account(Platform.X, user_id)
+    account = await app.collector.look.account(X, user_id)
     return account if account and account.state is not AccountState.UNTRACKED else None
 
 

@@ -19,7 +19,7 @@ from mistnet.sim.truth import AccountTruth
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import Coverage
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.stored_ids import stored_posts
 from mistnet.social.store.tracking import TrackingStore
 
@@ -140,5 +140,5 @@ def _unlike(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
 
 async def _lacking(app: App, what: str, wanted: set[int]) -> list[str]:
     ids = {PostId(each) for each in wanted}
-    lost = ids - await stored_posts(app.database, Platform.X, ids)
+    lost = ids - await stored_posts(app.database, X, ids)
     return [f"{len(lost):,} of {len(ids):,} {what} are missing, first {min(lost)}"] if lost else []

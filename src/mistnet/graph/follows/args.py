@@ -10,7 +10,7 @@ from typing import Final, Literal
 from mistnet.graph.follows.model import Side, Sync, SyncMode, SyncTally
 from mistnet.queue.model import Args, Job, KindName, NewJob
 from mistnet.social.ingests.model import IngestBegun
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 
 FOLLOW_SYNC: Final = KindName("follow_sync")
 SECOND_LOOK: Final = "looks a second time before it believes that somebody is gone"
@@ -95,7 +95,7 @@ def key_of(user_id: UserId, side: Side) -> str:
 def begun(job: Job[FollowSyncArgs]) -> IngestBegun:
     at = job.args
     return IngestBegun(
-        platform=Platform.X,
+        platform=X,
         kind=at.side.ingest_kind,
         job_id=job.id,
         asked_by=at.asked_by,
@@ -108,4 +108,4 @@ def sync_of(job: Job[FollowSyncArgs]) -> Sync:
     """Which edges this job is about."""
     at = job.args
     since = at.begun_at or job.created_at
-    return Sync(platform=Platform.X, side=at.side, subject_id=at.user_id, job_id=job.id, since=since)
+    return Sync(platform=X, side=at.side, subject_id=at.user_id, job_id=job.id, since=since)

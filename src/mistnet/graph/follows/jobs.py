@@ -32,7 +32,7 @@ from mistnet.social.ingests.model import IngestAdvanced, IngestEnded, IngestStat
 from mistnet.social.ingests.recording import recorded
 from mistnet.social.jobs.args import CollectRules
 from mistnet.social.jobs.profiles import NEVER_RETURNED, never_returned
-from mistnet.social.model import Platform, User, UserId, UserPage
+from mistnet.social.model import User, UserId, UserPage, X
 
 PROFILE_HOLDS: Final = timedelta(hours=1)
 """A handle may change hands; after that long it is looked at again before anything is asked by it."""
@@ -117,7 +117,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     async def _begin(self, job: Job[FollowSyncArgs]) -> Outcome:
         """The subject comes first: its handle, and how long its list is to be."""
         at = job.args
-        if at.mode is SyncMode.INCREMENTAL and await self.look.last_sync(Platform.X, at.side, at.user_id) is None:
+        if at.mode is SyncMode.INCREMENTAL and await self.look.last_sync(X, at.side, at.user_id) is None:
             return Continue(args=msgspec.structs.replace(at, mode=SyncMode.FULL))
         now = self.clock.now()
         user = await self._subject(job)
@@ -193,15 +193,15 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         """How many pages in a row, this one included, hold nothing that an earlier sync has not seen."""
         if at.mode is SyncMode.FULL or not ids:
             return 0
-        known = await self.look.last_sync(Platform.X, at.side, at.user_id)
+        known = await self.look.last_sync(X, at.side, at.user_id)
         if known is None:
             return 0
-        found = await self.look.known_edges(Platform.X, at.side, at.user_id, ids, known)
+        found = await self.look.known_edges(X, at.side, at.user_id, ids, known)
         return at.known_pages + 1 if len(found) == len(ids) else 0
 
     def _collected(self, job: Job[FollowSyncArgs], page: UserPage) -> list[Write]:
         at, ids = job.args, _listed(job.args, page)
-        seen = FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
+        seen = FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
         advanced = IngestAdvanced(job_id=job.id, calls=1, items=len(ids))
         return [*page.gathered.writes, seen, advanced]
 
@@ -318,4 +318,4 @@ def _believable(page: UserPage, at: FollowSyncArgs) -> UserPage:
 
 def _over(at: FollowSyncArgs) -> Wake:
     """Whoever waits for this sync need not wait any longer."""
-    return Wake(kind=MATERIALIZE, reason=awaits(Need(platform=Platform.X, side=at.side, subject_id=at.user_id)))
+    return Wake(kind=MATERIALIZE, reason=awaits(Need(platform=X, side=at.side, subject_id=at.user_id)))

@@ -17,10 +17,9 @@ from mistnet.kit.database import Database
 from mistnet.queue.model import LIVE_STATES
 from mistnet.queue.tables import jobs
 from mistnet.social.ingests.model import IngestId, IngestKind, IngestStatus
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.tables import accounts, ingest_events, users
 
-_X: Final = Platform.X
 _LARGEST_ID: Final = 2**63 - 1
 _SIDES: Final = {side.ingest_kind: side for side in Side}
 
@@ -73,7 +72,7 @@ class Follows:
                 follows.c.ended_at,
             )
             .join(users, (users.c.platform == follows.c.platform) & (users.c.id == other))
-            .where(follows.c.platform == _X, own_end(side) == user_id, other > after)
+            .where(follows.c.platform == X, own_end(side) == user_id, other > after)
             .where(follows.c.ended_at.is_not(None) if ended else follows.c.ended_at.is_(None))
             .order_by(other)
             .limit(limit)
@@ -86,7 +85,7 @@ class Follows:
             _sum(live).label("live"),
             _sum(live & follows.c.missed_in.is_not(None)).label("doubted"),
             _sum(~live).label("ended"),
-        ).where(follows.c.platform == _X, own_end(side) == user_id)
+        ).where(follows.c.platform == X, own_end(side) == user_id)
         (row,) = await self._rows(asked)
         return Tallied(**{name: int(value) for name, value in row.items()})
 
@@ -96,7 +95,7 @@ class Follows:
         for side in Side:
             asked = (
                 select(ingest_events.c.finished_at)
-                .where(*read_lists(_X, side), ingest_events.c.subject_id == user_id)
+                .where(*read_lists(X, side), ingest_events.c.subject_id == user_id)
                 .order_by(ingest_events.c.id)
                 .limit(1)
             )
@@ -109,7 +108,7 @@ class Follows:
         ends = (follow_events.c.followed_id, follow_events.c.follower_id)
         halves = [
             select(follow_events.c.id)
-            .where(follow_events.c.platform == _X, end == user_id, follow_events.c.id < before)
+            .where(follow_events.c.platform == X, end == user_id, follow_events.c.id < before)
             .order_by(follow_events.c.id.desc())
             .limit(limit)
             .subquery()
@@ -125,7 +124,7 @@ class Follows:
         """The latest sync of each list, the latest first."""
         latest = (
             select(func.max(ingest_events.c.id))
-            .where(ingest_events.c.platform == _X, ingest_events.c.kind.in_(list(_SIDES)))
+            .where(ingest_events.c.platform == X, ingest_events.c.kind.in_(list(_SIDES)))
             .group_by(ingest_events.c.kind, ingest_events.c.subject_id)
         )
         if user_id is not None:
@@ -190,8 +189,6 @@ _SYNCS: Final = (
     .join(jobs, (jobs.c.id == ingest_events.c.job_id) & jobs.c.state.in_(LIVE_STATES), isouter=True)
 )
 
-_FOLLOW_PAGES_X: Final = Platform.X
-
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """How many a complete list showed."""
@@ -228,7 +225,7 @@ class FollowPages:
         own = ingest_events.c
         asked = (
             select(own.finished_at.label("at"), own["items"].label("users"))
-            .where(own.platform == _FOLLOW_PAGES_X, own.kind == side.ingest_kind, own.subject_id == user_id)
+            .where(own.platform == X, own.kind == side.ingest_kind, own.subject_id == user_id)
             .where(own.status == IngestStatus.SUCCESS, own.mode == SyncMode.FULL, own.plausible.is_(True))
             .order_by(own.id.desc())
             .limit(limit)
@@ -239,8 +236,8 @@ class FollowPages:
         """The latest first, on both sides."""
         sides = [_side(user_id, side, before or LARGEST_ID, limit).subquery() for side in Side]
         both = union_all(*(select(side) for side in sides)).subquery()
-        own = and_(users.c.platform == _FOLLOW_PAGES_X, users.c.id == both.c.user_id)
-        account = and_(accounts.c.platform == _FOLLOW_PAGES_X, accounts.c.user_id == both.c.user_id)
+        own = and_(users.c.platform == X, users.c.id == both.c.user_id)
+        account = and_(accounts.c.platform == X, accounts.c.user_id == both.c.user_id)
         asked = (
             select(both, users.c.handle, users.c.name, accounts.c.user_id.is_not(None).label("tracked"))
             .select_from(both.join(users, own).outerjoin(accounts, account))
@@ -260,11 +257,7 @@ def _side(user_id: UserId, side: Side, before: int, limit: int) -> Select[Any]:
     if side is Side.FOLLOWINGS:
         mine, other = other, mine
     asked = select(own.id, own.followed_id, own.kind, own.cause, own.at, other.label("user_id"))
-    return (
-        asked.where(own.platform == _FOLLOW_PAGES_X, mine == user_id, own.id < before)
-        .order_by(own.id.desc())
-        .limit(limit)
-    )
+    return asked.where(own.platform == X, mine == user_id, own.id < before).order_by(own.id.desc()).limit(limit)
 
 
 def _news(user_id: UserId, row: Mapping[str, Any]) -> FollowNews:

@@ -27,7 +27,7 @@ from mistnet.queue.errors import Temporary
 from mistnet.queue.model import Continue, Job, Outcome, Write
 from mistnet.social.ingests.model import IngestAdvanced
 from mistnet.social.jobs.args import CollectRules
-from mistnet.social.model import Gathered, Platform, User, UserId
+from mistnet.social.model import Gathered, User, UserId, X
 
 FULL_BATCH: Final = 100
 FILLS_UP: Final = 6
@@ -102,7 +102,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
         room = FULL_BATCH - len(ids)
         if len(ids) < FILLS_UP or room <= 0 or self.rules.users_per_call < FULL_BATCH:
             return ()
-        extra = await self.look.stalest_users(Platform.X, room, ids)
+        extra = await self.look.stalest_users(X, room, ids)
         return extra if len(extra) == room else ()
 
     def _ended(self, job: Job[FollowSyncArgs], gone: Mapping[UserId, Cause | None]) -> list[FollowsEnded]:
@@ -144,7 +144,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _follows(self, job: Job[FollowSyncArgs], user_id: UserId) -> bool | None:
         """None: it cannot be told."""
-        handle = await self.look.handle(Platform.X, user_id)
+        handle = await self.look.handle(X, user_id)
         if handle is None:
             return None
         try:
@@ -161,7 +161,7 @@ class Doubter(msgspec.Struct, frozen=True, kw_only=True):
 
     def _seen(self, job: Job[FollowSyncArgs], user_id: UserId) -> FollowsSeen:
         at = job.args
-        return FollowsSeen(platform=Platform.X, side=at.side, subject_id=at.user_id, ids=[user_id], job_id=job.id)
+        return FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=[user_id], job_id=job.id)
 
     def _purpose(self, job: Job[FollowSyncArgs]) -> CallPurpose:
         return CallPurpose(job.id, job.args.user_id, self.meter)

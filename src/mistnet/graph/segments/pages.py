@@ -26,10 +26,9 @@ from mistnet.graph.tables import segment_events, segment_members, segment_snapsh
 from mistnet.kit.database import Database
 from mistnet.kit.export import FORMATS, Field, Format, ForSpreadsheets, Target, export_pages, instant
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.tables import accounts, posts, users
 
-_X: Final = Platform.X
 _RULE: Final = msgspec.json.Decoder(AnyRule)
 
 
@@ -180,7 +179,7 @@ class SegmentPages:
         subjects = {line.rule.subject_id for line in lines if isinstance(line.rule, AboutSubject)}
         if not subjects:
             return lines
-        asked = select(users.c.id, users.c.handle).where(users.c.platform == _X, users.c.id.in_(subjects))
+        asked = select(users.c.id, users.c.handle).where(users.c.platform == X, users.c.id.in_(subjects))
         handles: Mapping[int, str | None] = {row["id"]: row["handle"] for row in await self._rows(asked)}
         return [
             msgspec.structs.replace(line, subject=handles.get(line.rule.subject_id))

@@ -43,7 +43,7 @@ from mistnet.graph.segments.model import (
 )
 from mistnet.graph.segments.rules import hosts_of
 from mistnet.graph.tables import follows, segment_inputs, segment_members
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.search_query import parse
 from mistnet.social.store.search import fts5, tsquery
 from mistnet.social.tables import WORDS, posts
@@ -51,7 +51,6 @@ from mistnet.social.tables import WORDS, posts
 Members: TypeAlias = Select[Any]
 """Rows of `platform` and `id`, each once."""
 
-_X: Final = Platform.X
 _BACK: Final = follows.alias("back")
 _SEARCH: Final = table("posts_search", column("rowid"))
 
@@ -101,22 +100,20 @@ def _about(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed) -> Mem
 
 def _followers(subject: UserId) -> Members:
     return select(follows.c.platform, follows.c.follower_id.label("id")).where(
-        follows.c.platform == _X, follows.c.followed_id == subject, follows.c.ended_at.is_(None)
+        follows.c.platform == X, follows.c.followed_id == subject, follows.c.ended_at.is_(None)
     )
 
 
 def _followed(subject: UserId) -> Members:
     return select(follows.c.platform, follows.c.followed_id.label("id")).where(
-        follows.c.platform == _X, follows.c.follower_id == subject, follows.c.ended_at.is_(None)
+        follows.c.platform == X, follows.c.follower_id == subject, follows.c.ended_at.is_(None)
     )
 
 
 def _edge(follower: ColumnElement[Any] | UserId, followed: ColumnElement[Any] | UserId) -> ColumnElement[bool]:
     """The one edge back, looked up by the table's own key. Joined: not every planner makes a join of EXISTS."""
     back = _BACK.c
-    return and_(
-        back.platform == _X, back.follower_id == follower, back.followed_id == followed, back.ended_at.is_(None)
-    )
+    return and_(back.platform == X, back.follower_id == follower, back.followed_id == followed, back.ended_at.is_(None))
 
 
 class _Holding(msgspec.Struct, frozen=True):
@@ -183,7 +180,7 @@ def _matching(asked: Members, query: str, dialect: str) -> Members:
     if dialect == "postgresql":
         wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
         return asked.where(literal_column(WORDS).op("@@")(wanted))
-    row = case((posts.c.platform == _X, posts.c.id), else_=-posts.c.id)
+    row = case((posts.c.platform == X, posts.c.id), else_=-posts.c.id)
     found = select(_SEARCH.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
     return asked.where(row.in_(found))
 

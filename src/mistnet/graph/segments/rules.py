@@ -32,7 +32,7 @@ from mistnet.graph.segments.model import (
 )
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadSearch
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.search_query import parse
 
 PLATFORM_HOSTS: Final = {
@@ -210,7 +210,7 @@ def needs_of(rule: AnyRule) -> Sequence[Need]:
             sides = [Side.FOLLOWERS, Side.FOLLOWINGS]
         case _:
             return []
-    return [Need(platform=Platform.X, side=side, subject_id=rule.subject_id) for side in sides]
+    return [Need(platform=X, side=side, subject_id=rule.subject_id) for side in sides]
 
 
 def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequence[SegmentName]:

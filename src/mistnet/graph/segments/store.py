@@ -28,7 +28,7 @@ from mistnet.graph.tables import segment_events, segment_inputs, segment_members
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.social.ingests.model import IngestId
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, users
 
@@ -119,11 +119,11 @@ def _with_people(segment: Segment, few: Subquery) -> Join:
 
 
 def member_of(row: Mapping[Any, Any]) -> Member:
-    return Member(**{**row, "platform": Platform(row["platform"])})
+    return Member(**{**row, "platform": row["platform"]})
 
 
 def event_of(row: Mapping[Any, Any]) -> MemberEvent:
-    return MemberEvent(**{**row, "platform": Platform(row["platform"])})
+    return MemberEvent(**{**row, "platform": row["platform"]})
 
 
 _DEFINE_LOCK: Final = 0x73656773  # definitions go one at a time, so that no two of them make a circle together
@@ -224,8 +224,7 @@ class Segments:
             new = insert_of(connection.dialect.name)
             for each in slices(sorted(set(user_ids))):
                 rows = [
-                    {"segment_id": segment.id, "platform": Platform.X, "user_id": user_id, "added_at": now}
-                    for user_id in each
+                    {"segment_id": segment.id, "platform": X, "user_id": user_id, "added_at": now} for user_id in each
                 ]
                 adding = new(segment_inputs).values(rows).on_conflict_do_nothing()
                 added += (await connection.execute(adding)).rowcount
@@ -248,7 +247,7 @@ class Segments:
         asked = (
             select(own.user_id, users.c.handle, own.added_at)
             .join_from(segment_inputs, users, person)
-            .where(own.segment_id == segment.id, own.platform == Platform.X, own.user_id > after)
+            .where(own.segment_id == segment.id, own.platform == X, own.user_id > after)
         )
         async with self._database.read() as connection:
             rows = await connection.execute(asked.order_by(own.user_id).limit(limit))

@@ -23,7 +23,7 @@ from mistnet.operations.alerts.model import (
 from mistnet.queue.model import JobState, KindName, Lane
 from mistnet.queue.tables import LIVE_KEY, WAITING, deliveries, jobs, paused_kinds, workers
 from mistnet.social.accounts import AccountState
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.social.tables import accounts, posts, users
 
 _TOO_MANY: Final = 429
@@ -156,7 +156,7 @@ class StoreReadings:
     async def _quiet(self, row: Mapping[str, Any]) -> QuietAccount:
         recent = (
             select(posts.c.created_at)
-            .where(posts.c.platform == Platform.X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
+            .where(posts.c.platform == X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
             .order_by(posts.c.id.desc())
             .limit(_RECENT_POSTS)
         )

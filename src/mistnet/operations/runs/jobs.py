@@ -14,8 +14,8 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.jobs.profiles import state_of
 from mistnet.social.jobs.reply_chains import about
-from mistnet.social.jobs.sweeps import SECOND_LOOK, Emptiness, OtherAuthors, Progress, Span, Sweeper, query, verdict
-from mistnet.social.model import Gathered, Page, Platform, Post, PostId, Unreadable, User, UserId
+from mistnet.social.jobs.sweeps import SECOND_LOOK, Emptiness, OtherAuthors, Progress, Sweeper, verdict
+from mistnet.social.model import Gathered, Page, Post, PostId, Span, Unreadable, User, UserId, X
 
 _UNKNOWN_USER: Final = UserId(0)
 
@@ -46,7 +46,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
     async def _fetch_page(self, job: Job[ScrapeArgs], purpose: CallPurpose) -> Outcome:
         args = job.args
         span = Span(ceiling=args.ceiling)
-        page = await self.sweeper.x.search(query(args.handle, span), purpose=purpose)
+        page = await self.sweeper.x.search_posts([args.handle], span, purpose=purpose)
         user_id = args.user_id or _author_of(page, args.handle)
         match verdict(page, user_id or _UNKNOWN_USER, span):
             case Progress(posts=posts, lowest=lowest):
@@ -66,7 +66,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         status = RunStatus.RUNNING if counted < args.limit else RunStatus.COMPLETED
         step = msgspec.structs.replace(self._step(args, status), posts=page.own, failed=failed, user_id=user_id)
         writes = [*page.gathered.writes, step, *await self._leads(page, own, user_id, span)]
-        known = await self.sweeper.look.known_posts(Platform.X, page.own)
+        known = await self.sweeper.look.known_posts(X, page.own)
         down = msgspec.structs.replace(
             args,
             user_id=user_id,
@@ -82,7 +82,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _leads(self, page: Page, own: Sequence[Post], user_id: UserId | None, span: Span) -> list[NewJob]:
         """Posts of a tracked account lead to the same jobs as in a sweep."""
-        account = await self.sweeper.look.account(Platform.X, user_id) if user_id else None
+        account = await self.sweeper.look.account(X, user_id) if user_id else None
         if account is None or account.state is AccountState.UNTRACKED:
             return []
         return [*await self.sweeper.leads(page, own, account), *await self.sweeper.mending(page, account, span)]
@@ -116,7 +116,7 @@ def _statistics(args: ScrapeArgs) -> list[Fetched]:
     if args.user_id is None:
         return []
     new = args.found - args.known
-    return [Fetched(platform=Platform.X, user_id=args.user_id, fetched=args.found, new=new, limit=args.limit)]
+    return [Fetched(platform=X, user_id=args.user_id, fetched=args.found, new=new, limit=args.limit)]
 
 
 def _author_of(page: Page, handle: str) -> UserId | None:

@@ -12,7 +12,7 @@ import msgspec
 from mistnet.operations.errors import BadRun, CapTooLow
 from mistnet.queue.model import Args, KindName, NewJob, Write
 from mistnet.social.errors import BadHandle, BadHandles
-from mistnet.social.model import Platform, PostId, UserId, read_handle
+from mistnet.social.model import Platform, PostId, UserId, X, read_handle
 
 RunId = NewType("RunId", str)
 
@@ -101,7 +101,7 @@ class RunStep(Write, frozen=True, kw_only=True):
     run_id: RunId
     position: int
     status: RunStatus
-    platform: Platform = Platform.X
+    platform: Platform = X
     posts: Sequence[PostId] = ()
     failed: int = 0
     reason: str | None = None

@@ -42,7 +42,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import next_limit
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.tables import accounts, posts, users
@@ -278,7 +278,7 @@ async def _suggested_limits(connection: AsyncConnection, handles: Sequence[str])
         query = (
             select(users.c.handle_key, *STATISTICS)
             .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-            .where(accounts.c.platform == Platform.X, accounts.c.state != AccountState.UNTRACKED)
+            .where(accounts.c.platform == X, accounts.c.state != AccountState.UNTRACKED)
             .where(users.c.handle_key.in_(some))
         )
         rows = (await connection.execute(query)).mappings()

@@ -16,7 +16,7 @@ from mistnet.governor.tables import calls
 from mistnet.kit.database import Database
 from mistnet.operations.schedule.store import CAN_BE_CAUGHT_UP_WITH, CATCH_UP, Members
 from mistnet.queue.tables import LIVE_KEY, job_history, jobs
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import Platform, UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import accounts, posts, users
 
@@ -211,7 +211,7 @@ class LastLook(msgspec.Struct, frozen=True, kw_only=True):
 class StorePaces:
     """Reads for a rhythm by budget. Ids of X carry their time, so an index alone tells when posts were written."""
 
-    def __init__(self, database: Database, platform: Platform = Platform.X) -> None:
+    def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
         self._platform = platform
 

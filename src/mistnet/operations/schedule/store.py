@@ -19,7 +19,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import LIVE_KEY, jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import FetchStats
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import revive_gaps, slices
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.tables import accounts, users
@@ -75,7 +75,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 class StoreSchedule:
     """The table `ticks`, and the jobs that land with its rows."""
 
-    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = Platform.X) -> None:
+    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = X) -> None:
         self._database = database
         self._job_writer = job_writer
         self._platform = platform

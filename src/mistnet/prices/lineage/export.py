@@ -28,7 +28,7 @@ from mistnet.shops.model import ProductId
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import post_links
 from mistnet.social.model import Platform, UserId
-from mistnet.social.store.search import holders
+from mistnet.social.store.search import holders, stored_platforms
 from mistnet.social.tables import posts
 
 LINEAGE: Final = "lineage"
@@ -80,9 +80,9 @@ async def _pages_of_all(
 
 
 async def _authors(database: Database, handle: str | None) -> Sequence[tuple[Platform, UserId | None]]:
-    if handle is None:
-        return [(platform, None) for platform in sorted(Platform)]
     async with database.read() as connection:
+        if handle is None:
+            return [(platform, None) for platform in sorted(await stored_platforms(connection))]
         found = await holders(connection, handle)
     if not found:
         raise BadExport(LINEAGE, f"no stored user has the handle {handle!r}; check its spelling")

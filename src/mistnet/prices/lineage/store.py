@@ -19,7 +19,7 @@ from mistnet.shops.model import LinkId, LinkPlace, ProductId
 from mistnet.shops.store.link_pages import Before, Verbatim, among, below, newest_first
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import links, offers, post_links, products
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PLATFORMS, Platform, PostId, UserId
 from mistnet.social.tables import accounts, missing, posts, users
 
 Courses: TypeAlias = Mapping[ProductId, Sequence[SeenPrice]]
@@ -148,7 +148,7 @@ class Lineage:
         begin = before or Before()
         async with self._database.read() as connection:
             reached = list(await links_to(connection, [product_id]))
-            found = [await _of(connection, platform, reached, begin.of(platform), limit + 1) for platform in Platform]
+            found = [await _of(connection, platform, reached, begin.of(platform), limit + 1) for platform in PLATFORMS]
             every = newest_first(found)
             shown = every[:limit]
             more = below(shown, begin) if len(every) > limit else None

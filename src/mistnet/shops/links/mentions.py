@@ -17,7 +17,7 @@ from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.finding import blanked, find_urls, replaced
 from mistnet.shops.links.naming import canonical_link
 from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention, Shop
-from mistnet.social.model import LinkMention, Platform, Post
+from mistnet.social.model import LinkMention, Post, X
 
 # Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
 # The two yen signs look alike and are mixed.
@@ -262,7 +262,7 @@ def _own_media(post: Post) -> Iterator[str]:
 
 def _is_xs_own(post: Post, url: str) -> bool:
     """Told text has X's short links, cut off at times; the post it is of comes along and says where they lead."""
-    return post.platform is Platform.X and _SHORTENED.match(url) is not None
+    return post.platform == X and _SHORTENED.match(url) is not None
 
 
 def _beside(link: LinkMention) -> _Posted:

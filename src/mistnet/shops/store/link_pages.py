@@ -15,7 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.types import IDS
 from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkPlace, LinkState, ProductId
 from mistnet.shops.tables import crawls, links, post_links, products
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PLATFORMS, Platform, PostId, UserId, X
 from mistnet.social.tables import accounts, posts, users
 
 LARGEST_ID: Final = 2**63 - 1
@@ -277,7 +277,7 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = LARGEST_MENTION_ID
 
     def of(self, platform: Platform) -> int:
-        return self.x if platform is Platform.X else self.threads
+        return self.x if platform == X else self.threads
 
 
 class MentionPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +309,7 @@ class MentionPages:
         begin = before or Before()
         async with self._database.read() as connection:
             found = [
-                await _of(connection, platform, ids, begin.of(platform), limit + 1) for platform in Platform if ids
+                await _of(connection, platform, ids, begin.of(platform), limit + 1) for platform in PLATFORMS if ids
             ]
         every = newest_first(found)
         shown = every[:limit]
@@ -372,8 +372,8 @@ def newest_first(some: Sequence[Sequence[P]]) -> Sequence[P]:
 def below(shown: Sequence[Posted], begin: Before) -> Before:
     """Where the page after these begins."""
     lowest = {
-        str(platform): min((each.post_id for each in shown if each.platform is platform), default=begin.of(platform))
-        for platform in Platform
+        str(platform): min((each.post_id for each in shown if each.platform == platform), default=begin.of(platform))
+        for platform in PLATFORMS
     }
     return Before(**lowest)
 

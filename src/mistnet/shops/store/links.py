@@ -20,6 +20,7 @@ from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
 from mistnet.shops.tables import links
 from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
+from mistnet.social.store.search import stored_platforms
 from mistnet.social.tables import posts
 
 MentionRow: TypeAlias = tuple[str, PostId, LinkId, str, int, str, Any]
@@ -184,7 +185,9 @@ async def scan(
     What is there already is not written again, so a scan that was broken off may simply be run once more.
     """
     seen = links = mentions = 0
-    for each in [platform] if platform else Platform:
+    async with database.read() as connection:
+        platforms = [platform] if platform else await stored_platforms(connection)
+    for each in platforms:
         last = _LOWEST
         while part := await _part(database, each, last, since):
             found = [told for post in part for told in links_in(post)]

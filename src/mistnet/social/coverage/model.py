@@ -13,7 +13,7 @@ import msgspec
 
 from mistnet.queue.model import LIVE_STATES, JobId, JobState
 from mistnet.social.accounts import AccountState
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
 
 _FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_288_834_974_657)
 _ID_BITS_BELOW_TIME: Final = 22
@@ -307,7 +307,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored of a conversation, and what of it is not."""
 
-    platform: Platform = Platform.X
+    platform: Platform = X
     conversation_id: PostId
     posts: int
     parents: Sequence[MissingParent] = ()

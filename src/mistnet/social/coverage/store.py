@@ -13,10 +13,10 @@ from mistnet.kit.statements import statement
 from mistnet.queue.model import JobId, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, Conversation, MissingParent, Sweep, SweepKind, Walk
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.store.search import stored_platforms
 from mistnet.social.tables import accounts, posts, user_versions, users
 
-_X: Final = Platform.X
 _oldest, _newest = posts.alias("oldest"), posts.alias("newest")
 
 
@@ -48,7 +48,7 @@ class Coverage:
 
     async def account(self, handle: str) -> AccountProgress | None:
         """The account that goes by this handle now."""
-        wanted = _COUNTED.where(users.c.platform == _X, users.c.handle_key == handle.lower())
+        wanted = _COUNTED.where(users.c.platform == X, users.c.handle_key == handle.lower())
         found = await self._progress(wanted, ())
         if not found:
             return None
@@ -72,7 +72,7 @@ class Coverage:
                 user_versions, (user_versions.c.platform == users.c.platform) & (user_versions.c.user_id == users.c.id)
             )
             .join(accounts, _SAME_USER)
-            .where(user_versions.c.platform == _X, user_versions.c.handle_key == handle.lower())
+            .where(user_versions.c.platform == X, user_versions.c.handle_key == handle.lower())
             .order_by(user_versions.c.until.desc())
             .limit(1)
         )
@@ -88,27 +88,27 @@ class Coverage:
 
     async def native_reposts(self, user_id: UserId) -> int:
         """How many of an account's stored posts are native retweets."""
-        counted = select(func.count(posts.c.reposted_id)).where(posts.c.platform == _X, posts.c.author_id == user_id)
+        counted = select(func.count(posts.c.reposted_id)).where(posts.c.platform == X, posts.c.author_id == user_id)
         async with self._database.read() as connection:
             return (await connection.execute(counted)).scalar_one()
 
     async def platform_of(self, conversation_id: PostId) -> Platform:
-        """Where a conversation of this id is stored: that of X, if there is one on each platform."""
+        """The platform of a conversation: X, if several platforms have one with this id."""
         asked = select(posts.c.platform).where(posts.c.conversation_id == conversation_id).limit(1)
         async with self._database.read() as connection:
-            for platform in Platform:
+            for platform in await stored_platforms(connection):
                 if (await connection.execute(asked.where(posts.c.platform == platform))).first():
                     return platform
-        return _X
+        return X
 
-    async def conversation(self, conversation_id: PostId, platform: Platform = _X) -> Conversation:
+    async def conversation(self, conversation_id: PostId, platform: Platform = X) -> Conversation:
         counted = select(func.count()).where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
         binds = {"platform": platform, "id": conversation_id}
         async with self._database.read() as connection:
             lost = (await connection.execute(statement("lost_parents", self._dialect), binds)).mappings().all()
             named = {**binds, "walks": f"{conversation_id}:%"}
             found = await connection.execute(statement("walks_of", self._dialect), named)
-            rows = found.mappings().all() if platform is _X else []  # only replies on X are walked up
+            rows = found.mappings().all() if platform == X else []  # only replies on X are walked up
             stored = (await connection.execute(counted)).scalar_one()
         walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
         awaited = await self._awaited({walk.next_id for walk in walks if walk.alive}) if lost else set()
@@ -123,7 +123,7 @@ class Coverage:
         """The conversation a stored post belongs to, on one platform or on the first that has such a post."""
         asked = select(posts.c.conversation_id).where(posts.c.id == post_id)
         async with self._database.read() as connection:
-            for each in Platform if platform is None else [platform]:
+            for each in await stored_platforms(connection) if platform is None else [platform]:
                 found = (await connection.execute(asked.where(posts.c.platform == each))).scalar_one_or_none()
                 if found is not None:
                     return PostId(found)
@@ -131,7 +131,7 @@ class Coverage:
 
     async def _awaited(self, next_ids: Collection[PostId]) -> set[PostId]:
         """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""
-        binds = {"platform": _X, "ids": sorted(next_ids)}
+        binds = {"platform": X, "ids": sorted(next_ids)}
         async with self._database.read() as connection:
             rows = await connection.execute(statement("frontiers", self._dialect), binds)
             return {PostId(row.id) for row in rows}
@@ -173,7 +173,7 @@ PROGRESS: Final = (
     .join(users, _SAME_USER)
     .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))
     .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
-    .where(accounts.c.platform == _X)
+    .where(accounts.c.platform == X)
     .order_by(users.c.handle_key, accounts.c.user_id)
 )
 """How far accounts are, without the count of their posts, which takes a look at each of them."""

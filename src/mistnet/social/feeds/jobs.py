@@ -29,7 +29,7 @@ from mistnet.social.feeds.model import (
     ThreadsSource,
     user_id_of,
 )
-from mistnet.social.model import Platform, Post, PostId
+from mistnet.social.model import THREADS, Post, PostId
 
 CURSORS_KEPT: Final = 8
 SLACK: Final = timedelta(minutes=10)
@@ -153,8 +153,8 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
     async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
         """Whom these quote or repeat by an id alone, unless it is stored, or known to be gone."""
         named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
-        known = await self.look.known_posts(Platform.THREADS, named)
-        known |= await self.look.missing_posts(Platform.THREADS, named)
+        known = await self.look.known_posts(THREADS, named)
+        known |= await self.look.missing_posts(THREADS, named)
         return [each for each in dict.fromkeys(named) if each not in known]
 
     async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
@@ -165,7 +165,7 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         if visit.if_own and not own:
             return FeedVisitResult()
         if gathered is None:
-            return FeedVisitResult(writes=[Missing(platform=Platform.THREADS, what="post", id=visit.id, reason=GONE)])
+            return FeedVisitResult(writes=[Missing(platform=THREADS, what="post", id=visit.id, reason=GONE)])
         named = await self.unseen(gathered.posts, [post]) if post and own else ()
         return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
 
@@ -181,7 +181,7 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
             return FeedVisitResult(writes=page.gathered.unreadable, behind=[again])
         own = [post for post in _shown(page) if post.author_id == user_id_of(feed.handle)]
-        known = await self.look.known_posts(Platform.THREADS, [post.id for post in own])
+        known = await self.look.known_posts(THREADS, [post.id for post in own])
         new = [post for post in own if post.id not in known]
         quoted = await self.unseen(page.gathered.posts, own)
         illegible = [Visit(each.post_id, if_own=True) for each in page.gathered.unreadable if each.post_id]
@@ -297,7 +297,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
     async def _turned(self, at: FeedPollArgs, page: FeedPage) -> Outcome:
         """What the page holds, what it leads to, and where the next one begins."""
         posts = [page.gathered.posts[each] for each in page.own]
-        known = await self.look.known_posts(Platform.THREADS, page.own)
+        known = await self.look.known_posts(THREADS, page.own)
         moments = [post.created_at for post in posts]
         anchor = at.anchor or page.at or max(moments, default=None)
         visits = await self._visits(at, page, posts, known, anchor)

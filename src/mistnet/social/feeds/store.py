@@ -17,7 +17,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds.model import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import THREADS, Platform, PostId, UserId
 from mistnet.social.store.account_jobs import cancel
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.tables import feeds, missing
@@ -50,7 +50,7 @@ class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
 class Feeds:
     """All feeds of one platform that were not removed."""
 
-    def __init__(self, database: Database, platform: Platform = Platform.THREADS) -> None:
+    def __init__(self, database: Database, platform: Platform = THREADS) -> None:
         self._database = database
         self._platform = platform
 
@@ -227,7 +227,7 @@ class StoreFeedLook:
         return feed_of(row) if row else None
 
     async def profiled_at(self, user_id: UserId) -> datetime | None:
-        found = await self._social.profiles(Platform.THREADS, [user_id])
+        found = await self._social.profiles(THREADS, [user_id])
         return found[user_id].profiled_at if user_id in found else None
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:

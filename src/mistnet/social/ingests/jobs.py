@@ -16,8 +16,8 @@ from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, NewJo
 from mistnet.social.accounts import AccountState, StoredProfile
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
 from mistnet.social.jobs import args
-from mistnet.social.jobs.sweeps import ENDPOINT, PROFILE_DAYS, SECOND_LOOK, Span, Sweeper, holes
-from mistnet.social.model import Gathered, Page, Platform, Post, PostId, UserId
+from mistnet.social.jobs.sweeps import ENDPOINT, PROFILE_DAYS, SECOND_LOOK, Sweeper, holes
+from mistnet.social.model import Gathered, Page, Platform, Post, PostId, Span, UserId, X
 
 POSTS_SYNC: Final = KindName("posts_sync")
 READ_AGAIN: Final = "reads a page again on which something was illegible"
@@ -69,7 +69,7 @@ def posts_sync(user_ids: Collection[UserId], floor: PostId, *, asked_by: str = "
 
 def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
     return IngestBegun(
-        platform=Platform.X,
+        platform=X,
         kind=IngestKind.POSTS_SYNC,
         job_id=job.id,
         asked_by=job.args.asked_by,
@@ -77,16 +77,6 @@ def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
         subject_id=job.args.user_ids[0] if len(job.args.user_ids) == 1 else None,
         ids=job.args.user_ids,
     )
-
-
-def question(handles: Collection[str], span: Span) -> str:
-    words = [" OR ".join(f"from:{handle}" for handle in sorted(handles))]
-    words = [f"({words[0]})"] if len(handles) > 1 else words
-    if span.floor:
-        words.append(f"since_id:{span.floor}")
-    if span.ceiling is not None:
-        words.append(f"max_id:{span.ceiling}")
-    return " ".join(words)
 
 
 def shown(page: Page, span: Span) -> list[Post]:
@@ -129,7 +119,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
         at = job.args
         span = Span(floor=at.floor, ceiling=at.ceiling)
-        page = await self.sweeper.x.search(question(handles.values(), span), purpose=CallPurpose(job.id))
+        page = await self.sweeper.x.search_posts(handles.values(), span, purpose=CallPurpose(job.id))
         if not at.renamed and _taken_over(page, handles):
             return await self._look_up_again(job, page)
         posts = shown(page, span)
@@ -148,7 +138,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
         """All targets first, strictly: one that cannot be had and nothing is written. Old profiles are refreshed."""
         wanted = job.args.user_ids
-        known = await self.targets.profiles(Platform.X, wanted)
+        known = await self.targets.profiles(X, wanted)
         missing = [each for each in wanted if each not in known]
         stale = [each for each in wanted if each in known and self._is_stale(known[each])]
         answers = await self._users(job, [*missing, *stale])
@@ -180,7 +170,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         return Fail(problem, [begun(job), ended])
 
     async def _handles(self, at: PostsSyncArgs) -> Mapping[UserId, str]:
-        known = await self.targets.profiles(Platform.X, at.group)
+        known = await self.targets.profiles(X, at.group)
         return {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
 
     async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
@@ -204,7 +194,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             unread=job.args.unread + len(between),
         )
         look = self.sweeper.look
-        settled = await look.known_posts(Platform.X, by_id) | await look.unreadable_posts(by_id)
+        settled = await look.known_posts(X, by_id) | await look.unreadable_posts(by_id)
         wanted = [args.hydrate_post(each) for each in by_id if each not in settled]
         leads = [*await self._leads(page, posts), *wanted]
         told = self._told(job, items=len(posts))
@@ -214,7 +204,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         """Posts of tracked accounts lead on as if they had been swept."""
         leads: list[NewJob] = []
         for user_id in dict.fromkeys(post.author_id for post in posts):
-            account = await self.sweeper.look.account(Platform.X, user_id)
+            account = await self.sweeper.look.account(X, user_id)
             if account and account.state is not AccountState.UNTRACKED:
                 leads += await self.sweeper.leads(page, [post for post in posts if post.author_id == user_id], account)
         return leads

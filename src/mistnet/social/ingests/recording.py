@@ -10,7 +10,7 @@ import msgspec
 from mistnet.queue.errors import Permanent, Temporary
 from mistnet.queue.model import Args, Done, Fail, Job, Outcome, Retry, Snooze, Write
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, traced
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 
 A = TypeVar("A", bound=Args)
 JOB = "job"
@@ -72,7 +72,7 @@ def _with_writes(outcome: Outcome, change: Callable[[Sequence[Write]], Sequence[
 
 
 def _begun(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int]) -> IngestBegun:
-    return IngestBegun(platform=Platform.X, kind=kind, job_id=jobs[0].id, asked_by=JOB, mode="background", ids=asked)
+    return IngestBegun(platform=X, kind=kind, job_id=jobs[0].id, asked_by=JOB, mode="background", ids=asked)
 
 
 def _ended_badly(job: Job[A], error: Temporary | Permanent) -> IngestEnded:

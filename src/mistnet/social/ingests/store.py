@@ -30,7 +30,7 @@ from mistnet.social.ingests.model import (
     IngestKind,
     IngestStatus,
 )
-from mistnet.social.model import Platform
+from mistnet.social.model import Platform, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import OPEN_INGEST, ingest_events, ingest_ids
 
@@ -200,7 +200,7 @@ class Ingests:
         ids: Sequence[int] = (),
         subject_id: int | None = None,
         mode: str | None = None,
-        platform: Platform = Platform.X,
+        platform: Platform = X,
     ) -> IngestId:
         """For ingests that no job does. Whoever begins one ends it, whatever happens."""
         row = {
@@ -283,9 +283,7 @@ class Ingests:
     async def get(self, ingest_id: int) -> Ingest | None:
         return await self._first(_INGESTS.where(ingest_events.c.id == ingest_id))
 
-    async def latest(
-        self, kind: IngestKind, subject_id: int | None, *, platform: Platform = Platform.X
-    ) -> Ingest | None:
+    async def latest(self, kind: IngestKind, subject_id: int | None, *, platform: Platform = X) -> Ingest | None:
         """The last one begun, whatever became of it."""
         return await self._first(_about(platform, kind, subject_id))
 

@@ -21,13 +21,13 @@ from mistnet.social.accounts import (
     Missing,
     SuggestionClosed,
     TrackedAccount,
-    XSource,
 )
 from mistnet.social.ingests.model import IngestKind
 from mistnet.social.ingests.recording import failed_call, one_call, with_event
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, HydrateUserArgs, RelookArgs, SuggestionArgs
-from mistnet.social.model import Platform, User, UserId
+from mistnet.social.model import User, UserId, X
+from mistnet.social.sources import SocialSource
 
 FULL_BATCH: Final = 100
 NEVER_RETURNED: Final = "upstream does not return this user"
@@ -47,7 +47,7 @@ class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
         return self.handle is not None and self.handle.lower() != account.handle.lower()
 
 
-async def check_profile(x: XSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
+async def check_profile(x: SocialSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
     """Asks by id: handles change, ids do not."""
     gathered = await x.users([account.user_id], purpose=purpose)
     user = gathered.users.get(account.user_id)
@@ -75,7 +75,7 @@ def state_change(user_id: UserId, profile: CurrentProfile, next_look_at: datetim
     """What cannot be collected is looked at again, at a slow rhythm."""
     active = profile.state is AccountState.ACTIVE
     return AccountStateChange(
-        platform=Platform.X,
+        platform=X,
         user_id=user_id,
         state=profile.state,
         reason=profile.reason,
@@ -87,7 +87,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs that begin and mend accounts, and fetch users by id."""
 
     look: Look
-    x: XSource
+    x: SocialSource
     clock: Clock
     rules: CollectRules
     fills_up: int = 6
@@ -105,7 +105,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
 
     async def relook(self, job: Job[RelookArgs]) -> Outcome:
         """An account that could not be collected: can it be now?"""
-        account = await self.look.account(Platform.X, job.args.user_id)
+        account = await self.look.account(X, job.args.user_id)
         if account is None or account.state is AccountState.UNTRACKED:
             return Done()
         profile = await check_profile(self.x, account, CallPurpose(job.id, account.user_id))
@@ -116,7 +116,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     async def hydrate(self, jobs: Sequence[Job[HydrateUserArgs]]) -> Sequence[Outcome]:
         """Users by id, each settled alone. A batch that is worth it is filled up with the stalest profiles."""
         wanted = {job.args.user_id for job in jobs}
-        known = await self.look.known_users(Platform.X, wanted)
+        known = await self.look.known_users(X, wanted)
         unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
         if not unknown:
             return [Done() for _ in jobs]
@@ -147,12 +147,12 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         room = FULL_BATCH - len(unknown)
         if len(unknown) < self.fills_up or room <= 0 or self.rules.users_per_call < FULL_BATCH:
             return ()
-        extra = await self.look.stalest_users(Platform.X, room, unknown)
+        extra = await self.look.stalest_users(X, room, unknown)
         return extra if len(extra) == room else ()
 
     async def _tracked(self, user: User) -> list[Write]:
-        account = await self.look.account(Platform.X, user.id)
-        writes: list[Write] = [TrackedAccount(platform=Platform.X, user_id=user.id)]
+        account = await self.look.account(X, user.id)
+        writes: list[Write] = [TrackedAccount(platform=X, user_id=user.id)]
         profile = CurrentProfile(state=state_of(user), reason="its posts are protected" if user.protected else None)
         if profile.state is not AccountState.ACTIVE:
             return [*writes, state_change(user.id, profile, self.clock.now() + self.rules.relook)]
@@ -167,10 +167,8 @@ def _sweep(account: Account) -> NewJob:
 
 
 def never_returned(user_id: UserId) -> Missing:
-    return Missing(platform=Platform.X, what="user", id=user_id, reason=NEVER_RETURNED)
+    return Missing(platform=X, what="user", id=user_id, reason=NEVER_RETURNED)
 
 
 def _closed(handle: str, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
-    return SuggestionClosed(
-        platform=Platform.X, handle=handle, accepted=user_id is not None, reason=reason, user_id=user_id
-    )
+    return SuggestionClosed(platform=X, handle=handle, accepted=user_id is not None, reason=reason, user_id=user_id)

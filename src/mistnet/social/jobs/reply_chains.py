@@ -12,12 +12,13 @@ from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Permanent, Temporary
 from mistnet.queue.model import Continue, Done, Job, JobId, NewJob, Outcome, Retry, Snooze, Write
-from mistnet.social.accounts import Frontier, Look, Missing, XSource
+from mistnet.social.accounts import Frontier, Look, Missing
 from mistnet.social.ingests.model import IngestKind
 from mistnet.social.ingests.recording import failed_call, one_call, with_event
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, HydratePostArgs, WalkArgs
-from mistnet.social.model import Gathered, Platform, Post, PostId, UserId
+from mistnet.social.model import Gathered, Post, PostId, UserId, X
+from mistnet.social.sources import SocialSource
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
 LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
@@ -51,7 +52,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     """Thread walks and post hydration. Walks never create walks."""
 
     look: Look
-    x: XSource
+    x: SocialSource
     clock: Clock
     rules: CollectRules
     in_flight: dict[PostId, datetime]
@@ -60,7 +61,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         """One level up for up to twenty walks with one call. Ends at a root, or at a post that is gone."""
         now = self.clock.now()
         starts = {job.id: Frontier(job.args.next_id, job.args.next_user_id) for job in jobs}
-        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values()})
+        stored = await self.look.frontiers(X, {start.post_id for start in starts.values()})
         wanted = {job_id: beyond(start, stored) for job_id, start in starts.items()}
         authors = {each.user_id for each in wanted.values() if each and each.user_id}
         swept = await self.look.being_backfilled(authors)
@@ -70,7 +71,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         }
         gathered = await self._fetch({each.post_id for each in asking.values()}, _purpose(jobs), now)
         authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
-        strangers = authors - await self.look.known_users(Platform.X, authors)
+        strangers = authors - await self.look.known_users(X, authors)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -166,8 +167,8 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
         """Those whose sweep could not read a post that another way has brought, with all above it."""
         swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
-        stored = await self.look.known_posts(Platform.X, swept.values())
-        above = await self.look.frontiers(Platform.X, stored)
+        stored = await self.look.known_posts(X, swept.values())
+        above = await self.look.frontiers(X, stored)
         return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
@@ -175,7 +176,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         start = first_unknown(post, {}, ())
         if wanted.account_id != post.author_id or start is None:
             return []
-        frontier = beyond(start, await self.look.frontiers(Platform.X, {start.post_id}))
+        frontier = beyond(start, await self.look.frontiers(X, {start.post_id}))
         if frontier is None:
             return []
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
@@ -199,7 +200,7 @@ def _unread(post_id: PostId, gathered: Gathered) -> str | None:
 
 
 def gone(post_id: PostId) -> Missing:
-    return Missing(platform=Platform.X, what="post", id=post_id, reason=NOT_RETURNED)
+    return Missing(platform=X, what="post", id=post_id, reason=NOT_RETURNED)
 
 
 def _purpose(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:

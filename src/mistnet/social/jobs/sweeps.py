@@ -13,26 +13,17 @@ from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.events import EventKind, NewEvent, summaries
 from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Write
-from mistnet.social.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept, XSource
+from mistnet.social.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept
 from mistnet.social.coverage.model import enough_stored
 from mistnet.social.fetch_sizes import Fetched, after, next_limit
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
 from mistnet.social.jobs.profiles import CurrentProfile, check_profile, state_change
 from mistnet.social.jobs.reply_chains import beyond, first_unknown
-from mistnet.social.model import Page, Platform, Post, PostId, Unreadable, UserId
+from mistnet.social.model import Page, Post, PostId, Span, Unreadable, UserId, X
+from mistnet.social.sources import SocialSource
 
 ENDPOINT = "tweet/advanced_search"
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """The ids a page was asked for: above the floor, up to the ceiling."""
-
-    floor: PostId = PostId(0)
-    ceiling: PostId | None = None
-
-    def __contains__(self, post_id: PostId) -> bool:
-        return self.floor < post_id and (self.ceiling is None or post_id <= self.ceiling)
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,18 +43,6 @@ class Emptiness(msgspec.Struct, frozen=True):
 
 
 Verdict: TypeAlias = Progress | OtherAuthors | Emptiness
-
-
-def query(handle: str, span: Span, *, reposts: bool = False) -> str:
-    """`from:` never shows native retweets; a filter shows nothing else. Both bounds are ids."""
-    words = [f"from:{handle}"]
-    if reposts:
-        words.append("filter:nativeretweets")
-    if span.floor:
-        words.append(f"since_id:{span.floor}")
-    if span.ceiling is not None:
-        words.append(f"max_id:{span.ceiling}")
-    return " ".join(words)
 
 
 def verdict(page: Page, user_id: UserId, span: Span) -> Verdict:
@@ -141,13 +120,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     """The sweeps of one source. One page per step; everything a page leads to lands with it or not at all."""
 
     look: Look
-    x: XSource
+    x: SocialSource
     clock: Clock
     rules: CollectRules
 
     async def backfill(self, job: Job[BackfillArgs]) -> Outcome:
         """From the oldest post we have down to the first one ever written."""
-        account = await self.look.account(Platform.X, job.args.user_id)
+        account = await self.look.account(X, job.args.user_id)
         if account is None:
             return Fail(f"there is no account {job.args.user_id}")
         if account.state is not AccountState.ACTIVE:
@@ -156,9 +135,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         page = await self._page(job, account, span)
         match verdict(page, account.user_id, span):
             case Progress(posts=posts, lowest=lowest, highest=highest):
-                reached = Swept(
-                    platform=Platform.X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
-                )
+                reached = Swept(platform=X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts))
                 writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
                 on = BackfillArgs(user_id=account.user_id, suspected=not page.has_more)
                 return self._down(page, [*writes, reached], on)
@@ -181,7 +158,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Done([*writes, change, args.sweep_is_over(account.user_id)])
             if profile.renames(account):
                 return Continue(writes, args=BackfillArgs(user_id=account.user_id))
-        finished = Swept(platform=Platform.X, user_id=account.user_id, backfilled=True)
+        finished = Swept(platform=X, user_id=account.user_id, backfilled=True)
         writes += [finished, *backfilled(account)]
         writes += await self._judged(account, counted, reposts_ended=False)
         return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
@@ -200,7 +177,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return await self._range(job, reposts=True)
 
     async def _range(self, job: Job[RangeArgs], *, reposts: bool) -> Outcome:
-        account = await self.look.account(Platform.X, job.args.user_id)
+        account = await self.look.account(X, job.args.user_id)
         if account is None:
             return Fail(f"there is no account {job.args.user_id}")
         if account.state is not AccountState.ACTIVE:
@@ -227,7 +204,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _lowered(self, at: RangeArgs, found: Progress, *, more: bool, reposts: bool) -> RangeArgs:
         ids = [post.id for post in found.posts]
-        known = set() if reposts else await self.look.known_posts(Platform.X, ids)
+        known = set() if reposts else await self.look.known_posts(X, ids)
         return msgspec.structs.replace(
             at,
             ceiling=PostId(found.lowest - 1),
@@ -258,7 +235,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _fetched(self, at: RangeArgs) -> Fetched:
-        return Fetched(platform=Platform.X, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
+        return Fetched(platform=X, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
 
     async def _mended(
         self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
@@ -269,7 +246,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         writes = await self._collected(page, found.posts, account)
         newest = account.newest_repost_id if reposts else account.newest_post_id
         if at.ceiling is None and not page.has_more and (newest is None or newest >= at.floor):
-            top = Swept(platform=Platform.X, user_id=account.user_id)
+            top = Swept(platform=X, user_id=account.user_id)
             field = "newest_repost" if reposts else "newest"
             writes.append(msgspec.structs.replace(top, **{field: found.highest}))
         return writes
@@ -288,7 +265,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue(writes, args=msgspec.structs.replace(at, suspected=False))
         if reposts:
             done = Swept(
-                platform=Platform.X,
+                platform=X,
                 user_id=account.user_id,
                 newest_repost=at.top,
                 reposts_backfilled=at.floor == 0,
@@ -298,7 +275,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             return Done([*writes, done, *judged])
         # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
         oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
-        writes.append(Swept(platform=Platform.X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
+        writes.append(Swept(platform=X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
         if account.suspect_since:
             writes += await self._judged(account, counted, reposts_ended=False)
         swept_again = not at.floor and account.newest_post_id is not None
@@ -312,7 +289,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         if not self.rules.summarize or at.found == at.known:
             return []
-        new = await self.look.new_posts(Platform.X, account.user_id, above=at.floor, stored_since=job.created_at)
+        new = await self.look.new_posts(X, account.user_id, above=at.floor, stored_since=job.created_at)
         about = {"user_id": str(account.user_id), "handle": account.handle}
         return summaries(str(account.user_id), about, new)
 
@@ -323,15 +300,15 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """
         last_word = reposts_ended or not self.rules.reposts
         enough = enough_stored(counted, with_reposts=reposts_ended)
-        stored = await self.look.stored_posts(Platform.X, account.user_id, most=enough) if enough else 0
+        stored = await self.look.stored_posts(X, account.user_id, most=enough) if enough else 0
         if stored >= enough and not (last_word and account.suspect_since):
             return []
-        return [HistoryJudged(platform=Platform.X, user_id=account.user_id, suspect=stored < enough)]
+        return [HistoryJudged(platform=X, user_id=account.user_id, suspect=stored < enough)]
 
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
     ) -> Page:
-        return await self.x.search(query(account.handle, span, reposts=reposts), purpose=self._purpose(job, account))
+        return await self.x.search_posts([account.handle], span, reposts=reposts, purpose=self._purpose(job, account))
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
         """The page's users and posts, and the work they lead to."""
@@ -344,7 +321,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
         """Another look at what could not be read. A post that is stored, or a gap already, needs no new job."""
         by_id, between = holes(page, span)
-        settled = await self.look.known_posts(Platform.X, by_id) | await self.look.unreadable_posts(by_id)
+        settled = await self.look.known_posts(X, by_id) | await self.look.unreadable_posts(by_id)
         again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]
         return [*(args.hydrate_post(each, account.user_id) for each in by_id if each not in settled), *again]
 
@@ -352,7 +329,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """One for each reply whose way up leads to a post we lack."""
         own = {post.id for post in posts}
         starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
-        stored = await self.look.frontiers(Platform.X, {start.post_id for start in starts.values() if start})
+        stored = await self.look.frontiers(X, {start.post_id for start in starts.values() if start})
         wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
         return [
@@ -365,7 +342,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """Whom these replies answer, if we know nothing of them yet."""
         answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
         unknown = answered - page.gathered.users.keys()
-        unknown -= await self.look.known_users(Platform.X, unknown)
+        unknown -= await self.look.known_users(X, unknown)
         now, fill = self.clock.now(), self.rules.batch_fill
         return [args.hydrate_user(user_id, now=now, fill=fill) for user_id in sorted(unknown)]
 

@@ -16,12 +16,11 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import PROGRESS
 from mistnet.social.fetch_sizes import FetchRules, FetchStats
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.store.post_listing import POST_FIELDS, ShownPost, shown
 from mistnet.social.tables import accounts, posts, user_versions, users
 
-_X: Final = Platform.X
 _HEAT_POSTS: Final = 20_000
 
 
@@ -113,7 +112,7 @@ class AccountPages:
         """The latest first."""
         asked = (
             select(*(user_versions.c[name] for name in Version.__struct_fields__))
-            .where(user_versions.c.platform == _X, user_versions.c.user_id == user_id)
+            .where(user_versions.c.platform == X, user_versions.c.user_id == user_id)
             .order_by(user_versions.c.until.desc())
             .limit(limit)
         )
@@ -123,7 +122,7 @@ class AccountPages:
     async def hours(self, user_id: UserId) -> Mapping[int, int]:
         """In which hours of the week (UTC, Monday's first is 0) the latest posts were written, read off their ids."""
         async with self._database.read() as connection:
-            binds = {"platform": _X, "user_id": user_id, "limit": _HEAT_POSTS}
+            binds = {"platform": X, "user_id": user_id, "limit": _HEAT_POSTS}
             rows = await connection.execute(statement("hours", self._database.dialect), binds)
             return {int(row.hour): row.posts for row in rows}
 
@@ -132,7 +131,7 @@ class AccountPages:
         asked = (
             select(*POST_FIELDS)
             .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
-            .where(posts.c.platform == _X, posts.c.author_id == user_id)
+            .where(posts.c.platform == X, posts.c.author_id == user_id)
             .order_by(*NEWEST_FIRST)
             .limit(limit)
         )
@@ -168,10 +167,8 @@ _PROFILE: Final = (
         *(accounts.c[name] for name in AccountProfile.__struct_fields__ if name in accounts.c and name != "user_id"),
     )
     .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-    .where(accounts.c.platform == _X)
+    .where(accounts.c.platform == X)
 )
-
-_PEOPLE_X: Final = Platform.X
 
 
 class KnownUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +227,7 @@ class People:
         """The latest first."""
         own = user_versions.c
         asked = select(*(own[name] for name in UserVersion.__struct_fields__)).where(
-            own.platform == _PEOPLE_X, own.user_id == user_id
+            own.platform == X, own.user_id == user_id
         )
         if before is not None:
             asked = asked.where(own.until < before)
@@ -244,4 +241,4 @@ class People:
         return KnownUser(**row) if row else None
 
 
-_USER: Final = select(*(users.c[name] for name in KnownUser.__struct_fields__)).where(users.c.platform == _PEOPLE_X)
+_USER: Final = select(*(users.c[name] for name in KnownUser.__struct_fields__)).where(users.c.platform == X)

@@ -26,7 +26,7 @@ from mistnet.social.accounts import (
     TrackedAccount,
 )
 from mistnet.social.coverage.model import SUSPECT_LOOKS
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.quarantine import gaps_among
 from mistnet.social.tables import accounts, posts, suggestions, users
@@ -140,7 +140,7 @@ async def tracked_handles(database: Database) -> Mapping[UserId, str]:
     """What every account on X goes by."""
     person = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
     asked = select(accounts.c.user_id, users.c.handle).join(users, person)
-    asked = asked.where(accounts.c.platform == Platform.X, users.c.handle.is_not(None))
+    asked = asked.where(accounts.c.platform == X, users.c.handle.is_not(None))
     async with database.read() as connection:
         return {UserId(row.user_id): row.handle for row in await connection.execute(asked)}
 

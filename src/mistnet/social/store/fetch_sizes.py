@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.social.fetch_sizes import Fetched, FetchStats, after
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import Platform, UserId, X
 from mistnet.social.tables import accounts
 
 STATISTICS: Final = (
@@ -40,7 +40,7 @@ def stats_of(row: Mapping[Any, Any]) -> FetchStats:
     )
 
 
-async def fetch_stats(database: Database, platform: Platform = Platform.X) -> Mapping[UserId, FetchStats]:
+async def fetch_stats(database: Database, platform: Platform = X) -> Mapping[UserId, FetchStats]:
     """Of every account."""
     asked = select(accounts.c.user_id, *STATISTICS).where(accounts.c.platform == platform)
     async with database.read() as connection:

@@ -14,13 +14,12 @@ from mistnet.kit.database import Database
 from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import FetchStats
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.account_jobs import live_sweeps
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.tracking import Suggestion
 from mistnet.social.tables import accounts, posts, quarantine, suggestions, users
 
-_X: Final = Platform.X
 _LARGEST_ID: Final = 2**63 - 1
 
 
@@ -78,7 +77,7 @@ class AccountListing:
 
     async def stored_posts(self, user_id: UserId, *, most: int) -> int:
         """How many posts of an account there are, counted no further than `most`."""
-        some = select(posts.c.id).where(posts.c.platform == _X, posts.c.author_id == user_id).limit(most).subquery()
+        some = select(posts.c.id).where(posts.c.platform == X, posts.c.author_id == user_id).limit(most).subquery()
         async with self._database.read() as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
@@ -104,7 +103,7 @@ class AccountListing:
         plain = [suggestions.c[name] for name in Suggestion.__struct_fields__ if name != "labels"]
         asked = (
             select(*plain, cast(suggestions.c.labels, Text).label("labels"))
-            .where(suggestions.c.platform == _X, suggestions.c.id < before)
+            .where(suggestions.c.platform == X, suggestions.c.id < before)
             .order_by(suggestions.c.id.desc())
             .limit(limit)
         )
@@ -158,6 +157,6 @@ _ACCOUNTS: Final = (
         users.c.followers_count.label("followers"),
     )
     .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-    .where(accounts.c.platform == _X)
+    .where(accounts.c.platform == X)
 )
 _KEPT: Final = select(*(quarantine.c[name] for name in QuarantineLine.__struct_fields__))

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.social.accounts import Missing
 from mistnet.social.ingests.model import IngestId
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import UserId, X
 from mistnet.social.store.posts import write_missing
 from mistnet.social.tables import users
 
@@ -61,7 +61,7 @@ class Placeholders:
             for each in unavailable:
                 await _record_unavailable(connection, each, lacking[each], now)
             if unavailable:
-                gone = [Missing(platform=Platform.X, what="user", id=each, reason=REASON) for each in unavailable]
+                gone = [Missing(platform=X, what="user", id=each, reason=REASON) for each in unavailable]
                 await write_missing(connection, gone, now)
         return SettledPlaceholders(removed=removed, unavailable=unavailable)
 
@@ -87,4 +87,4 @@ async def _record_unavailable(connection: AsyncConnection, user_id: UserId, inge
 
 
 def _untold() -> ColumnElement[bool]:
-    return (users.c.platform == Platform.X) & users.c.last_updated_at.is_(None)
+    return (users.c.platform == X) & users.c.last_updated_at.is_(None)

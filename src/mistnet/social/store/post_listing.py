@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Select, and_, func, or_, select
 
 from mistnet.kit.database import Database
-from mistnet.social.model import LinkMention, Media, Platform, PostId, UserId
+from mistnet.social.model import LinkMention, Media, Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, OLDEST_FIRST, PostCursor, newer_than, older_than
 from mistnet.social.tables import accounts, posts, users
 
@@ -85,7 +85,13 @@ class PostListing:
 
     async def some(self, keys: Sequence[PostKey]) -> Sequence[ListedPost]:
         """These, the newest first."""
-        wanted = [and_(posts.c.platform == platform, posts.c.id.in_(_ids(keys, platform))) for platform in Platform]
+        if not keys:
+            return []
+        ids: dict[Platform, list[PostId]] = {}
+        for platform, post_id in keys:
+            ids.setdefault(platform, []).append(post_id)
+        # One condition for each platform: with pairs of values, no index of SQLite serves the lookup.
+        wanted = [and_(posts.c.platform == platform, posts.c.id.in_(own)) for platform, own in ids.items()]
         return await self._posts(_POSTS.where(or_(*wanted)).order_by(*NEWEST_FIRST))
 
     async def raw(self, key: PostKey) -> bytes | None:
@@ -123,10 +129,6 @@ def _written_by(author: tuple[Platform, UserId]) -> Any:
     return and_(posts.c.platform == author[0], posts.c.author_id == author[1])
 
 
-def _ids(keys: Sequence[PostKey], wanted: Platform) -> Sequence[PostId]:
-    return [post_id for platform, post_id in keys if platform is wanted]
-
-
 _PLAIN: Final = [name for name in ListedPost.__struct_fields__ if name not in ("handle", "name")]
 _POSTS: Final = select(*(posts.c[name] for name in _PLAIN), users.c.handle, users.c.name).join(
     users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id)
@@ -141,7 +143,6 @@ def _listed(row: Mapping[Any, Any]) -> ListedPost:
     return ListedPost(**{**row, "platform": Platform(row["platform"]), **lists})
 
 
-_X: Final = Platform.X
 _POST_PAGES_PLAIN: Final = (
     *("platform", "id", "author_id", "text", "url", "created_at", "conversation_id", "in_reply_to_id", "quoted_id"),
     *("reposted_id", "referenced_text", "referenced_handle", "likes", "replies", "reposts", "views", "first_seen_at"),
@@ -214,7 +215,7 @@ class PostPages:
 
     async def size(self, conversation_id: PostId, most: int) -> int:
         """How many posts of a conversation are stored; not counted beyond `most`."""
-        some = select(posts.c.id).where(posts.c.platform == _X, posts.c.conversation_id == conversation_id).limit(most)
+        some = select(posts.c.id).where(posts.c.platform == X, posts.c.conversation_id == conversation_id).limit(most)
         async with self._database.read() as connection:
             return (await connection.execute(select(func.count()).select_from(some.subquery()))).scalar_one()
 

@@ -17,7 +17,7 @@ from mistnet.kit.statements import statement
 from mistnet.queue.model import JobId, JobState, KindName, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
-from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
+from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, quarantine, users
 
@@ -200,7 +200,7 @@ async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[st
     """When the posts of these gaps were stored, by their keys."""
     stored: dict[str, datetime] = {}
     for some in slices([int(row.key) for row in gaps]):
-        asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == Platform.X, posts.c.id.in_(some))
+        asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == X, posts.c.id.in_(some))
         stored |= {str(row.id): row.first_seen_at for row in await connection.execute(asked)}
     return stored
 

@@ -11,7 +11,8 @@ from sqlalchemy import Select, and_, bindparam, case, column, false, func, liter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.kit.statements import statement
+from mistnet.social.model import THREADS, Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.search_query import SearchQuery, SearchTerm, parse
 from mistnet.social.store.post_listing import PostSpan, narrow_posts
@@ -22,7 +23,7 @@ _OF_THE_POST: Final = (
     *("likes", "replies", "reposts", "views"),
 )
 _INDEX: Final = table("posts_search", column("rowid"))
-_ROW: Final = case((posts.c.platform == Platform.X, posts.c.id), else_=-posts.c.id)
+_ROW: Final = case((posts.c.platform == X, posts.c.id), else_=-posts.c.id)
 _FEW: Final = 2_000
 """So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
 
@@ -70,19 +71,23 @@ class PostSearch:
 async def find_authors(
     database: Database, author: str | UserId, platform: Platform | None = None
 ) -> Sequence[tuple[Platform, UserId]]:
-    """Who is meant by a present handle or an id, on one platform or on each."""
-    platforms = [*Platform] if platform is None else [platform]
-    if not isinstance(author, str):
-        return [(each, author) for each in platforms]
+    """The users with a current handle or an id, on one platform or on all."""
     async with database.read() as connection:
-        return [(own, user_id) for own, user_id in await holders(connection, author) if own in platforms]
+        if isinstance(author, str):
+            return [each for each in await holders(connection, author) if platform in (None, each[0])]
+        platforms = [platform] if platform else await stored_platforms(connection)
+    return [(each, author) for each in platforms]
+
+
+async def stored_platforms(connection: AsyncConnection) -> Sequence[Platform]:
+    """The platforms of which anything is stored, X first: ids and handles without a platform mean X."""
+    found = (await connection.execute(statement("stored_platforms", connection.dialect.name))).scalars()
+    return sorted(map(Platform, found), key=lambda each: (each != X, each))
 
 
 async def holders(connection: AsyncConnection, handle: str) -> Sequence[tuple[Platform, UserId]]:
-    """Who goes by this handle now, as far as we know: on each platform nobody, one, or several."""
-    asked = select(users.c.platform, users.c.id).where(
-        users.c.platform.in_([*Platform]), users.c.handle_key == handle_key(handle)
-    )
+    """The users with this current handle. A platform can have several: handles change hands."""
+    asked = select(users.c.platform, users.c.id).where(users.c.handle_key == handle_key(handle))
     rows = await connection.execute(asked.order_by(users.c.platform, users.c.id))
     return [(Platform(row.platform), UserId(row.id)) for row in rows]
 
@@ -114,7 +119,7 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
         return _on_postgresql(words, asked)
     if few:
         row = _INDEX.c.rowid
-        its_platform = case((row > 0, str(Platform.X)), else_=str(Platform.THREADS))
+        its_platform = case((row > 0, str(X)), else_=str(THREADS))
         same = and_(posts.c.platform == its_platform, posts.c.id == func.abs(row))
         return asked.join_from(_INDEX, posts, same).where(_matches(words)).order_by(*NEWEST_FIRST)
     return asked.where(_ROW.in_(select(_INDEX.c.rowid).where(_matches(words)))).order_by(*NEWEST_FIRST)

@@ -17,7 +17,7 @@ from mistnet.queue.model import Enqueued, JobId, KindName, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import FetchStats, next_limit
-from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
@@ -37,7 +37,7 @@ class RefusedHandle(msgspec.Struct, frozen=True, kw_only=True):
 class Refusals:
     """Reads. A refusal stands until its handle is suggested again, tracked, or let go by hand."""
 
-    def __init__(self, database: Database, platform: Platform = Platform.X) -> None:
+    def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
         self._platform = platform
 
@@ -173,7 +173,7 @@ class LetGo(msgspec.Struct, frozen=True, kw_only=True):
 class TrackingStore:
     """Suggestions and accounts as an operator sees and changes them. Each change is one transaction."""
 
-    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = Platform.X) -> None:
+    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = X) -> None:
         self._database = database
         self._job_writer = job_writer
         self._platform = platform

@@ -13,11 +13,11 @@ from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkPlace
 from mistnet.social.feeds.model import user_id_of
 from mistnet.social.model import (
+    THREADS,
     Detail,
     Gathered,
     LinkMention,
     Media,
-    Platform,
     Post,
     PostId,
     Reference,
@@ -67,7 +67,7 @@ def gather_posts(
 
 def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unreadable:
     return Unreadable(
-        platform=Platform.THREADS,
+        platform=THREADS,
         endpoint=endpoint,
         problem=str(error),
         payload=bytes(payload),
@@ -127,7 +127,7 @@ def _author(shown: ThreadsPostPayload, asked: str | None) -> User:
         "profile_picture_url": shown.profile_picture_url,
     }
     return User(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=user_id_of(handle),
         detail=Detail.AUTHOR,
         handle=handle,
@@ -150,7 +150,7 @@ def _as_post(
     root = _id_in(shown.root_post)
     parent = _id_in(shown.replied_to)
     return Post(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=own_id,
         author_id=author.id,
         text=shown.text or "",
@@ -212,7 +212,7 @@ def read_profile(payload: bytes) -> User:
         raise IllegibleThreadsPayload("a profile without a username")
     bio = shown.threads_biography if shown.threads_biography is not None else shown.biography
     return User(
-        platform=Platform.THREADS,
+        platform=THREADS,
         id=user_id_of(shown.username),
         detail=Detail.PROFILE,
         handle=shown.username,

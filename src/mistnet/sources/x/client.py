@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import ceil
@@ -20,7 +20,7 @@ from mistnet.kit.redaction import redact, shorten
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
-from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, User, UserId, UserPage
+from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, Span, User, UserId, UserPage, X
 from mistnet.sources.x.decode import UNREADABLE, IllegibleXPayload, gather_posts, gather_users, number, read_user
 from mistnet.sources.x.payloads import MISSING, PageData, XEnvelope
 
@@ -126,8 +126,24 @@ class Priced(msgspec.Struct, Generic[T], frozen=True):
     credits: int
 
 
+def query_of(handles: Collection[str], span: Span, *, reposts: bool = False) -> str:
+    """`from:` never shows native retweets; a filter shows nothing else. Both bounds are ids."""
+    authors = " OR ".join(f"from:{handle}" for handle in sorted(handles))
+    words = [f"({authors})" if len(handles) > 1 else authors]
+    if reposts:
+        words.append("filter:nativeretweets")
+    if span.floor:
+        words.append(f"since_id:{span.floor}")
+    if span.ceiling is not None:
+        words.append(f"max_id:{span.ceiling}")
+    return " ".join(words)
+
+
 class XClient:
     """The way to TwitterAPI.io. Raises typed errors; decides nothing about the jobs it works for."""
+
+    platform = X
+    separate_reposts = True
 
     def __init__(
         self,
@@ -190,6 +206,11 @@ class XClient:
         return await self._ask(
             "/twitter/tweet/advanced_search", read, _PAGE, purpose, query=query, queryType="Latest", cursor=cursor
         )
+
+    async def search_posts(
+        self, handles: Collection[str], span: Span, *, reposts: bool = False, purpose: CallPurpose = NOBODY
+    ) -> Page:
+        return await self.search(query_of(handles, span, reposts=reposts), purpose=purpose)
 
     async def last_posts(self, user_id: UserId, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
         """A user's latest, native retweets included, as the profile shows them."""

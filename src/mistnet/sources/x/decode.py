@@ -15,13 +15,13 @@ from mistnet.social.model import (
     LinkMention,
     Media,
     Metrics,
-    Platform,
     Post,
     PostId,
     Reference,
     Unreadable,
     User,
     UserId,
+    X,
 )
 from mistnet.sources.x.payloads import Entities, ExtendedEntities, MediaPayload, UserPayload, XPostPayload
 
@@ -95,7 +95,7 @@ def gather_users(payloads: Iterable[msgspec.Raw], endpoint: str, detail: Detail)
 
 
 def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unreadable:
-    return Unreadable(platform=Platform.X, endpoint=endpoint, problem=str(error), payload=bytes(payload))
+    return Unreadable(platform=X, endpoint=endpoint, problem=str(error), payload=bytes(payload))
 
 
 def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -> Post:
@@ -129,7 +129,7 @@ def _as_post(
     nested: bool,
 ) -> Post:
     return Post(
-        platform=Platform.X,
+        platform=X,
         id=PostId(number(shown.post_id, "id")),
         author_id=author.id,
         text=shown.text,
@@ -163,7 +163,7 @@ def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
     created = shown.createdAt or shown.created_at
     gone = (shown.unavailableReason or shown.message or "unavailable") if shown.unavailable else None
     return User(
-        platform=Platform.X,
+        platform=X,
         id=UserId(number(shown.user_id, "id")),
         detail=detail,
         handle=shown.handle or shown.screen_name or None,

@@ -16,7 +16,7 @@ from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound
 from mistnet.social.ingests.model import IngestId, IngestKind, IngestStatus
-from mistnet.social.model import Platform, User, UserId, read_handle
+from mistnet.social.model import User, UserId, X, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.sources.x.quotes import quote_follows
 
@@ -158,7 +158,7 @@ async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> 
 async def _written(app: App, ingest_id: IngestId, target_id: UserId, follower_id: UserId, *, calls: int) -> None:
     """The edge and the end of its ingest, or neither."""
     edge = FollowsSeen(
-        platform=Platform.X,
+        platform=X,
         side=Side.FOLLOWERS,
         subject_id=target_id,
         ids=[follower_id],

@@ -16,11 +16,11 @@ from mistnet.kit.errors import DatabaseBusy
 from mistnet.queue.errors import NotNow
 from mistnet.queue.store.writes import Writers
 from mistnet.settings import Settings
-from mistnet.social.accounts import XSource
 from mistnet.social.ingests.model import Hydrated, IngestId, IngestKind, IngestStatus, NotReturned, What, traced
 from mistnet.social.ingests.store import Ingests, Tab
 from mistnet.social.jobs.profiles import FULL_BATCH
-from mistnet.social.model import Gathered, Platform, PostId, UserId
+from mistnet.social.model import Gathered, PostId, UserId, X
+from mistnet.social.sources import SocialSource
 from mistnet.social.store.stored_ids import stored_posts, stored_users
 from mistnet.sources.x.source import POSTS_PER_CALL, WRITERS
 
@@ -44,7 +44,7 @@ class Hydration:
     def __init__(
         self,
         database: Database,
-        x: XSource,
+        x: SocialSource,
         *,
         batches: Batches = Batches(),  # noqa: B008 (frozen)
         secrets: Sequence[str] = (),
@@ -70,8 +70,8 @@ class Hydration:
     async def present(self, what: What, ids: Sequence[int]) -> set[int]:
         """Those of these that are stored already."""
         if what == "users":
-            return set(await stored_users(self._database, Platform.X, [UserId(each) for each in ids]))
-        return set(await stored_posts(self._database, Platform.X, [PostId(each) for each in ids]))
+            return set(await stored_users(self._database, X, [UserId(each) for each in ids]))
+        return set(await stored_posts(self._database, X, [PostId(each) for each in ids]))
 
     async def hydrate(
         self, what: What, ids: Sequence[int], *, force: bool = False, asked_by: str = "operator"
@@ -145,7 +145,7 @@ class Hydration:
             )
 
 
-def hydration_of(settings: Settings, database: Database, x: XSource) -> Hydration:
+def hydration_of(settings: Settings, database: Database, x: SocialSource) -> Hydration:
     batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
     return Hydration(database, x, batches=batches, secrets=settings.secrets)
 

@@ -19,7 +19,7 @@ from mistnet.queue.errors import WorkError
 from mistnet.settings import Settings
 from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.profiles import state_of
-from mistnet.social.model import Platform, User, UserId
+from mistnet.social.model import User, UserId, X
 from mistnet.social.store.account_pages import KnownUser, People
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.x import client as prices
@@ -226,7 +226,7 @@ async def _quoted(app: App, user_id: UserId, user: KnownUser | None, side: Side,
     if users is None:
         return FollowQuote(side=side, users=None, credits=None)
     read = users
-    if mode is SyncMode.INCREMENTAL and await StoreFollowLook(app.database).last_sync(Platform.X, side, user_id):
+    if mode is SyncMode.INCREMENTAL and await StoreFollowLook(app.database).last_sync(X, side, user_id):
         stored = await Follows(app.database).tallied(user_id, side)
         read = min(users, max(users - stored.live, 0) + KNOWN_PAGES * PAGE_SIZE)
     return FollowQuote(side=side, users=users, credits=list_credits(read))

@@ -13,9 +13,8 @@ from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import Platform, PostId
 from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.social.store.post_listing import PostPages
-from mistnet.web.api.posts import OnPlatform
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import Document, Id, Moment, PathId, Whole, number_of
 from mistnet.web.pages.conversations import ConversationLine, tree

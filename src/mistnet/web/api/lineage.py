@@ -14,12 +14,12 @@ from mistnet.prices.lineage.model import NoChange, Promotion
 from mistnet.prices.lineage.store import ItemProducts, Lineage
 from mistnet.prices.model import ItemId
 from mistnet.shops.store.product_pages import ProductPages
-from mistnet.social.model import Platform, UserId
+from mistnet.social.model import Platform, UserId, X
 from mistnet.social.store.search import holders
 from mistnet.web.api.links import Mentions, VerbatimDocument, mentions_cursor
 from mistnet.web.api.products import Amount, ProductDocument, known_product
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
@@ -161,11 +161,12 @@ async def list_linked(
     who: Somebody,
     mistnet: Mistnet,
     pages: Spots,
-    platform: Annotated[Platform, Query(description="Where the account is.")] = Platform.X,
+    platform: OnPlatform = None,
 ) -> dict[str, Any]:
     """The products an account links, tracked or not, the latest mention first. A page may be short with a `next`."""
-    user_id = await _user(mistnet, platform, who)
-    page = await AccountProducts(mistnet.database).page(platform, user_id, limit=pages.limit, before=pages.before)
+    where = platform or X
+    user_id = await _user(mistnet, where, who)
+    page = await AccountProducts(mistnet.database).page(where, user_id, limit=pages.limit, before=pages.before)
     shown = [linked_fields(each) for each in page.products]
     return {"items": shown, "next": None if page.next is None else _cursor(page.next)}
 
@@ -188,7 +189,7 @@ async def _user(mistnet: Mistnet, platform: Platform, who: str) -> UserId:
             found = [UserId(int(who))] if abs(int(who)) <= LARGEST_ID else []
             found = [each for each in found if await who_is(connection, platform, each)]
         else:
-            found = [user_id for there, user_id in await holders(connection, who) if there is platform]
+            found = [user_id for there, user_id in await holders(connection, who) if there == platform]
     if not found:
         raise NotFound(f"user {who} of {platform} here: nothing that was collected told of one")
     return found[-1]

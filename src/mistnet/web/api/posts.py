@@ -16,7 +16,7 @@ from mistnet.social.store.account_pages import KnownUser, People, UserVersion
 from mistnet.social.store.post_listing import PostListing, PostSpan
 from mistnet.social.store.search import PostSearch, find_authors
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Flag, Id, Moment, PathId, Who, WrittenMoment, id_or_handle, number_of
 from mistnet.web.paging import Listing, Pages, PostPages
@@ -27,8 +27,6 @@ Author = Annotated[
     str | None,
     Query(pattern=r"^(@?[A-Za-z0-9_]{1,15}|[1-9][0-9]{0,18})$", description="The author's user id or present handle."),
 ]
-
-OnPlatform = Annotated[Platform | None, Query(description="Only of this platform; by default, of every one.")]
 
 
 class MediaDocument(Document):
@@ -124,11 +122,11 @@ async def list_posts(
 async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = None, raw: Flag = "false") -> Response:
     """One post; with `raw=true` also its payload as upstream sent it."""
     own, posts = PostId(number_of(post_id)), PostListing(mistnet.database)
-    found = await posts.some([(each, own) for each in Platform if platform in (None, each)])
+    found = await posts.some([(each, own) for each in mistnet.platforms if platform in (None, each)])
     if not found:
         raise NotFound(f"post {post_id} here")
     if len(found) > 1:
-        raise AmbiguousPost(own, [*Platform])
+        raise AmbiguousPost(own, [each for each in mistnet.platforms if each in {post.platform for post in found}])
     shown = PostDocument.model_validate(found[0]).model_dump(mode="json")
     payload = await posts.raw((found[0].platform, own)) if raw == "true" else None
     content = msgspec.json.encode({**shown, "raw": msgspec.Raw(payload) if payload else None})

@@ -18,7 +18,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import reposts
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.errors import BadHandle
-from mistnet.social.model import Platform, UserId, read_handle
+from mistnet.social.model import UserId, X, read_handle
 from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.social.store.account_pages import AccountFilter, AccountPages, Listed
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
@@ -202,7 +202,7 @@ async def account(
     posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(own, before=follows_before, limit=_NEWS)
     counted = await follows.counts(own, limit=_COUNTS)
-    linked = await AccountProducts(app.database).page(Platform.X, own, limit=_PRODUCTS)
+    linked = await AccountProducts(app.database).page(X, own, limit=_PRODUCTS)
     now = dashboard.now
     return page(
         request,

@@ -11,11 +11,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
-from mistnet.social.model import Platform, PostId
+from mistnet.social.model import PostId
 from mistnet.social.post_order import read_cursor
 from mistnet.social.store.post_listing import PostPages, ShownPost
 from mistnet.web.auth import Reader
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import LargestId, PostPlace
 from mistnet.web.pages.render import page
@@ -52,7 +52,7 @@ async def conversation(
     visitor: Reader,
     app: Mistnet,
     conversation_id: Annotated[int, Path(ge=1, le=LargestId)],
-    platform: Platform | None = None,
+    platform: OnPlatform = None,
     after: PostPlace = None,
 ) -> Response:
     own, pages, coverage = PostId(conversation_id), PostPages(app.database), Coverage(app.database)

@@ -14,7 +14,7 @@ from mistnet.prices.lineage.account_products import LinkedProduct
 from mistnet.prices.lineage.model import Around, Promotion, SeenPrice, snippet
 from mistnet.prices.lineage.store import Lined, Promoting
 from mistnet.shops.store.product_pages import OfferLine
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.web.pages.charts import WIDTH, Paper, ScaleLine, across, paper_for
 from mistnet.web.pages.render import money, percent, safe_url
 
@@ -270,7 +270,7 @@ def _several(lined: Sequence[Lined], told: Sequence[MarkedPost]) -> str:
 
 def conversation_of(post: Promoting) -> str | None:
     """Where a post can be read: among those it answers, or where it was written."""
-    if post.platform is Platform.X:
+    if post.platform == X:
         return f"/conversations/{post.conversation_id or post.post_id}#p{post.post_id}"
     return safe_url(post.post_url)
 

@@ -124,8 +124,8 @@ async def linked_products(
     user_id: SomebodyPath,
     before: Annotated[str, Query(max_length=45)] = "",
 ) -> HTMLResponse:
-    if platform not in set(Platform):
-        raise NotFound("such platform: there are x and threads")
+    if platform not in app.platforms:
+        raise NotFound(f"such platform: there are {' and '.join(app.platforms)}")
     there, own = Platform(platform), UserId(user_id)
     async with app.database.read() as connection:
         who = await who_is(connection, there, own)
