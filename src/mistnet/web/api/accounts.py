@@ -1,4 +1,4 @@
-"""Accounts: whom we track, how far each is, and what is to happen next."""
+"""Accounts: which users are tracked, how far each is collected, and what happens next. Suggestions of accounts."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Query
+from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import own_posts, reposts
+from mistnet.social.coverage.model import Stretch, own_posts, reposts
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.errors import BadHandle, NotTracked
-from mistnet.social.fetch_sizes import next_limit
+from mistnet.social.fetch_sizes import FetchStats, next_limit
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
-from mistnet.social.store import listing
-from mistnet.social.store.listing import AccountLine
-from mistnet.social.store.tracking import NewSuggestion, Refusals, Suggestion, TrackingStore
-from mistnet.social.tracking import go_on, repaired, track_handles
+from mistnet.social.store.listing import AccountLine, AccountListing
+from mistnet.social.store.tracking import (
+    LetGo,
+    NewSuggestion,
+    Refusals,
+    RefusedHandle,
+    Suggested,
+    Suggestion,
+    TrackingStore,
+)
+from mistnet.social.tracking import TrackResult, go_on, repaired, track_handles
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
@@ -30,46 +38,23 @@ from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
-MANY: Final = 10_000
-HANDLE: Final = r"^@?[A-Za-z0-9_]{1,15}$"
+_COUNTED_EXACTLY: Final = 10_000
+_HANDLE: Final = r"^@?[A-Za-z0-9_]{1,15}$"
 WrittenHandle = Annotated[
-    str, Field(max_length=200, description="@name, name or https://x.com/name.", json_schema_extra={"pattern": HANDLE})
+    str, Field(max_length=200, description="@name, name or https://x.com/name.", json_schema_extra={"pattern": _HANDLE})
 ]
 
 
-class FetchDocument(Document):
-    """What looking for new posts has brought so far."""
-
-    last_fetch_at: Moment | None
-    last_fetched_count: int
-    last_new_count: int
-    total_fetches: int
-    avg_new_rate: float
-    consecutive_empty_fetches: int
-    last_limit: int | None
+class FetchDocument(Document, record=FetchStats):
+    """Statistics of the account's catch-ups."""
 
 
-class AccountDocument(Document):
-    user_id: Id
-    handle: str | None
-    name: str | None
-    state: AccountState
-    state_reason: str | None
-    state_since: Moment
-    tracked_at: Moment
-    backfilled_at: Moment | None
-    oldest_post_id: Id | None
-    newest_post_id: Id | None
-    next_look_at: Moment | None
-    suspect_since: Moment | None
-    posts_found: int
-    profile_posts: int | None
-    followers: int | None
+class AccountDocument(Document, record=AccountLine):
     fetch: FetchDocument
 
 
 class AccountInFull(AccountDocument):
-    """With what takes a look at its posts and jobs."""
+    """An account with its number of stored posts and its live jobs."""
 
     stored_posts: int
     live_jobs: dict[str, int]
@@ -80,25 +65,17 @@ class TrackRequest(RequestBody):
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
 
 
-class ToldDocument(Document):
-    """What became of one account somebody named."""
-
-    handle: str | None
-    user_id: Id | None
-    result: str
-    note: str
+class TrackedAccount(Document, record=TrackResult):
+    """The result for one of the requested accounts."""
 
 
-class Tracked(Document):
-    accounts: list[ToldDocument]
+class TrackedAccounts(Document):
+    accounts: list[TrackedAccount]
 
 
-class LetGoDocument(Document):
-    """What ended."""
+class Untracked(Document, record=LetGo):
+    """What ended: the tracking of an account, or an open suggestion."""
 
-    user_id: Id | None
-    was: AccountState | None
-    withdrawn: bool
     cancelled: list[Id]
 
 
@@ -110,9 +87,7 @@ class Repaired(Document):
     done: list[str]
 
 
-class StretchDocument(Document):
-    since: Moment
-    until: Moment
+class StretchDocument(Document, record=Stretch):
     standing: str
 
 
@@ -150,38 +125,37 @@ async def list_accounts(
     search: Annotated[str, Query(max_length=100, pattern=PLAIN, description="Part of a handle or of a name.")] = "",
     state: AccountState | None = None,
 ) -> dict[str, Any]:
-    """Accounts ever tracked, by user id."""
-    rows = await listing.AccountListing(mistnet.database).accounts(
+    """All accounts that are or were tracked, by user id."""
+    rows = await AccountListing(mistnet.database).accounts(
         words=search, state=state, after=pages.place or 0, limit=pages.one_more
     )
     return pages.listing(rows, lambda row: row.user_id)
 
 
-@router.post("", response_model=Tracked, dependencies=OPERATES)
-async def track(asked: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
+@router.post("", response_model=TrackedAccounts, dependencies=OPERATES)
+async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Track accounts: collect all their posts, the conversations around them, and the people in those."""
-    handles = read_all(asked.handles)
+    handles = read_handles(request.handles)
     return {"accounts": await track_handles(mistnet, [NewSuggestion(handle=each) for each in handles])}
 
 
 @router.get("/{who}", response_model=AccountInFull, dependencies=READS, responses=refusals(404))
 async def show_account(who: Who, mistnet: Mistnet, dashboard: Shown) -> Mapping[str, Any]:
-    """One account, by its user id or handle. Of very many posts the number may be some seconds old."""
+    """One account, by its user id or handle. Above 10,000, `stored_posts` may be some seconds old."""
     found = await account_of(mistnet, who)
-    accounts = listing.AccountListing(mistnet.database)
-    stored = await accounts.stored_posts(found.user_id, most=MANY)
-    if stored == MANY:
+    accounts = AccountListing(mistnet.database)
+    stored = await accounts.stored_posts(found.user_id, most=_COUNTED_EXACTLY)
+    if stored == _COUNTED_EXACTLY:
         stored = max(stored, (await dashboard.account_counts()).stored.get(found.user_id, 0))
-    shown = {name: getattr(found, name) for name in found.__struct_fields__}
     return {
-        **shown,
+        **asdict(found),
         "stored_posts": stored,
         "live_jobs": await accounts.live_jobs(found.user_id),
         "next_limit": next_limit(found.fetch),
     }
 
 
-@router.delete("/{who}", response_model=LetGoDocument, dependencies=OPERATES, responses=refusals(404))
+@router.delete("/{who}", response_model=Untracked, dependencies=OPERATES, responses=refusals(404))
 async def untrack(
     who: Who,
     mistnet: Mistnet,
@@ -201,7 +175,7 @@ async def untrack(
     "/{who}/catch-up", status_code=202, response_model=NextStep, dependencies=OPERATES, responses=refusals(404)
 )
 async def catch_up(who: Who, mistnet: Mistnet) -> dict[str, str]:
-    """Go on with an account now: with what is new, or with the rest of its past."""
+    """Collect an account now: its new posts, or the rest of its history."""
     found = await account_of(mistnet, who)
     if found.state is AccountState.UNTRACKED:
         raise NotTracked(who)
@@ -211,7 +185,7 @@ async def catch_up(who: Who, mistnet: Mistnet) -> dict[str, str]:
 
 @router.post("/{who}/repair", response_model=Repaired, dependencies=OPERATES, responses=refusals(404))
 async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
-    """Try sweeps anew that ended without their result, and begin lacking ones."""
+    """Retry failed sweeps, and start missing ones."""
     found = await account_of(mistnet, who)
     progress = await Coverage(mistnet.database).account_by_id(found.user_id)
     return {"done": await repaired(mistnet, progress) if progress else []}
@@ -219,15 +193,14 @@ async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
 
 @router.get("/{who}/coverage", response_model=CoverageDocument, dependencies=READS, responses=refusals(404))
 async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
-    """What is there of an account, and what is not."""
+    """Which parts of an account's history are stored, and which are not."""
     found = await account_of(mistnet, who)
     progress = await Coverage(mistnet.database).account_by_id(found.user_id)
     if progress is None:
         raise NotFound(f"account {who}")
     now = mistnet.database.clock.now()
-    shown = {name: getattr(progress, name) for name in progress.__struct_fields__}
     return {
-        **shown,
+        **asdict(progress),
         "profile_posts": progress.posts_count,
         "own_posts": own_posts(progress, now),
         "native_retweets": reposts(progress, now) if mistnet.settings.x_reposts else None,
@@ -237,30 +210,29 @@ async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
 
 
 async def account_of(mistnet: Mistnet, who: str) -> AccountLine:
-    """The account a path names."""
-    named, accounts = id_or_handle(who), listing.AccountListing(mistnet.database)
+    """The account that a path names."""
+    named, accounts = id_or_handle(who), AccountListing(mistnet.database)
     if isinstance(named, int):
-        found = await accounts.account(UserId(named))
+        account = await accounts.account(UserId(named))
     else:
-        found = await accounts.account_called(named)
-    if found is None:
-        refused = None if isinstance(named, int) else await Refusals(mistnet.database).of_handle(named)
-        if refused is not None:
-            when = f"{refused.refused_at:%Y-%m-%d %H:%M} UTC"
-            raise NotFound(f"account {who}: it was refused at {when}, {refused.reason}")
-        raise NotFound(f"account {who}; POST /api/accounts begins to track one")
-    return found
+        account = await accounts.account_called(named)
+    if account is not None:
+        return account
+    refused = None if isinstance(named, int) else await Refusals(mistnet.database).of_handle(named)
+    if refused is not None:
+        raise NotFound(f"account {who}: it was refused at {refused.refused_at:%Y-%m-%d %H:%M} UTC, {refused.reason}")
+    raise NotFound(f"account {who}; track it with POST /api/accounts")
 
 
-def read_all(written: list[str]) -> list[str]:
-    """Handles as people write them; each bad one is told by its place."""
+def read_handles(written: list[str]) -> list[str]:
+    """The handles in a request. Each invalid one is reported with its position."""
     handles: list[str] = []
     problems: list[FieldProblem] = []
-    for place, each in enumerate(written):
+    for position, each in enumerate(written):
         try:
             handles.append(read_handle(each))
         except BadHandle as error:
-            problems.append(FieldProblem(field=f"handles.{place}", problem=str(error)))
+            problems.append(FieldProblem(field=f"handles.{position}", problem=str(error)))
     if problems:
         raise BadInput(problems)
     return handles
@@ -279,7 +251,7 @@ _LABELS: Final = {
 
 
 class SuggestRequest(RequestBody):
-    """All handles are kept with the same wallet and labels."""
+    """Handles to suggest. Wallet and labels are stored with each of them."""
 
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
     wallet: Annotated[str, StringConstraints(pattern=PLAIN, max_length=500)] | None = None
@@ -288,38 +260,23 @@ class SuggestRequest(RequestBody):
     )
 
 
-class SuggestedDocument(Document):
-    handle: str
+class SuggestedDocument(Document, record=Suggested):
     result: str
-    user_id: Id | None
-    merged: bool
 
 
 class SuggestedDocuments(Document):
     suggestions: list[SuggestedDocument]
 
 
-class SuggestionDocument(Document):
-    """One that was accepted or refused says when and why."""
+class SuggestionDocument(Document, record=Suggestion, without=("deleted_at",)):
+    """A suggestion. Once accepted or refused, it has a reason and a time."""
 
-    id: Id
-    handle: str
-    wallet: str | None
     labels: dict[str, Any]
-    suggested_at: Moment
     closed_at: Moment | None
-    outcome: str | None
-    reason: str | None
-    user_id: Id | None
-    withdrawn_at: Moment | None
 
 
-class RefusedDocument(Document):
-    """A handle that was to be tracked and could not be."""
-
-    handle: str
-    reason: str
-    refused_at: Moment
+class RefusedDocument(Document, record=RefusedHandle):
+    """A handle that could not be tracked."""
 
 
 class RefusedDocuments(Document):
@@ -328,7 +285,7 @@ class RefusedDocuments(Document):
 
 @suggestions_router.get("/refused", response_model=RefusedDocuments, dependencies=READS)
 async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
-    """Handles that were to be tracked and could not be, with the reason, the latest first."""
+    """Handles that could not be tracked, with the reason, the latest first."""
     return {"refused": await Refusals(mistnet.database).standing(limit)}
 
 
@@ -336,24 +293,26 @@ async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_
 async def list_suggestions(
     mistnet: Mistnet,
     pages: Pages,
-    only_open: Annotated[Flag, Query(alias="open", description="Only those nobody has decided on.")] = "false",
+    only_open: Annotated[Flag, Query(alias="open", description="Only those without an outcome.")] = "false",
 ) -> dict[str, Any]:
-    """Suggestions and what became of them, the latest first."""
-    rows = await listing.AccountListing(mistnet.database).suggestions(
+    """Suggestions and their outcomes, the latest first."""
+    rows = await AccountListing(mistnet.database).suggestions(
         live_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
     )
     page = pages.listing(rows, lambda row: row.id)
-    return {**page, "items": [_shown(each) for each in page["items"]]}
+    items = [
+        {**asdict(each), "labels": msgspec.json.decode(each.labels), "closed_at": each.deleted_at}
+        for each in page["items"]
+    ]
+    return {**page, "items": items}
 
 
 @suggestions_router.post("", response_model=SuggestedDocuments, dependencies=OPERATES)
-async def suggest(asked: SuggestRequest, mistnet: Mistnet) -> dict[str, Any]:
+async def suggest(request: SuggestRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason."""
-    wanted = [NewSuggestion(handle=each, wallet=asked.wallet, labels=asked.labels) for each in read_all(asked.handles)]
+    new = [
+        NewSuggestion(handle=each, wallet=request.wallet, labels=request.labels)
+        for each in read_handles(request.handles)
+    ]
     tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
-    return {"suggestions": await tracking_store.suggest(wanted, job=args.suggestion, now=mistnet.database.clock.now())}
-
-
-def _shown(kept: Suggestion) -> dict[str, Any]:
-    fields = {name: getattr(kept, name) for name in kept.__struct_fields__}
-    return {**fields, "labels": msgspec.json.decode(kept.labels), "closed_at": kept.deleted_at}
+    return {"suggestions": await tracking_store.suggest(new, job=args.suggestion, now=mistnet.database.clock.now())}

@@ -1,23 +1,23 @@
-"""Conversations as trees, with what is missing in its place."""
+"""Conversations as trees, with gaps where posts are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from mistnet.social.coverage.model import Completeness
+from mistnet.kit.view import Page
+from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import Platform, PostId
 from mistnet.social.post_order import POST_CURSOR, read_cursor
-from mistnet.social.store.post_listing import PostPages
+from mistnet.social.store.post_listing import PostPages, ShownPost
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import Document, Id, Moment, PathId, Whole, number_of
-from mistnet.web.pages.conversations import ConversationLine, tree
+from mistnet.web.fields import Document, Id, PathId, Whole, number_of
+from mistnet.web.pages.conversations import tree
 
 router = APIRouter(prefix="/api/conversations", tags=["posts"], dependencies=READS)
 
@@ -25,48 +25,27 @@ _MOST: Final = 1_000
 _DONE: Final = (Completeness.COMPLETE, Completeness.AS_FAR_AS_UPSTREAM)
 
 
-class SaidDocument(Document):
-    """A post in its conversation."""
-
-    id: Id
-    author_id: Id
-    handle: str | None
-    name: str | None
-    text: str
-    url: str | None
-    created_at: Moment
-    in_reply_to_id: Id | None
-    quoted_id: Id | None
-    reposted_id: Id | None
-    likes: int | None
-    replies: int | None
-    reposts: int | None
-    views: int | None
-    tracked: bool
+_NOT_IN_TREES: Final = ("platform", "conversation_id", "referenced_text", "referenced_handle", "first_seen_at", "links")
 
 
-class MissingDocument(Document):
-    """A post that was answered and is not stored. Gone: upstream does not have it. Awaited: a job will bring it."""
+class ConversationPost(Document, record=ShownPost, without=_NOT_IN_TREES):
+    """A post of a conversation."""
 
-    post_id: Id
-    gone: bool
-    awaited: bool
+
+class MissingPost(Document, record=MissingParent, without=("reply_id", "replies")):
+    """A missing post that has replies. `gone`: the source no longer has it. `awaited`: a job will fetch it."""
 
 
 class NodeDocument(Document):
-    """One place of the tree, in reading order: a post, or where one is missing."""
+    """One node of the tree, in reading order: a post, or the place of a missing one."""
 
     depth: int
-    post: SaidDocument | None
-    missing: MissingDocument | None
+    post: ConversationPost | None
+    missing: MissingPost | None
 
 
-class GapDocument(Document):
-    """A post that was answered, is not stored, and that nothing will bring by itself."""
-
-    post_id: Id
-    reply_id: Id
-    replies: int
+class ConversationGap(Document, record=MissingParent, without=("gone", "awaited")):
+    """A missing post that has replies and that no job will fetch."""
 
 
 class DeadWalk(Document):
@@ -75,7 +54,7 @@ class DeadWalk(Document):
 
 
 class ConversationDocument(Document):
-    """`complete`: everything upstream has of the way from each stored post to the first one is there."""
+    """`complete`: every ancestor of every stored post is stored, as far as the source has it."""
 
     platform: Platform
     conversation_id: Id
@@ -83,7 +62,7 @@ class ConversationDocument(Document):
     verdict: str
     posts: int
     live_walks: int
-    gaps: list[GapDocument]
+    gaps: list[ConversationGap]
     dead_walks: list[DeadWalk]
     nodes: list[NodeDocument]
     next: str | None
@@ -98,16 +77,18 @@ async def show_conversation(
     limit: Annotated[int, Field(ge=1, le=_MOST), Whole, Query(description="How many posts at most.")] = 300,
     cursor: Annotated[str | None, Query(pattern=POST_CURSOR, description="`next` of the page before.")] = None,
 ) -> dict[str, Any]:
-    """The tree of a conversation, the oldest posts first. One with more posts than `limit` comes in pages."""
+    """The tree of a conversation, the oldest posts first. With more posts than `limit` it comes in pages."""
     own = PostId(number_of(conversation_id))
     coverage = Coverage(mistnet.database)
     where = platform or await coverage.platform_of(own)
     known = await coverage.conversation(own, where)
     if not known.posts and not known.walks:
-        raise NotFound(f"conversation {conversation_id} here{await _hint(coverage, own, platform)}")
+        belongs_to = await coverage.conversation_of(own, platform)
+        hint = f"; post {own} belongs to conversation {belongs_to}" if belongs_to else ""
+        raise NotFound(f"conversation {conversation_id} here{hint}")
     after = read_cursor(cursor) if cursor else None
     posts = await PostPages(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
-    shown, parents = posts[:limit], {each.post_id: each for each in known.parents}
+    page, parents = Page.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
     return {
         "platform": where,
         "conversation_id": own,
@@ -117,20 +98,7 @@ async def show_conversation(
         "live_walks": sum(walk.alive for walk in known.walks),
         "gaps": [each for each in known.parents if each.gap],
         "dead_walks": [walk for walk in known.walks if not walk.alive],
-        "nodes": _nodes(list(tree(shown, parents))),
-        "next": str(shown[-1].cursor) if len(posts) > limit else None,
+        # A parent that stands on the page before is left out: its replies name it.
+        "nodes": [each for each in tree(page.items, parents) if each.post or each.missing],
+        "next": page.next and str(page.next),
     }
-
-
-def _nodes(lines: Sequence[ConversationLine]) -> list[dict[str, Any]]:
-    """What is not missing but stands on the page before is left out: those who answer it name it."""
-    return [
-        {"depth": line.depth, "post": line.post, "missing": line.missing}
-        for line in lines
-        if line.post is not None or line.missing is not None
-    ]
-
-
-async def _hint(coverage: Coverage, post_id: PostId, platform: Platform | None) -> str:
-    belongs_to = await coverage.conversation_of(post_id, platform)
-    return f"; post {post_id} belongs to conversation {belongs_to}" if belongs_to else ""

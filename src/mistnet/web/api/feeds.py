@@ -1,10 +1,11 @@
-"""Feeds: accounts of Threads that are read again and again."""
+"""Feeds: accounts of Threads that are polled."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path
+from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 
 from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
@@ -12,57 +13,48 @@ from mistnet.social.feeds.store import FeedJob
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import PLAIN, Document, Id, Moment, RequestBody
+from mistnet.web.fields import PLAIN, Document, RequestBody
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/feeds", tags=["feeds"])
 
-PLAINLY: Final = {"pattern": r"^@?[A-Za-z0-9_](\.?[A-Za-z0-9_])*$", "maxLength": 30}
+_HANDLE: Final = {"pattern": r"^@?[A-Za-z0-9_](\.?[A-Za-z0-9_])*$", "maxLength": 30}
 WrittenHandle = Annotated[
     str,
     StringConstraints(pattern=PLAIN, min_length=1, max_length=200),
-    Field(description="@name, name or https://www.threads.com/@name.", json_schema_extra=PLAINLY),
+    Field(description="@name, name or https://www.threads.com/@name.", json_schema_extra=_HANDLE),
 ]
 Handle = Annotated[str, Path(pattern=r"^@?[A-Za-z0-9._]{1,30}$", description="A handle of Threads.")]
 
 
-class FeedsWanted(RequestBody):
+class NewFeeds(RequestBody):
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
     every_seconds: Annotated[
         float | None,
-        Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS, description="Look so often; null: as the settings say."),
+        Field(
+            ge=SHORTEST_SECONDS,
+            le=LONGEST_SECONDS,
+            description="Seconds between polls; null: `feed_every_seconds`.",
+        ),
     ] = None
 
 
-class FeedPollDocument(Document):
-    """A poll that is under way, or that could not be done."""
+class FeedPollDocument(Document, record=FeedJob):
+    """A poll that is under way, or that failed."""
 
-    id: Id
     state: str
-    wait_reason: str | None
-    last_error: str | None
 
 
-class FeedDocument(Document):
-    """Until `newest_post_at` and `newest_reply_at` everything has been read; `reason` is why not, if not."""
+class FeedDocument(Document, record=Feed):
+    """Everything until `newest_post_at` and `newest_reply_at` has been read. `reason` says why a feed is refused."""
 
-    id: Id
     platform: str
-    handle: str
-    user_id: Id | None
     state: str
-    reason: str | None
-    every_seconds: float | None
-    added_at: Moment
-    newest_post_at: Moment | None
-    newest_reply_at: Moment | None
-    polled_at: Moment | None
-    posts: int
     job: FeedPollDocument | None
 
 
 class AddedFeedDocument(Document):
-    """`result`: added, known, or again: one that was refused is tried again."""
+    """`result`: added, known (it is a feed already), or again (a refused feed is tried again)."""
 
     result: str
     feed: FeedDocument
@@ -82,22 +74,22 @@ async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
 
 
 @router.post("", response_model=AddedFeedDocuments, dependencies=OPERATES)
-async def add_feeds(asked: FeedsWanted, mistnet: Mistnet) -> dict[str, Any]:
-    """Read accounts from now on. Workers look each up first, and refuse it with the reason if it cannot be read."""
-    wanted = [read_feed_handle(each) for each in asked.handles]
-    done = await mistnet.feeds.add(wanted, every_seconds=asked.every_seconds, job_writer=mistnet.job_writer)
+async def add_feeds(request: NewFeeds, mistnet: Mistnet) -> dict[str, Any]:
+    """Poll accounts from now on. Workers look each one up first, and refuse it with the reason if it cannot be read."""
+    handles = [read_feed_handle(each) for each in request.handles]
+    done = await mistnet.feeds.add(handles, every_seconds=request.every_seconds, job_writer=mistnet.job_writer)
     return {"feeds": [{"result": each.result, "feed": _document(each.feed)} for each in done]}
 
 
 @router.get("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=READS)
 async def show_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """One feed."""
-    return await _shown(mistnet, await mistnet.feeds.store.get(handle.removeprefix("@")))
+    return await _with_job(mistnet, await mistnet.feeds.store.get(handle.removeprefix("@")))
 
 
 @router.delete("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=OPERATES)
 async def remove_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
-    """Stop reading it. What was collected stays."""
+    """Stop polling a feed. Collected posts stay."""
     return _document(await mistnet.feeds.remove(handle.removeprefix("@")))
 
 
@@ -105,14 +97,14 @@ async def remove_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     "/{handle}/poll", response_model=FeedDocument, status_code=202, responses=refusals(404), dependencies=OPERATES
 )
 async def poll_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
-    """Look at it now. Workers do it; one that is being looked at goes on."""
-    (asked,) = await mistnet.feeds.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)
-    return await _shown(mistnet, asked)
+    """Poll a feed now. If a poll is under way, it continues."""
+    (feed,) = await mistnet.feeds.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)
+    return await _with_job(mistnet, feed)
 
 
-async def _shown(mistnet: Mistnet, feed: Feed) -> dict[str, Any]:
+async def _with_job(mistnet: Mistnet, feed: Feed) -> dict[str, Any]:
     return _document(feed, (await mistnet.feeds.store.jobs([feed.id])).get(feed.id))
 
 
 def _document(feed: Feed, job: FeedJob | None = None) -> dict[str, Any]:
-    return {**{name: getattr(feed, name) for name in feed.__struct_fields__}, "job": job}
+    return {**asdict(feed), "job": job}

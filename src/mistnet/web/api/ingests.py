@@ -1,18 +1,21 @@
-"""Ingest events: what was asked of upstream on purpose, what came of it, and on failure what was answered."""
+"""Ingest events: explicit requests to a source, their results, and the response if they failed. The quarantine."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
+from msgspec.structs import asdict
 
-from mistnet.social.ingests.model import IngestKind, IngestStatus
-from mistnet.social.store import listing
+from mistnet.kit.exchange import Exchange
+from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus
+from mistnet.social.store.listing import AccountListing, QuarantineLine
+from mistnet.social.store.quarantine import Reparsed
 from mistnet.sources.pushed_posts import reparse_all
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, Moment, NumberPath
+from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, NumberPath
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/ingests", tags=["ingests"], dependencies=READS)
@@ -20,38 +23,18 @@ router = APIRouter(prefix="/api/ingests", tags=["ingests"], dependencies=READS)
 _IDS_SHOWN: Final = 5_000
 
 
-class ExchangeDocument(Document):
-    """The answer at fault: without secrets, its body cut. Without a status there was none."""
-
-    endpoint: str
-    status: int | None
-    headers: dict[str, str]
-    body: str
+class ExchangeDocument(Document, record=Exchange):
+    """The response that caused the failure, without secrets and with its body cut. `status` is null if none came."""
 
 
-class IngestDocument(Document):
-    """`subject_id` and the ids asked for are plain ids: such users or posts need not be stored."""
+class IngestDocument(Document, record=Ingest, without=("exchange",)):
+    """`subject_id` and the requested ids need not name stored users or posts: a failure can be about missing ones."""
 
-    id: Id
     platform: str
-    kind: IngestKind
-    status: IngestStatus
-    subject_id: Id | None
-    mode: str | None
-    asked_by: str
-    job_id: Id | None
-    started_at: Moment
-    finished_at: Moment | None
-    calls: int
-    items: int
-    plausible: bool | None
-    endpoint: str | None
-    http_status: int | None
-    problem: str | None
 
 
 class IngestInFull(IngestDocument):
-    """With what it asked for, the first 5,000 of it, and the exchange that ended it."""
+    """An ingest with the first 5,000 ids it requested, and the exchange that ended it."""
 
     ids: list[Id]
     exchange: ExchangeDocument | None
@@ -62,7 +45,7 @@ async def list_ingests(
     mistnet: Mistnet,
     pages: Pages,
     kind: Annotated[IngestKind | None, Query(description="Only of this kind.")] = None,
-    status: Annotated[IngestStatus | None, Query(description="Only those that stand like this.")] = None,
+    status: Annotated[IngestStatus | None, Query(description="Only with this status.")] = None,
     subject: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="Only about this user id.")] = None,
 ) -> dict[str, Any]:
     """Ingest events, the latest first."""
@@ -78,49 +61,38 @@ async def list_ingests(
 
 @router.get("/{ingest_id:id}", response_model=IngestInFull, responses=refusals(404))
 async def show_ingest(ingest_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
-    """One of them with what it asked for and, if it failed, what was answered."""
-    found = await mistnet.ingests.get(ingest_id)
-    if found is None:
+    """One ingest event with the ids it requested and, if it failed, the response."""
+    ingest = await mistnet.ingests.get(ingest_id)
+    if ingest is None:
         raise NotFound(f"ingest {ingest_id}")
-    fields = {name: getattr(found, name) for name in found.__struct_fields__}
-    return {**fields, "ids": await mistnet.ingests.ids(ingest_id, limit=_IDS_SHOWN)}
+    return {**asdict(ingest), "ids": await mistnet.ingests.ids(ingest_id, limit=_IDS_SHOWN)}
 
 
 quarantine_router = APIRouter(prefix="/api/quarantine", tags=["quarantine"])
 
 
-class KeptDocument(Document):
-    id: Id
-    platform: str
-    endpoint: str
-    problem: str
-    first_seen_at: Moment
-    last_seen_at: Moment
-    times_seen: int
-    resolved_at: Moment | None
+class QuarantinedDocument(Document, record=QuarantineLine):
+    pass
 
 
-class KeptInFull(KeptDocument):
-    """With the payload as text, whatever it is."""
+class QuarantinedInFull(QuarantinedDocument):
+    """With the payload as text."""
 
     payload: str
 
 
-class ReparsedDocument(Document):
-    """How many are read now, by what was wrong with them, and how many are not."""
-
-    resolved: dict[str, int]
-    left: dict[str, int]
+class ReparsedDocument(Document, record=Reparsed):
+    """How many payloads can be read now, and how many still cannot, by their problem."""
 
 
-@quarantine_router.get("", response_model=Listing[KeptDocument], dependencies=READS)
+@quarantine_router.get("", response_model=Listing[QuarantinedDocument], dependencies=READS)
 async def list_quarantine(
     mistnet: Mistnet,
     pages: Pages,
-    unresolved: Annotated[Flag, Query(description="Only those that are still to be read.")] = "true",
+    unresolved: Annotated[Flag, Query(description="Only payloads that still cannot be read.")] = "true",
 ) -> dict[str, Any]:
-    """Payloads that could not be read, the latest first."""
-    rows = await listing.AccountListing(mistnet.database).quarantine(
+    """Payloads that could not be decoded, the latest first."""
+    rows = await AccountListing(mistnet.database).quarantine(
         unresolved_only=unresolved == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
     )
     return pages.listing(rows, lambda row: row.id)
@@ -128,16 +100,15 @@ async def list_quarantine(
 
 @quarantine_router.post("/reparse", response_model=ReparsedDocument, dependencies=OPERATES)
 async def reparse(mistnet: Mistnet) -> object:
-    """Try all of them again; for after an upgrade."""
+    """Try to decode all of them again, for example after an upgrade."""
     return await reparse_all(mistnet)
 
 
-@quarantine_router.get("/{kept_id:id}", response_model=KeptInFull, dependencies=READS, responses=refusals(404))
+@quarantine_router.get("/{kept_id:id}", response_model=QuarantinedInFull, dependencies=READS, responses=refusals(404))
 async def show_kept(kept_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
-    """One of them with its payload."""
-    found = await listing.AccountListing(mistnet.database).quarantined(kept_id)
+    """One quarantined payload."""
+    found = await AccountListing(mistnet.database).quarantined(kept_id)
     if found is None:
         raise NotFound(f"payload {kept_id} in quarantine")
     line, payload = found
-    fields = {name: getattr(line, name) for name in line.__struct_fields__}
-    return {**fields, "payload": payload.decode("utf-8", "replace")}
+    return {**asdict(line), "payload": payload.decode("utf-8", "replace")}
