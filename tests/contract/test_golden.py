@@ -26,7 +26,7 @@ from mistnet.web.errors import _STATUSES
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, HOSTILE, LONG, Furnished, furnish
 from tests.commands import run_here
-from tests.contract.test_schema import described
+from tests.contract.test_schema import described, in_any_order
 from tests.databases import open_database
 from tests.harvests import open_harvest
 from tests.loops import LOOP
@@ -175,7 +175,7 @@ async def test_the_schema_is_as_before(url: str) -> None:
     database = open_database(url)
     async with database.read() as connection:
         lines = await connection.run_sync(described)
-    check(f"schema-{database.dialect}.txt", "\n".join(_in_any_order(line) for line in lines))
+    check(f"schema-{database.dialect}.txt", "\n".join(in_any_order(line) for line in lines))
     await database.close()
 
 
@@ -226,25 +226,6 @@ def _leaves(value: Any, at: str = "") -> Iterator[str]:
             yield from _leaves(each, f"{at} {place}")
     else:
         yield f"{at.lstrip()}: {json.dumps(value, ensure_ascii=False)}"
-
-
-def _in_any_order(created: str) -> str:
-    """Sort columns and constraints of a table: a column that was added later stands last."""
-    table = re.fullmatch(r"(CREATE TABLE \w+) \((.*)\)", created)
-    if table is None:
-        return created
-    return f"{table[1]} ({', '.join(sorted(part.strip() for part in _split(table[2])))})"
-
-
-def _split(written: str) -> Iterator[str]:
-    """Split at the commas that stand outside any brackets."""
-    depth = start = 0
-    for place, letter in enumerate(written):
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            yield written[start:place]
-            start = place + 1
-    yield written[start:]
 
 
 def _exit_code(error: type[MistnetError]) -> int:

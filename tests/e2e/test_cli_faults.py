@@ -252,8 +252,10 @@ def test_a_relative_database_is_told_with_the_folder_it_was_looked_for_in(on_no_
 def test_a_database_of_an_older_version_is_told_apart_from_one_that_is_not_there(on_no_file: CommandLine) -> None:
     on_no_file.ok("db", "migrate")
     on_no_file.sql("UPDATE alembic_version SET version_num = '0001'")
-    one_line(on_no_file("status"), "is at revision 0001", "run `mistnet db migrate`", code=1)
-    one_line(on_no_file("track", "ann"), "is at revision 0001", "run `mistnet db migrate`", code=1)
+    one_line(on_no_file("status"), "is at revision 0001", "run `mistnet db migrate` with an earlier mistnet", code=1)
+    one_line(
+        on_no_file("track", "ann"), "is at revision 0001", "run `mistnet db migrate` with an earlier mistnet", code=1
+    )
 
 
 def test_tracking_an_account_in_a_new_folder_makes_the_database(on_no_file: CommandLine) -> None:

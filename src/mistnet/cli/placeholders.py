@@ -9,7 +9,7 @@ from mistnet.cli.command import Invocation
 from mistnet.cli.errors import complain
 from mistnet.cli.output import document
 from mistnet.governor.errors import NoKey
-from mistnet.kit.migrate import require_hydratable
+from mistnet.kit.migrate import require_current
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests.model import IngestId, NotReturned
 from mistnet.social.model import UserId
@@ -23,11 +23,9 @@ _NEXT = "run `mistnet db migrate` now"
 async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
     """Asks for all of them by force, a batch at a time; what came stays, whatever becomes of the rest."""
     async with open_app(invocation.settings, checked=False) as app:
-        await require_hydratable(app.database)
-        app.hydration.write_as_before_ingests()
+        await require_current(app.database)
         await app.database.correct_clock()
         placeholders = Placeholders(app.database)
-        await placeholders.prepare()
         if await placeholders.count() and not app.settings.x_api_key:
             raise NoKey
         fetched = 0

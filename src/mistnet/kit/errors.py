@@ -53,8 +53,8 @@ MistnetError
 │   ├── DatabaseMissing
 │   ├── DatabaseNotMigrated
 │   ├── DatabaseTooNew
+│   ├── DatabaseTooOld
 │   ├── DatabaseForeign
-│   ├── PlaceholdersLeft
 │   └── WriteRefused
 ├── BrokerError                exit code 1
 │   ├── BrokerUnreachable
@@ -217,6 +217,17 @@ class DatabaseTooNew(DatabaseError):
             f"upgrade mistnet on this machine"
         )
         self.url, self.found = url, found
+
+
+class DatabaseTooOld(DatabaseError):
+    """The database was made by a development version whose migrations are no longer included."""
+
+    def __init__(self, url: str, found: str, oldest: str) -> None:
+        super().__init__(
+            f"the database {url} is at revision {found}, and this version can only migrate from {oldest} on: run "
+            f"`mistnet db migrate` with an earlier mistnet that includes migrations {found} to {oldest} first"
+        )
+        self.url, self.found, self.oldest = url, found, oldest
 
 
 class DatabaseForeign(DatabaseError):

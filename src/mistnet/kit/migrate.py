@@ -1,4 +1,4 @@
-"""Brings a database's tables up to this version, and tells whether they are."""
+"""Migrate a database's tables to this version, and compare them with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 import msgspec
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import (
@@ -24,30 +23,28 @@ from mistnet.kit.errors import (
     DatabaseMissing,
     DatabaseNotMigrated,
     DatabaseTooNew,
+    DatabaseTooOld,
 )
 from mistnet.kit.sqlite import make_private
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-BEFORE_HYDRATED_ONLY = "0004"
-"""The revision after which no user may be there whom upstream never told us of."""
-
 MIGRATION_PATIENCE: Final = 600.0
-"""How many seconds to wait for another process that migrates a file or a libSQL database. PostgreSQL has a queue."""
+"""Seconds to wait for another process that migrates a SQLite file or a libSQL database. PostgreSQL queues by itself."""
 
-_MIGRATION_LOCK: Final = 0x6D696772  # any number all mistnet processes share: migrations go one at a time
+_MIGRATION_LOCK: Final = 0x6D696772  # an arbitrary number that all mistnet processes share
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a database stands against this version of mistnet."""
+    """A database's revision compared with this version of mistnet."""
 
     found: str | None
     wanted: str
-    verdict: Literal["current", "empty", "behind", "too new"]
+    verdict: Literal["current", "empty", "behind", "too old", "too new"]
 
 
 async def schema_state(database: Database) -> SchemaState:
-    """Raises if there is no file: to ask SQLite would make an empty one."""
+    """Raises DatabaseMissing if there is no file: connecting would create an empty one."""
     if database.file is not None and not database.file.exists():
         raise DatabaseMissing(database.file)
     return await _schema_state(database)
@@ -55,44 +52,47 @@ async def schema_state(database: Database) -> SchemaState:
 
 async def _schema_state(database: Database) -> SchemaState:
     async with database.read() as connection:
-        return await connection.run_sync(_state)
+        return await connection.run_sync(_compare)
 
 
 async def require_current(database: Database) -> None:
     """Raises unless the tables are exactly those of this version."""
     state = await schema_state(database)
-    match state.verdict:
-        case "current":
-            return
-        case "too new":
-            raise DatabaseTooNew(database.shown_url, str(state.found))
-        case "empty" | "behind":
-            raise DatabaseNotMigrated(database.shown_url, state.found, state.wanted)
+    if state.verdict in ("empty", "behind"):
+        raise DatabaseNotMigrated(database.shown_url, state.found, state.wanted)
+    _require_known(state, database.shown_url)
+
+
+def _require_known(state: SchemaState, url: str) -> None:
+    if state.verdict == "too new":
+        raise DatabaseTooNew(url, str(state.found))
+    if state.verdict == "too old":
+        raise DatabaseTooOld(url, str(state.found), revisions()[0])
 
 
 async def migrate(
     database: Database, *, patience: float = MIGRATION_PATIENCE, on_wait: Callable[[str], object] = lambda _: None
 ) -> SchemaState:
-    """Goes forward to this version; says where the database stood before.
+    """Migrate to this version and return the state before.
 
-    Of several processes that do this at once, one migrates; the others tell `on_wait` why they wait, and find it done.
+    Of several processes that do this at once, one migrates. The others pass the reason of their wait to `on_wait`.
     """
-    _make_private(database)
+    if database.file is not None and not database.file.exists():
+        with suppress(OSError):  # whatever is wrong, SQLite reports it when it connects
+            make_private(database.file)
     before = await _when_free(lambda: _schema_state(database), patience, on_wait)
-    if before.verdict != "current":  # one that is current is not locked: its workers go on
-        before = await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
-    if before.verdict != "current" and _stage(before) != "head":
-        await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
-    return before
+    if before.verdict == "current":
+        return before  # without the lock, so that a current database's workers go on
+    return await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
 
 
 async def _when_free(
     step: Callable[[], Awaitable[SchemaState]], patience: float, on_wait: Callable[[str], object]
 ) -> SchemaState:
-    """SQLite and libSQL have one writer, whom others wait for only a few seconds; a migration may take longer.
+    """Retry a step while another process writes.
 
-    A libSQL server takes the lock away from a writer who is slow while others wait. Pauses of random length let one
-    of them finish.
+    SQLite and libSQL have one writer, and others wait for it only a few seconds; a migration may take longer. A libSQL
+    server takes the lock from a slow writer while others wait. Random pauses let one of them finish.
     """
     deadline = time.monotonic() + patience
     pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
@@ -107,100 +107,66 @@ async def _when_free(
 
 
 async def _advance(database: Database, on_wait: Callable[[str], object]) -> SchemaState:
-    """One stage in one transaction, once no other process migrates; says where the database stood before it."""
+    """Migrate in one transaction, and return the state found in it."""
     async with database.transaction() as connection:
-        if database.product == "postgresql" and not await _is_locked(connection):
-            on_wait("another process migrates it")
-            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-        before = await connection.run_sync(_state)  # what was seen before the lock may be out of date
-        if before.verdict == "too new":
-            raise DatabaseTooNew(database.shown_url, str(before.found))
+        if database.product == "postgresql":
+            # PostgreSQL releases the lock with the transaction, however it ends.
+            lock = f"pg_try_advisory_xact_lock({_MIGRATION_LOCK})"
+            if not (await connection.execute(text(f"SELECT {lock}"))).scalar_one():
+                on_wait("another process migrates it")
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        before = await connection.run_sync(_compare)  # again: another process may have migrated before the lock
+        _require_known(before, database.shown_url)
         if before.verdict != "current":
             await connection.run_sync(_refuse_foreign, database.shown_url)
-            await connection.run_sync(_upgrade, _stage(before))
+            await connection.run_sync(_upgrade)
     return before
 
 
-async def _is_locked(connection: AsyncConnection) -> bool:
-    """Whether we hold the lock of migrations now. PostgreSQL frees it with the transaction, however that ends."""
-    tried = await connection.execute(text(f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})"))
-    return bool(tried.scalar_one())
-
-
 async def ready(database: Database, *, create: bool = False) -> None:
-    """Makes sure the tables are there. With `create`, a file that is not there or is empty gets them.
+    """Raises unless the tables are current. With `create`, a missing or empty SQLite file gets them.
 
     Few commands create: in the wrong folder, an empty new database would look like lost data.
     """
-    if create and await _is_blank_file(database):
+    file = database.file if create else None
+    if file is not None and (not file.exists() or (await schema_state(database)).verdict == "empty"):
         await migrate(database)
     await require_current(database)
     await database.correct_clock()
 
 
-async def _is_blank_file(database: Database) -> bool:
-    if database.product != "sqlite":
-        return False
-    return bool(database.file and not database.file.exists()) or (await schema_state(database)).verdict == "empty"
-
-
-def _make_private(database: Database) -> None:
-    """A new file is its owner's alone; SQLite would let everybody on the machine read what was collected."""
-    if database.file is not None and not database.file.exists():
-        with suppress(OSError):  # whatever is wrong, SQLite says it in its own words
-            make_private(database.file)
-
-
-async def require_hydratable(database: Database) -> None:
-    """Raises unless users can be fetched into this database: all but its last rule may still be lacking."""
-    state = await schema_state(database)
-    if state.verdict != "behind" or state.found != BEFORE_HYDRATED_ONLY:
-        await require_current(database)
-
-
 @cache
 def revisions() -> list[str]:
-    """All there are, the oldest first. A migration's file name begins with its revision."""
+    """The revisions that this version can migrate, oldest first. A migration's file name begins with its revision."""
     return sorted(script.name.partition("_")[0] for script in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
-def _found(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-
-
-def _state(connection: Connection) -> SchemaState:
-    found, known = _found(connection), revisions()
-    wanted = known[-1]
-    verdict: Literal["current", "empty", "behind", "too new"]
+def _compare(connection: Connection) -> SchemaState:
+    known, found = revisions(), None
+    if inspect(connection).has_table("alembic_version"):
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    verdict: Literal["current", "empty", "behind", "too old", "too new"]
     if found is None:
         verdict = "empty"
     elif found not in known:
-        verdict = "too new"
+        verdict = "too old" if found < known[0] else "too new"
     else:
-        verdict = "current" if found == wanted else "behind"
-    return SchemaState(found=found, wanted=wanted, verdict=verdict)
+        verdict = "current" if found == known[-1] else "behind"
+    return SchemaState(found=found, wanted=known[-1], verdict=verdict)
 
 
 def _refuse_foreign(connection: Connection, url: str) -> None:
-    """Another program's tables must not be mixed with ours."""
+    """Tables of another program must not be mixed with ours."""
     present = set(inspect(connection).get_table_names())
     if "alembic_version" not in present and "jobs" in present:
         raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
 
 
-def _stage(before: SchemaState) -> str:
-    """An old database goes in two: if the second refuses, the first has made what it takes to mend that."""
-    is_old = before.found is not None and before.found < BEFORE_HYDRATED_ONLY
-    return BEFORE_HYDRATED_ONLY if is_old else "head"
-
-
-def _upgrade(connection: Connection, revision: str) -> None:
-    from alembic import command  # noqa: PLC0415 (slow to load, and seldom needed)
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # noqa: PLC0415 (slow to load, and needed only here)
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    command.upgrade(config, "head")

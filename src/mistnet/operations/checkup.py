@@ -138,6 +138,9 @@ class Checkup:
             case "too new":
                 found = f"at revision {state.found}, which this version does not know"
                 return fail("tables", found, "upgrade mistnet on this machine")
+            case "too old":
+                found = f"at revision {state.found}, whose migrations this version no longer includes"
+                return fail("tables", found, "run `mistnet db migrate` with an earlier mistnet that includes them")
             case "empty" | "behind":
                 found = f"at revision {state.found or 'none'}, this version needs {state.wanted}"
                 return fail("tables", found, "run `mistnet db migrate`")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from sqlalchemy import (
-    DDL,
     Boolean,
     CheckConstraint,
     Column,
@@ -17,11 +14,9 @@ from sqlalchemy import (
     Table,
     Text,
     column,
-    event,
     table,
     text,
 )
-from sqlalchemy.schema import ExecutableDDLElement
 
 from mistnet.kit.metadata import metadata
 from mistnet.kit.types import BigId, UtcTime
@@ -138,66 +133,7 @@ sessions = Table(
     Index("sessions_expires_at", "expires_at"),
 )
 
-NOW: Final = {"postgresql": "now()", "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')"}
-TAKEN: Final = "coalesce(j.started_at, j.created_at)"
-LATER: Final = {"postgresql": "greatest", "sqlite": "max"}
-NO_TIME: Final = {"postgresql": "CAST(NULL AS timestamptz)", "sqlite": "NULL"}
-SECONDS_SINCE: Final = {
-    "postgresql": "CAST(EXTRACT(EPOCH FROM now() - {at}) AS double precision)",
-    "sqlite": "(julianday('now') - julianday({at})) * 86400.0",
-}
-
-
-def recent_jobs_sql(dialect: str) -> str:
-    seen = f"coalesce((SELECT w.seen_at FROM workers w WHERE w.name = j.worker), {TAKEN})"
-    last_error = "(SELECT e.error FROM job_errors e WHERE e.job_id = h.id ORDER BY e.fence DESC LIMIT 1)"
-    return (
-        "CREATE VIEW recent_jobs AS "
-        "SELECT j.id, j.kind, j.key, j.lane, j.state AS status, j.worker AS locked_by, "
-        f"CASE WHEN j.state = 'running' THEN {LATER[dialect]}({TAKEN}, {seen}) END AS heartbeat_at, "
-        "j.created_at, j.started_at, CASE WHEN j.state IN ('failed', 'dead') THEN j.run_at END AS completed_at, "
-        "CASE WHEN j.state = 'retryable' THEN j.run_at END AS next_retry_at, j.attempts, "
-        "j.last_error AS error_message FROM jobs j "
-        "UNION ALL "
-        "SELECT h.id, h.kind, h.key, h.lane, h.state AS status, h.worker AS locked_by, "
-        f"{NO_TIME[dialect]} AS heartbeat_at, h.created_at, h.started_at, "
-        "CASE WHEN h.state IN ('succeeded', 'cancelled') THEN h.finished_at END AS completed_at, "
-        f"{NO_TIME[dialect]} AS next_retry_at, h.attempts, {last_error} AS error_message FROM job_history h"
-    )
-
-
-def source_health_sql(dialect: str) -> str:
-    now = NOW[dialect]
-    return (
-        "CREATE VIEW source_health AS "
-        "SELECT s.name, s.paused_at IS NULL AS enabled, s.failure_streak, s.last_success_at, s.last_failure_at, "
-        f"s.last_failure, CASE WHEN s.opened_until > {now} THEN s.opened_until END AS paused_until, s.pause_reason, "
-        f"CASE WHEN s.paused_at IS NOT NULL THEN 'paused' WHEN s.opened_until > {now} THEN 'breaker open' "
-        "WHEN s.opened_until IS NOT NULL THEN 'half-open' ELSE 'serving' END AS state FROM sources s"
-    )
-
-
-def stuck_jobs_sql(dialect: str) -> str:
-    heartbeat = f"{LATER[dialect]}({TAKEN}, coalesce(w.seen_at, {TAKEN}))"
-    return (
-        "CREATE VIEW stuck_jobs AS "
-        "SELECT j.id, j.kind, j.lane, j.state AS status, j.worker AS locked_by, "
-        f"{heartbeat} AS heartbeat_at, j.lease_until, {SECONDS_SINCE[dialect].format(at=heartbeat)} "
-        "AS seconds_since_heartbeat FROM jobs j LEFT JOIN workers w ON w.name = j.worker "
-        f"WHERE j.state = 'running' AND j.lease_until <= {NOW[dialect]}"
-    )
-
-
-VIEWS: Final = {
-    dialect: (recent_jobs_sql(dialect), source_health_sql(dialect), stuck_jobs_sql(dialect))
-    for dialect in ("postgresql", "sqlite")
-}
-
-for _dialect, _statements in VIEWS.items():
-    for _statement in _statements:
-        _ddl: ExecutableDDLElement = DDL(_statement.replace("%", "%%"))  # type: ignore[no-untyped-call]  # SQLAlchemy's own gap
-        event.listen(metadata, "after_create", _ddl.execute_if(dialect=_dialect))
-
+# The views for monitoring. The migrations create them.
 recent_jobs = table(
     "recent_jobs",
     column("id", BigId),

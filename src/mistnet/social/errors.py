@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mistnet.kit.errors import _TOLD, DatabaseError, UsageError, _and_more
+from mistnet.kit.errors import _TOLD, UsageError, _and_more
 from mistnet.queue.errors import Permanent
 
 
@@ -84,17 +84,6 @@ class AmbiguousPost(UsageError):
         choice = " or ".join(f"platform={each}" for each in platforms)
         super().__init__(f"Post {post_id} is stored {where}. Add {choice}.")
         self.post_id, self.platforms = post_id, platforms
-
-
-class PlaceholdersLeft(DatabaseError):
-    """Some users stand in an old database by their id alone: nobody ever asked upstream for them."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(
-            f"{count} users were never fetched (they have no last_updated_at), and this version keeps none of that "
-            f"kind: run `mistnet hydrate users --placeholders`, then `mistnet db migrate` again; nothing was lost"
-        )
-        self.count = count
 
 
 class NoSource(Permanent):

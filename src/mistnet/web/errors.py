@@ -21,6 +21,7 @@ from mistnet.kit.errors import (
     DatabaseError,
     DatabaseNotMigrated,
     DatabaseTooNew,
+    DatabaseTooOld,
     MistnetError,
     UsageError,
 )
@@ -227,7 +228,7 @@ def _allowed(request: Request) -> str:
 
 def _away(error: DatabaseError) -> str:
     """Where the database is is for the log alone."""
-    if isinstance(error, DatabaseNotMigrated | DatabaseTooNew):
+    if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
         return "the database and this version of mistnet do not fit together; its log tells what to do"
     return "the database does not answer now; try again, nothing was lost"
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, func, inspect, select, text, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,12 +34,6 @@ class Placeholders:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def prepare(self) -> None:
-        """A schema from before keys had fingerprints gets the column: calls are let through by it."""
-        async with self._database.transaction() as connection:
-            if not await connection.run_sync(_has_fingerprints):
-                await connection.execute(text("ALTER TABLE source_keys ADD COLUMN fingerprint TEXT"))
-
     async def count(self) -> int:
         async with self._database.read() as connection:
             counted = select(func.count()).select_from(users).where(_untold())
@@ -64,10 +58,6 @@ class Placeholders:
                 gone = [Missing(platform=X, what="user", id=each, reason=REASON) for each in unavailable]
                 await write_missing(connection, gone, now)
         return SettledPlaceholders(removed=removed, unavailable=unavailable)
-
-
-def _has_fingerprints(connection: Connection) -> bool:
-    return any(column["name"] == "fingerprint" for column in inspect(connection).get_columns("source_keys"))
 
 
 async def _remove(connection: AsyncConnection, user_id: UserId) -> bool:

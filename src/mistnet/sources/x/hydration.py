@@ -57,11 +57,6 @@ class Hydration:
         self._sleep = sleep
         self._writers = Writers(WRITERS)
         self._ingests = Ingests(database)
-        self._names_ingests = True
-
-    def write_as_before_ingests(self) -> None:
-        """For tables of an old database, whose rows cannot name an ingest yet."""
-        self._names_ingests = False
 
     def write_with(self, writers: Writers) -> None:
         """From now on, all that comes with a post is written with it, its links too."""
@@ -133,10 +128,7 @@ class Hydration:
 
     async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
         """One answer after the other, so that no statement has more values than a database takes."""
-        prepared = [
-            self._writers.prepare(traced(each.writes, ingest_id=ingest_id) if self._names_ingests else each.writes)
-            for each in answers
-        ]
+        prepared = [self._writers.prepare(traced(each.writes, ingest_id=ingest_id)) for each in answers]
         async with self._database.transaction() as connection:
             for each in prepared:
                 await self._writers.write(connection, each, self._database.clock.now())
