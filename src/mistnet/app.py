@@ -218,12 +218,12 @@ class App:
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
             with suppress(DatabaseError):  # the next look finds it
-                await self.watch.look_at_pauses()
+                await self.watch.check_pauses()
 
     async def _look_around(self) -> None:
         """What a worker wants to know before it begins."""
         await self.look_at_keys()
-        await self.watch.see_a_worker()
+        await self.watch.close_no_workers()
         await self.collector.look_at_the_budget(self.database.clock.now())
         self.progress.know(await tracked_handles(self.database))
 
@@ -299,7 +299,7 @@ class App:
             left_to_others=lambda: {lane for lane, each in self._governors.items() if each.stands_aside},
             chores=[
                 self.look_at_keys,
-                self.watch.see_a_worker,
+                self.watch.close_no_workers,
                 self.look_again,
                 self.look_after_unreadable,
                 self.look_after_runs,
@@ -322,7 +322,7 @@ class App:
         sources, keys = await self.collector.book.states(), await self.collector.book.keys()
         for governor in self._governors.values():
             await governor.look_at_keys(sources, keys)
-        changes = await self.watch.look_at_pauses()
+        changes = await self.watch.check_pauses()
         return len(changes.opened) + len(changes.closed)
 
     async def look_again(self) -> int:

@@ -59,7 +59,7 @@ async def told_app(url: str, **webhooks: dict[str, Any]) -> AsyncIterator[App]:
 
 async def hand_on_and_deliver(app: App) -> None:
     """What the leader does, then what a worker does, until nothing is left."""
-    await app.watch.hand_on()
+    await app.watch.fan_out_events()
     async with app.worker(until_idle=True, lanes=[each.lane for each in app.outgoing.subscribers]) as worker:
         await worker.run()
 
@@ -131,7 +131,7 @@ async def test_a_receiver_that_fails_now_and_then_gets_all_in_order_with_the_sam
     async with receiver(lambda number: statuses[number % len(statuses)]) as taking:
         async with told_app(url, shaky=hook(taking.url)) as app:
             await tell(app, *(data(number) for number in range(12)))
-            await app.watch.hand_on()
+            await app.watch.fan_out_events()
             async with app.worker(lanes=["webhook:shaky"]) as worker:
                 running = asyncio.create_task(worker.run())
                 async with asyncio.timeout(50):
@@ -177,7 +177,7 @@ async def test_a_process_without_webhooks_knows_the_kind_and_claims_nothing_of_i
     async with receiver() as taking:
         async with told_app(url, far=hook(taking.url)) as leader:
             await tell(leader, data(1))
-            await leader.watch.hand_on()
+            await leader.watch.fan_out_events()
         async with told_app(url) as elsewhere:
             assert KindName("deliver") in elsewhere.kinds
             async with elsewhere.worker(until_idle=True) as worker:
@@ -201,8 +201,8 @@ async def test_ids_that_commit_out_of_order_are_told_all_the_same(postgresql_url
             await slow.execute(insert, {"subject": "low id, late commit"})
             async with app.database.transaction() as quick:
                 await quick.execute(insert, {"subject": "high id, early commit"})
-            assert await app.watch.hand_on() == 1
-        assert await app.watch.hand_on() == 1
+            assert await app.watch.fan_out_events() == 1
+        assert await app.watch.fan_out_events() == 1
         await hand_on_and_deliver(app)
         assert [got.json["subject"] for got in taking.taken] == ["high id, early commit", "low id, late commit"]
 
@@ -210,7 +210,7 @@ async def test_ids_that_commit_out_of_order_are_told_all_the_same(postgresql_url
 async def test_two_leaders_at_once_hand_each_event_on_once(url: str) -> None:
     async with told_app(url, a=hook("http://127.0.0.1:9/")) as one, told_app(url, a=hook("http://127.0.0.1:9/")) as two:
         await tell(one, *(data(number) for number in range(1_200)))
-        counts: Sequence[int] = await asyncio.gather(one.watch.hand_on(), two.watch.hand_on())
+        counts: Sequence[int] = await asyncio.gather(one.watch.fan_out_events(), two.watch.fan_out_events())
         assert sum(counts) == 1_200
         assert await left(one) == 1_200
         ordered = await rows(one, "SELECT event_id FROM deliveries ORDER BY id")
@@ -221,9 +221,9 @@ async def test_two_leaders_at_once_hand_each_event_on_once(url: str) -> None:
 async def test_a_subscriber_whose_job_was_cancelled_gets_another(url: str) -> None:
     async with receiver() as taking, told_app(url, a=hook(taking.url)) as app:
         await tell(app, data(1))
-        await app.watch.hand_on()
+        await app.watch.fan_out_events()
         await change(app, "DELETE FROM jobs")
-        assert await app.watch.hand_on() == 0
+        assert await app.watch.fan_out_events() == 0
         await hand_on_and_deliver(app)
         assert len(taking.taken) == 1
 
@@ -246,7 +246,7 @@ async def test_a_worker_with_endless_other_work_still_delivers(url: str, busy_cl
             async with app.worker(concurrency=1) as worker:
                 running = asyncio.create_task(worker.run())
                 await until_true(lambda: len(steps) > 10)
-                await app.watch.hand_on()
+                await app.watch.fan_out_events()
                 before = len(steps)
                 await until_true(lambda: len(taking.taken) == 10)
                 worker.drain()
@@ -261,13 +261,13 @@ async def test_old_events_are_forgotten_once_everybody_was_told(url: str) -> Non
     hooks = {"a": WebhookSettings.model_validate(hook("http://127.0.0.1:9/"))}
     async with open_harvest(url, clock=clock, webhooks=hooks) as app:
         await tell(app, data(1), trouble(2))
-        await app.watch.hand_on()
+        await app.watch.fan_out_events()
         clock.turn(days=29)
         await tell(app, data(3))
         clock.turn(days=2)
         await app.watch.prune()
         assert await rows(app, "SELECT subject FROM events ORDER BY id") == [("1",), ("3",)], "1 is not delivered yet"
-        await app.watch.hand_on()
+        await app.watch.fan_out_events()
         await change(app, "DELETE FROM deliveries")
         await app.watch.prune()
         assert await rows(app, "SELECT subject FROM events") == [("3",)]
@@ -277,7 +277,7 @@ async def test_old_events_are_forgotten_once_everybody_was_told(url: str) -> Non
         await change(
             app, "INSERT INTO deliveries (subscriber, event_id, created_at) SELECT 'gone', id, created_at FROM events"
         )
-        await app.watch.hand_on()
+        await app.watch.fan_out_events()
         await app.watch.prune()
         kept = await rows(app, "SELECT d.subscriber, e.subject FROM deliveries d JOIN events e ON e.id = d.event_id")
         assert kept == [("gone", "4")]
@@ -286,7 +286,7 @@ async def test_old_events_are_forgotten_once_everybody_was_told(url: str) -> Non
 async def test_nobody_to_tell_is_no_reason_to_keep_events_waiting(url: str) -> None:
     async with open_harvest(url) as app:
         await tell(app, data(1))
-        assert await app.watch.hand_on() == 1
+        assert await app.watch.fan_out_events() == 1
         assert await rows(app, "SELECT count(*) FROM events WHERE fanned_out_at IS NULL") == [(0,)]
         assert await rows(app, "SELECT count(*) FROM jobs") == [(0,)]
 

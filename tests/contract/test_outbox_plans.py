@@ -84,11 +84,11 @@ async def test_handing_on_and_delivering_never_read_a_table_from_end_to_end(url:
     async with open_harvest(url, webhooks=hooks) as app:
         await fill(app)
         with overheard(app) as heard:
-            assert await app.watch.hand_on() == 0
+            assert await app.watch.fan_out_events() == 0
             await tell(app, data(1), data(2))
-            assert await app.watch.hand_on() == 2
+            assert await app.watch.fan_out_events() == 2
             assert await app.outgoing.outbox.next_for(SubscriberName("a"))
-            await app.watch._readings.due([("walk", "x")], now=app.database.clock.now())  # type: ignore[list-item]
+            await app.watch._reader.due([("walk", "x")], now=app.database.clock.now())  # type: ignore[list-item]
         assert len(heard) > 5
         for statement, values in heard:
             plan = await explained(app, statement, values)

@@ -325,14 +325,14 @@ async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_
             swept = Swept(**about, backfilled=True, reposts_backfilled=True)
             hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
             await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))
-        await api.app.watch.look_at_accounts()
+        await api.app.watch.check_accounts()
         first, second = sorted(int(each["id"]) for each in (await api.ok("/api/alerts?open=true"))["items"])
         assert f'action="/alerts/{first}/accept"' in (await api.get("/", headers=PAGE)).text
         assert await follow(api, f"/alerts/{first}/accept") == "/?did=alert-accepted"
         done = await api.post(f"/api/alerts/{second}/accept")
         assert (done.status, done.json["id"], done.json["accepted_by"]) == (200, str(second), "local")
         assert (await api.post("/api/alerts/99/accept")).status == 404
-        await api.app.watch.look_at_accounts()
+        await api.app.watch.check_accounts()
         still = (await api.ok("/api/alerts?open=true"))["items"]
         assert [bool(each["accepted_at"]) for each in still] == [True, True]
         assert "suspect: 0 of the 500 posts" in (await api.get("/accounts/11", headers=PAGE)).text

@@ -335,8 +335,8 @@ async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
     async def standing() -> tuple[tuple[int, bool], Sequence[StretchState], Sequence[str]]:
         progress = await Coverage(database).account(handle)
         assert progress
-        await app.watch.look_at_accounts()
-        alerts = [row.rule for row in await app.watch.alerts.open_ones()]
+        await app.watch.check_accounts()
+        alerts = [row.rule for row in await app.watch.alerts.list_open()]
         stretches = [*own_posts(progress, at[0]), *reposts(progress, at[0])]
         return (progress.stored, is_suspect(progress)), [each.standing for each in stretches], alerts
 

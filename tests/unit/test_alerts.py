@@ -28,19 +28,19 @@ from mistnet.operations.alerts.model import (
     is_silent,
     longest_quiet,
     silent_alerts,
-    standing_alerts,
-    suspect_alerts,
+    service_alerts,
+    suspect_alert,
 )
 from mistnet.queue.model import KindName
 from mistnet.social.model import UserId
 from tests.support import START
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-PATIENCE = AlertThresholds(a_page=300)
+PATIENCE = AlertThresholds(page_credits=300)
 
 
 def found(**about: Any) -> list[Alert]:
-    return standing_alerts(Readings(at=START, **about), PATIENCE)
+    return service_alerts(Readings(at=START, **about), PATIENCE)
 
 
 def source(*, keys: Any = (), since: Any = None, day: int | None = None, month: int | None = None, **state: Any) -> Any:
@@ -191,11 +191,11 @@ def suspect(stored: int = 0) -> SuspectAccount:
 
 
 def test_a_suspect_account_is_told_with_both_counts_and_its_next_look() -> None:
-    (alert,) = suspect_alerts([suspect()])
+    alert = suspect_alert(suspect())
     assert (alert.rule, alert.subject, alert.severity) == (AlertRule.SUSPECT_ACCOUNT, "11", Severity.WARNING)
     assert "0 posts of @ann are stored, though its profile counts 500" in alert.message
     assert f"again at {START + HOUR:%Y-%m-%d %H:%M} UTC" in alert.message
-    assert "1 post of @ann is stored" in suspect_alerts([suspect(stored=1)])[0].message
+    assert "1 post of @ann is stored" in suspect_alert(suspect(stored=1)).message
 
 
 @given(some.lists(some.floats(0, 10_000), min_size=1, max_size=200))
@@ -227,7 +227,7 @@ def test_every_message_says_what_to_do() -> None:
     )
     alerts += found(due=[DueWork(lane="x", jobs=1, since=START - HOUR)], workers=[worker("x")])
     alerts += silent_alerts([quiet(72, gaps=[2.0] * 50)])
-    alerts += suspect_alerts([suspect()])
+    alerts.append(suspect_alert(suspect()))
     alerts += found(sources=[SourceReading(state=SourceState(name=X_SOURCE), limited_since=START - HOUR)])
     assert {alert.rule for alert in alerts} == set(AlertRule)
     assert all("`mistnet " in alert.message for alert in alerts)

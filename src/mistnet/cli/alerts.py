@@ -18,7 +18,7 @@ _BY: Final = "command line"
 async def list_alerts(invocation: Invocation) -> None:
     """Show all open alerts, the worst first, accepted ones too."""
     async with open_database(invocation.settings) as database:
-        found = await AlertStore(database).open_ones()
+        found = await AlertStore(database).list_open()
     grid = Grid(
         columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
         rows=[_row(each) for each in found],

@@ -104,7 +104,7 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         waits=await inspector.waits(now=now),
         workers=await inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
-        alerts=await AlertStore(database).open_ones(),
+        alerts=await AlertStore(database).list_open(),
         paused_sources=_paused_sources(await DatabaseSourceStore(database).states()),
         refused=await Refusals(database).standing(),
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],

@@ -164,7 +164,7 @@ class Checkup:
             findings.quarantined(await Quarantine(self._database).count()),
             findings.odd_listings(await monitor.odd_listings()),
             *findings.sources(await monitor.source_health()),
-            *findings.open_alerts(await AlertStore(self._database).open_ones(), now),
+            *findings.open_alerts(await AlertStore(self._database).list_open(), now),
         ]
 
     async def _stuck_leases(self, now: datetime) -> HealthFinding:

@@ -48,7 +48,7 @@ async def pause(app: App, source: SourceName, reason: str, *, by: str) -> Switch
 async def resume(app: App, source: SourceName, *, by: str) -> Switched:
     before = await state_of(app, source)
     woken = await app.collector.book.resume(source, now=app.database.clock.now())
-    await app.watch.look_at_pauses()
+    await app.watch.check_pauses()
     _told(source, "resumed", by)
     return Switched(source=source, changed=before.paused_at is not None, woken=woken)
 

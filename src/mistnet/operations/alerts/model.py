@@ -1,4 +1,4 @@
-"""Alert rules: what in these readings needs an operator, since when, and what to do about it. Pure."""
+"""Alert rules: which of these readings need an operator, since when, and what to do. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Final
 import msgspec
 
 from mistnet.governor.model import KeyState, PausedBy, SourceState
+from mistnet.kit.text import are, counted
 from mistnet.queue.model import KindName
 from mistnet.social.model import UserId
 
 
 class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One source with the caps that count for it, and since when nothing but failures, or nothing but 429, came."""
+    """One source, its caps, and since when every answer was a failure, or every answer was a 429."""
 
     state: SourceState
     keys: Sequence[KeyState] = ()
@@ -34,7 +35,7 @@ class DeadJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueWork(msgspec.Struct, frozen=True, kw_only=True):
-    """Work on one lane that is due and that nobody has begun."""
+    """Work on one lane that is due and not started."""
 
     lane: str
     jobs: int
@@ -42,7 +43,7 @@ class DueWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that was seen lately."""
+    """A worker that is running."""
 
     name: str
     lanes: Sequence[str]
@@ -52,7 +53,7 @@ class WorkerReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateDeliveries(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that wait for one subscriber. Unknown: nobody is configured under that name."""
+    """Events that wait for one subscriber. `known` is whether the settings name it."""
 
     subscriber: str
     events: int
@@ -62,7 +63,7 @@ class LateDeliveries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the standing rules look at, at one moment."""
+    """What the service rules are checked against, at one moment."""
 
     at: datetime
     sources: Sequence[SourceReading] = ()
@@ -73,7 +74,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuspectAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """An account whose history was swept to its end with far fewer posts than its profile counts."""
+    """An account with far fewer posts than its profile counts, though its history was swept to the end."""
 
     user_id: UserId
     handle: str
@@ -84,7 +85,7 @@ class SuspectAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuietAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """An account whose newest post is some time ago, as a later look proved, and how it used to write."""
+    """An account that has posted nothing for a while, as a later catch-up proved, and its gaps before that."""
 
     user_id: UserId
     handle: str
@@ -116,10 +117,9 @@ class AlertRule(StrEnum):
 
 
 ACCOUNT_RULES: Final = frozenset({AlertRule.SILENT_ACCOUNT, AlertRule.SUSPECT_ACCOUNT})
-"""Looked at rarely: they take posts of whole accounts, and nothing changes in half a minute."""
+"""Checked rarely: they read the posts of whole accounts, and their answers change slowly."""
 
-STANDING_RULES: Final = frozenset(AlertRule) - ACCOUNT_RULES
-"""Looked at often."""
+SERVICE_RULES: Final = frozenset(AlertRule) - ACCOUNT_RULES
 
 
 class Severity(StrEnum):
@@ -128,7 +128,7 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that needs an operator. The same rule and subject are the same alert, however its message changes."""
+    """Something that needs an operator. Its rule and subject identify it; its message may change."""
 
     rule: AlertRule
     subject: str
@@ -137,27 +137,26 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertThresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """From when on something is worth an alert."""
+    """How long something must last, or how bad it must be, to become an alert."""
 
     due: timedelta = timedelta(minutes=30)
     breaker: timedelta = timedelta(minutes=15)
     breaker_failures: int = 5
-    a_page: int = 0
+    page_credits: int = 0
     no_workers: timedelta = timedelta(minutes=2)
 
 
-def standing_alerts(readings: Readings, patience: AlertThresholds) -> list[Alert]:
-    """By all rules but those of single accounts."""
-    found: list[Alert] = []
-    found += paused_alerts(readings.sources)
+def service_alerts(readings: Readings, thresholds: AlertThresholds) -> list[Alert]:
+    """The alerts of all rules except those about single accounts."""
+    alerts = paused_alerts(readings.sources)
     for source in readings.sources:
-        found += _failing(source, readings.at, patience)
-        found += _limited(source, readings.at, patience)
-        found += _budgets(source, patience)
-    found += (_dead(each) for each in readings.dead)
-    found += _waiting(readings, patience)
-    found += (_late(each) for each in readings.undelivered if readings.at - each.since > patience.due)
-    return found
+        alerts += _failing(source, readings.at, thresholds)
+        alerts += _limited(source, readings.at, thresholds)
+        alerts += _budgets(source, thresholds)
+    alerts += (_dead(each) for each in readings.dead)
+    alerts += _waiting(readings, thresholds)
+    alerts += (_late(each) for each in readings.undelivered if readings.at - each.since > thresholds.due)
+    return alerts
 
 
 def paused_alerts(sources: Sequence[SourceReading]) -> list[Alert]:
@@ -168,12 +167,8 @@ def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
     return [_silent(account) for account in accounts if is_silent(account)]
 
 
-def suspect_alerts(accounts: Sequence[SuspectAccount]) -> list[Alert]:
-    return [_suspect(account) for account in accounts]
-
-
 def is_silent(account: QuietAccount) -> bool:
-    """Quiet for three times its longest usual gap, a day at least; and it was not so when it was first tracked."""
+    """Quiet for three times its longest usual gap, a day at least, and it was not so when it was first tracked."""
     if len(account.gaps) < LEAST_GAPS:
         return False
     limit = longest_quiet(account.gaps)
@@ -182,64 +177,60 @@ def is_silent(account: QuietAccount) -> bool:
 
 
 def longest_quiet(gaps: Sequence[timedelta]) -> timedelta:
-    """How long an account with such gaps between its posts may be quiet without anybody wondering."""
+    """The longest silence that is normal for an account with these gaps between its posts."""
     usual = sorted(gaps)[math.ceil(_USUALLY * len(gaps)) - 1]
     return max(_UNUSUAL * usual, QUIET_DAY)
+
+
+def _alert(rule: AlertRule, subject: str, message: str, severity: Severity = Severity.WARNING) -> Alert:
+    return Alert(rule=rule, subject=subject, severity=severity, message=message)
 
 
 def _paused(source: SourceReading) -> Iterator[Alert]:
     state = source.state
     if state.paused_at and state.paused_by is PausedBy.SOURCE:
-        yield Alert(
-            rule=AlertRule.SOURCE_PAUSED,
-            subject=state.name,
-            severity=Severity.CRITICAL,
-            message=f"{state.name} serves us no more since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
-            f"collected from it. Set another key, which is used at once; or mend the key or its credits, then "
-            f"`mistnet sources resume {state.name}`.",
+        message = (
+            f"{state.name} refuses to serve us since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
+            f"collected from it. Set another key, which is used at once; or fix the key or its credits, then "
+            f"`mistnet sources resume {state.name}`."
         )
+        yield _alert(AlertRule.SOURCE_PAUSED, state.name, message, Severity.CRITICAL)
     elif not state.paused_at:
         for key in source.keys:
             if key.paused_at:
-                yield Alert(
-                    rule=AlertRule.SOURCE_PAUSED,
-                    subject=f"{state.name} {key.label}",
-                    severity=Severity.WARNING,
-                    message=f"{state.name} refuses the key {key.label} since {_time(key.paused_at)}: "
-                    f"{key.pause_reason}. Work goes on with the other keys. Mend or remove this one, then "
-                    f"`mistnet sources resume {state.name}`.",
+                message = (
+                    f"{state.name} refuses the key {key.label} since {_time(key.paused_at)}: {key.pause_reason}. "
+                    f"Work continues with the other keys. Fix or remove this one, then "
+                    f"`mistnet sources resume {state.name}`."
                 )
+                yield _alert(AlertRule.SOURCE_PAUSED, f"{state.name} {key.label}", message)
 
 
-def _failing(source: SourceReading, now: datetime, patience: AlertThresholds) -> Iterator[Alert]:
+def _failing(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
     state, since = source.state, source.failing_since
-    if state.failure_streak < patience.breaker_failures or since is None or now - since <= patience.breaker:
+    if state.failure_streak < thresholds.breaker_failures or since is None or now - since <= thresholds.breaker:
         return
     last = f"; the last one: {_brief(state.last_failure)}" if state.last_failure else ""
-    yield Alert(
-        rule=AlertRule.BREAKER_OPEN,
-        subject=state.name,
-        severity=Severity.WARNING,
-        message=f"{state.name} has answered nothing but failures since {_time(since)}, {state.failure_streak} in a "
-        f"row{last}. One call in a while tries again by itself. See whether {state.name} is down for all; "
-        f"if it is not, check this machine's network and `mistnet sources`.",
+    message = (
+        f"{state.name} has answered nothing but failures since {_time(since)}, {state.failure_streak} in a "
+        f"row{last}. It is retried automatically, one call at a time. Check whether {state.name} is down for "
+        f"everyone; if it is not, check this machine's network and `mistnet sources`."
     )
+    yield _alert(AlertRule.BREAKER_OPEN, state.name, message)
 
 
-def _limited(source: SourceReading, now: datetime, patience: AlertThresholds) -> Iterator[Alert]:
+def _limited(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
     name, since = source.state.name, source.limited_since
-    if since is not None and now - since > patience.breaker:
-        yield Alert(
-            rule=AlertRule.RATE_LIMITED,
-            subject=name,
-            severity=Severity.WARNING,
-            message=f"{name} has answered nothing but 429 since {_time(since)}: it asks us to wait, and nothing is "
-            f"collected from it. See whether other programs use the same key, and what rate its plan allows; "
-            f"`mistnet sources set {name} --rate N` sets ours. It is tried again by itself.",
+    if since is not None and now - since > thresholds.breaker:
+        message = (
+            f"{name} has answered nothing but 429 since {_time(since)}: it asks us to wait, and nothing is "
+            f"collected from it. Check whether other programs use the same key, and which rate its plan allows; "
+            f"`mistnet sources set {name} --rate N` sets ours. It is retried automatically."
         )
+        yield _alert(AlertRule.RATE_LIMITED, name, message)
 
 
-def _budgets(source: SourceReading, patience: AlertThresholds) -> Iterator[Alert]:
+def _budgets(source: SourceReading, thresholds: AlertThresholds) -> Iterator[Alert]:
     state = source.state
     for span, cap, spent in (
         ("day", source.day_cap, state.day_credits),
@@ -247,152 +238,109 @@ def _budgets(source: SourceReading, patience: AlertThresholds) -> Iterator[Alert
     ):
         if cap is None:
             continue
-        raise_it = f"`mistnet sources set {state.name} --{span}-credits N` raises it."
-        spent_of = f"{spent:,} of the {cap:,} credits allowed for {state.name} this {span} are spent or set aside"
+        subject = f"{state.name} {span}"
+        raise_it = f"`mistnet sources set {state.name} --{span}-credits N` raises the budget."
+        spent_of = f"{spent:,} of the {cap:,} credits allowed for {state.name} this {span} are spent or reserved"
         if spent >= 0.8 * cap:
-            yield Alert(
-                rule=AlertRule.BUDGET_80,
-                subject=f"{state.name} {span}",
-                severity=Severity.WARNING,
-                message=f"{spent_of} ({_percent(spent, cap)}). At the end of the budget work waits for the next {span} "
-                f"(UTC); {raise_it}",
-            )
-        if cap - spent < max(patience.a_page, 1):
-            yield Alert(
-                rule=AlertRule.BUDGET_100,
-                subject=f"{state.name} {span}",
-                severity=Severity.CRITICAL,
-                message=f"{spent_of}: not enough is left for another page. Work waits for the next {span} (UTC); "
-                f"{raise_it}",
-            )
+            share = f"{100 * spent / cap:.0f} %" if cap else "all"
+            message = f"{spent_of} ({share}). Once they are spent, work waits for the next {span} (UTC); {raise_it}"
+            yield _alert(AlertRule.BUDGET_80, subject, message)
+        if cap - spent < max(thresholds.page_credits, 1):
+            message = f"{spent_of}: too few are left for another page. Work waits for the next {span} (UTC); {raise_it}"
+            yield _alert(AlertRule.BUDGET_100, subject, message, Severity.CRITICAL)
 
 
 def _dead(dead: DeadJobs) -> Alert:
     error = f"; the last error: {_brief(dead.error)}" if dead.error else ""
-    return Alert(
-        rule=AlertRule.DEAD_JOBS,
-        subject=dead.kind,
-        severity=Severity.WARNING,
-        message=f"{_count(dead.jobs, f'{dead.kind} job')} used up all attempts, the first at {_time(dead.since)}"
-        f"{error}. What they were to bring is missing. `mistnet jobs dead` shows them, "
-        f"`mistnet jobs requeue --kind {dead.kind}` tries them anew.",
+    message = (
+        f"{counted(dead.jobs, f'{dead.kind} job')} used up all attempts, the first at {_time(dead.since)}{error}. "
+        f"Their results are missing. `mistnet jobs dead` shows them, `mistnet jobs requeue --kind {dead.kind}` "
+        f"retries them."
     )
+    return _alert(AlertRule.DEAD_JOBS, dead.kind, message)
 
 
-def _waiting(readings: Readings, patience: AlertThresholds) -> Iterator[Alert]:
-    """Nobody there, nobody for this lane, or nobody free: three different things to do."""
+def _waiting(readings: Readings, thresholds: AlertThresholds) -> Iterator[Alert]:
+    """No worker at all, none for this lane, or none free: each has another remedy."""
     due = sorted(readings.due, key=lambda each: each.since)
     if due and not readings.workers:
-        if readings.at - due[0].since > patience.no_workers:
-            yield _no_workers(due)
+        if readings.at - due[0].since > thresholds.no_workers:
+            jobs = sum(each.jobs for each in due)
+            message = (
+                f"no worker is running, and {_waits(jobs, 'job')}, the first since {_time(due[0].since)}. "
+                f"Start one with `mistnet work` or `mistnet up`; nothing was lost."
+            )
+            yield _alert(AlertRule.NO_WORKERS, "workers", message, Severity.CRITICAL)
         return
     for work in due:
-        if readings.at - work.since > patience.due:
+        if readings.at - work.since > thresholds.due:
             able = [each for each in readings.workers if work.lane in each.lanes and not each.draining]
-            yield _busy(work, able) if able else _nobody_for(work)
+            yield _unserved(work, able)
 
 
-def _no_workers(due: Sequence[DueWork]) -> Alert:
-    jobs = sum(each.jobs for each in due)
-    return Alert(
-        rule=AlertRule.NO_WORKERS,
-        subject="workers",
-        severity=Severity.CRITICAL,
-        message=f"no worker is there, and {_waits(jobs, 'job')}, the first since {_time(due[0].since)}. "
-        f"Start one with `mistnet work` or `mistnet up`; nothing was lost.",
-    )
-
-
-def _nobody_for(work: DueWork) -> Alert:
-    return Alert(
-        rule=AlertRule.DUE_WORK,
-        subject=work.lane,
-        severity=Severity.CRITICAL,
-        message=f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)}, and no worker "
-        f"serves it. Start one that does: `mistnet work` with the settings that name it, without --lanes.",
-    )
-
-
-def _busy(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
+def _unserved(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
+    waits = f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)}"
+    if not able:
+        message = (
+            f"{waits}, and no worker serves it. Start one that does: `mistnet work` with the settings that name it, "
+            f"without --lanes."
+        )
+        return _alert(AlertRule.DUE_WORK, work.lane, message, Severity.CRITICAL)
     holds = "holds" if len(able) == 1 else "hold"
-    running, places = sum(each.running for each in able), sum(each.concurrency for each in able)
-    return Alert(
-        rule=AlertRule.DUE_WORK,
-        subject=work.lane,
-        severity=Severity.WARNING,
-        message=f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)} while "
-        f"{_count(len(able), 'worker')} with {_count(places, 'handler')} {holds} {_count(running, 'job')}. "
-        f"Start more with `mistnet work`, or raise `concurrency` or the source's rate; "
-        f"`mistnet status` shows what goes before.",
+    running, handlers = sum(each.running for each in able), sum(each.concurrency for each in able)
+    message = (
+        f"{waits} while {counted(len(able), 'worker')} with {counted(handlers, 'handler')} {holds} "
+        f"{counted(running, 'job')}. Start more with `mistnet work`, or raise `concurrency` or the source's rate; "
+        f"`mistnet status` shows what has priority."
     )
+    return _alert(AlertRule.DUE_WORK, work.lane, message)
 
 
 def _late(late: LateDeliveries) -> Alert:
-    error = f"; the last try: {_brief(late.error)}" if late.error else ""
-    known = (
-        "Mend the receiver; it is tried again and again, and `mistnet jobs list --kind deliver` shows when."
+    error = f"; the last attempt: {_brief(late.error)}" if late.error else ""
+    remedy = (
+        "Fix the receiver; delivery is retried, and `mistnet jobs list --kind deliver` shows when."
         if late.known
-        else "Nobody of that name is in the settings of the process that hands events on: put it back, "
-        "or leave it, and they are forgotten when they are as old as `history_days`."
+        else "The settings of the process that hands out events do not name it: add it again, or do nothing, and "
+        "they are deleted when they are as old as `history_days`."
     )
-    return Alert(
-        rule=AlertRule.DELIVERY_LATE,
-        subject=late.subscriber,
-        severity=Severity.WARNING,
-        message=f"{_waits(late.events, 'event')} for {late.subscriber}, the first since "
-        f"{_time(late.since)}{error}. {known}",
-    )
+    message = f"{_waits(late.events, 'event')} for {late.subscriber}, the first since {_time(late.since)}{error}."
+    return _alert(AlertRule.DELIVERY_LATE, late.subscriber, f"{message} {remedy}")
 
 
 def _silent(account: QuietAccount) -> Alert:
-    usual = longest_quiet(account.gaps) / _UNUSUAL
-    return Alert(
-        rule=AlertRule.SILENT_ACCOUNT,
-        subject=str(account.user_id),
-        severity=Severity.WARNING,
-        message=f"@{account.handle} has written nothing since {_time(account.newest_at)}, though it rarely pauses for "
-        f"more than {_long(usual)}; looks succeed and find nothing, the last at {_time(account.looked_at)}. "
-        f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them; "
-        f"`mistnet untrack @{account.handle}` if it is over.",
+    hours = longest_quiet(account.gaps).total_seconds() / _UNUSUAL / 3600
+    usual = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+    message = (
+        f"@{account.handle} has written nothing since {_time(account.newest_at)}, though it rarely pauses for "
+        f"more than {usual}; catch-ups succeed and find nothing, the last at {_time(account.looked_at)}. "
+        f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them. If the account "
+        f"is abandoned, `mistnet untrack @{account.handle}`."
     )
+    return _alert(AlertRule.SILENT_ACCOUNT, str(account.user_id), message)
 
 
-def _suspect(account: SuspectAccount) -> Alert:
-    again = f"It is looked at again at {_time(account.next_look_at)}. " if account.next_look_at else ""
-    are = "is" if account.stored == 1 else "are"
-    return Alert(
-        rule=AlertRule.SUSPECT_ACCOUNT,
-        subject=str(account.user_id),
-        severity=Severity.WARNING,
-        message=f"{_count(account.stored, 'post')} of @{account.handle} {are} stored, "
+def suspect_alert(account: SuspectAccount) -> Alert:
+    again = f"It is checked again at {_time(account.next_look_at)}. " if account.next_look_at else ""
+    message = (
+        f"{counted(account.stored, 'post')} of @{account.handle} {are(account.stored)} stored, "
         f"though its profile counts {account.counted:,}; its history was read to the end by {_time(account.since)}. "
         f"{again}See https://x.com/{account.handle}: if it shows more, upstream search left posts out, and "
         f"`mistnet coverage @{account.handle} --repair` reads all of it again. If nothing helps, accept this alert: "
-        f"`mistnet alerts` shows its id.",
+        f"`mistnet alerts` shows its id."
     )
+    return _alert(AlertRule.SUSPECT_ACCOUNT, str(account.user_id), message)
 
 
-def _count(number: int, of: str) -> str:
-    return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"
-
-
-def _waits(number: int, of: str) -> str:
-    return f"{_count(number, of)} {'waits' if number == 1 else 'wait'}"
-
-
-def _percent(spent: int, cap: int) -> str:
-    return f"{100 * spent / cap:.0f} %" if cap else "all"
+def _waits(number: int, noun: str) -> str:
+    return f"{counted(number, noun)} {'waits' if number == 1 else 'wait'}"
 
 
 def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _long(span: timedelta) -> str:
-    hours = span.total_seconds() / 3600
-    return f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
-
-
-def _brief(text: str | None) -> str:
-    lines = (text or "").strip().splitlines() or [""]
-    return lines[-1] if len(lines[-1]) <= _ERROR_CHARACTERS else f"{lines[-1][: _ERROR_CHARACTERS - 1]}…"
+def _brief(error: str | None) -> str:
+    """The last line of an error says what happened."""
+    line = ((error or "").strip().splitlines() or [""])[-1]
+    return line if len(line) <= _ERROR_CHARACTERS else f"{line[: _ERROR_CHARACTERS - 1]}…"

@@ -1,4 +1,4 @@
-"""Keeps watch: hands events on, looks whether something needs an operator, and clears away what is over."""
+"""The duties of the leading process besides scheduling: hand out events, check for alerts, delete what is over."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
 from mistnet.operations.alerts.model import (
     ACCOUNT_RULES,
-    STANDING_RULES,
+    SERVICE_RULES,
     AlertRule,
     AlertThresholds,
     Readings,
     Severity,
     SourceReading,
     paused_alerts,
+    service_alerts,
     silent_alerts,
-    standing_alerts,
-    suspect_alerts,
+    suspect_alert,
 )
-from mistnet.operations.alerts.readings import StoreReadings
-from mistnet.operations.alerts.store import AlertRow, AlertStore, Changes
+from mistnet.operations.alerts.store import AlertReader, AlertRow, AlertStore, Changes
 from mistnet.operations.events.jobs import DELIVER
 from mistnet.operations.retention import kept_since
 from mistnet.queue.events import Subscriber
@@ -35,16 +34,16 @@ from mistnet.queue.model import KindName, Lane
 from mistnet.queue.outbox import FanOut, StoreOutbox
 from mistnet.settings import Settings
 
-FAN_OUT_EVERY: Final = timedelta(seconds=2)
-LOOK_EVERY: Final = timedelta(seconds=30)
-QUIET_EVERY: Final = timedelta(minutes=10)
-PRUNE_EVERY: Final = timedelta(hours=1)
+_FAN_OUT_EVERY: Final = timedelta(seconds=2)
+_CHECK_EVERY: Final = timedelta(seconds=30)
+_CHECK_ACCOUNTS_EVERY: Final = timedelta(minutes=10)
+_PRUNE_EVERY: Final = timedelta(hours=1)
 _SLICE: Final = 500
 _LEVELS: Final = {Severity.WARNING: "WARNING", Severity.CRITICAL: "ERROR"}
 
 
 class AlertWatcher:
-    """What the leading process does for all besides scheduling. Doing it twice at once does no harm."""
+    """Two processes may do the same duty at once without harm: for a moment, an old and a new leader both act."""
 
     def __init__(
         self,
@@ -62,112 +61,104 @@ class AlertWatcher:
         self._targets = targets
         self._fan_out = fan_out
         self._book = DatabaseSourceStore(database)
-        self._readings = StoreReadings(database)
+        self._reader = AlertReader(database)
         self.outbox = StoreOutbox(database)
         self.alerts = AlertStore(database)
-        self.patience = patience_of(settings, costs)
+        self._thresholds = AlertThresholds(
+            due=timedelta(minutes=settings.alert_due_minutes),
+            breaker=timedelta(minutes=settings.alert_breaker_minutes),
+            breaker_failures=settings.breaker_failures,
+            page_credits=costs.page,
+        )
 
     @property
     def duties(self) -> Sequence[Duty]:
         return [
-            Duty(name="hand events on", every=FAN_OUT_EVERY, run=self.hand_on),
-            Duty(name="look for trouble", every=LOOK_EVERY, run=self.look),
-            Duty(name="look for silent and suspect accounts", every=QUIET_EVERY, run=self.look_at_accounts),
-            Duty(name="forget old events and alerts", every=PRUNE_EVERY, run=self.prune),
+            Duty(name="fan out events", every=_FAN_OUT_EVERY, run=self.fan_out_events),
+            Duty(name="check alerts", every=_CHECK_EVERY, run=self.check),
+            Duty(name="check silent and suspect accounts", every=_CHECK_ACCOUNTS_EVERY, run=self.check_accounts),
+            Duty(name="delete old events and alerts", every=_PRUNE_EVERY, run=self.prune),
         ]
 
-    async def hand_on(self) -> int:
-        """All events that were written since the last time; returns how many."""
-        handed = 0
+    async def fan_out_events(self) -> int:
+        """Hand every new event to its subscribers. Return how many there were."""
+        total = 0
         while taken := await self._fan_out.fan_out(self._subscribers, now=self._database.clock.now(), limit=_SLICE):
-            handed += taken
+            total += taken
             if taken < _SLICE:
                 break
-        return handed
+        return total
 
-    async def look(self) -> Changes:
-        readings = await self.readings()
-        found = standing_alerts(readings, self.patience)
-        return _noted(await self.alerts.settle(found, STANDING_RULES, now=readings.at))
+    async def check(self) -> Changes:
+        """Check the service rules."""
+        now = self._database.clock.now()
+        readings = Readings(
+            at=now,
+            sources=[await self._source(on_day(state, now)) for state in await self._book.states()],
+            dead=await self._reader.dead(),
+            due=await self._reader.due(self._targets, now=now),
+            workers=await self._reader.workers(seen_after=now - silence_of(self._settings)),
+            undelivered=await self._reader.undelivered([each.name for each in self._subscribers], kind=DELIVER),
+        )
+        alerts = service_alerts(readings, self._thresholds)
+        return _log_changes(await self.alerts.settle(alerts, SERVICE_RULES, now=now))
 
-    async def look_at_pauses(self) -> Changes:
-        """The one rule that workers and `sources resume` look at too: it must not outlive its cause."""
+    async def check_pauses(self) -> Changes:
+        """The one rule that workers and `sources resume` check as well: its alert must not outlive its cause."""
         now = self._database.clock.now()
         keys = await self._book.keys()
         sources = [
             SourceReading(state=state, keys=[key for key in keys if key.source == state.name])
             for state in await self._book.states()
         ]
-        return _noted(await self.alerts.settle(paused_alerts(sources), [AlertRule.SOURCE_PAUSED], now=now))
+        return _log_changes(await self.alerts.settle(paused_alerts(sources), [AlertRule.SOURCE_PAUSED], now=now))
 
-    async def see_a_worker(self) -> int:
-        """For workers: that none is there is not true any more. Returns how many alerts that closed."""
-        return len(_noted(await self.alerts.settle([], [AlertRule.NO_WORKERS], now=self._database.clock.now())).closed)
+    async def close_no_workers(self) -> int:
+        """Close the alert about missing workers, as a worker runs this. Return how many that closed."""
+        changes = await self.alerts.settle([], [AlertRule.NO_WORKERS], now=self._database.clock.now())
+        return len(_log_changes(changes).closed)
 
-    async def look_at_accounts(self) -> Changes:
+    async def check_accounts(self) -> Changes:
+        """Check the rules about single accounts."""
         now = self._database.clock.now()
-        found = silent_alerts(await self._readings.quiet_accounts(now=now))
-        found += suspect_alerts(await self._readings.suspect_accounts())
-        return _noted(await self.alerts.settle(found, ACCOUNT_RULES, now=now))
+        alerts = silent_alerts(await self._reader.quiet_accounts(now=now))
+        alerts += [suspect_alert(each) for each in await self._reader.suspect_accounts()]
+        return _log_changes(await self.alerts.settle(alerts, ACCOUNT_RULES, now=now))
 
     async def prune(self) -> None:
+        """Delete old events and alerts."""
         before = kept_since(self._database.clock.now(), self._settings.history_days)
         if before is None:
             return
         known = [subscriber.name for subscriber in self._subscribers]
         for name, events in (await self.outbox.prune(known, before=before)).items():
             logger.warning(
-                "{events} events for {subscriber} are forgotten: the settings do not name it, and they are too old",
+                "{events} events for {subscriber} are deleted: the settings do not name it, and they are too old",
                 events=events,
                 subscriber=name,
             )
         await self.alerts.prune(before=before)
 
-    async def readings(self) -> Readings:
-        now = self._database.clock.now()
-        names = [subscriber.name for subscriber in self._subscribers]
-        return Readings(
-            at=now,
-            sources=[await self._source(on_day(state, now)) for state in await self._book.states()],
-            dead=await self._readings.dead(),
-            due=await self._readings.due(self._targets, now=now),
-            workers=await self._readings.workers(seen_after=now - silence_of(self._settings)),
-            undelivered=await self._readings.undelivered(names, kind=DELIVER),
-        )
-
     async def _source(self, state: SourceState) -> SourceReading:
-        now = self._database.clock.now()
-        failing = state.failure_streak >= self.patience.breaker_failures
+        now, settings = self._database.clock.now(), self._settings
+        failing = state.failure_streak >= self._thresholds.breaker_failures
         return SourceReading(
             state=state,
             keys=[key for key in await self._book.keys() if key.source == state.name],
-            failing_since=await self._readings.failing_since(state.name, state.last_success_at) if failing else None,
-            limited_since=await self._readings.limited_since(state.name, state.last_success_at, now=now),
-            day_cap=_or_else(state.day_cap, self._settings.x_day_credits),
-            month_cap=_or_else(state.month_cap, self._settings.x_month_credits),
+            failing_since=await self._reader.failing_since(state.name, state.last_success_at) if failing else None,
+            limited_since=await self._reader.limited_since(state.name, state.last_success_at, now=now),
+            day_cap=settings.x_day_credits if state.day_cap is None else state.day_cap,
+            month_cap=settings.x_month_credits if state.month_cap is None else state.month_cap,
         )
 
 
-def patience_of(settings: Settings, costs: Costs) -> AlertThresholds:
-    return AlertThresholds(
-        due=timedelta(minutes=settings.alert_due_minutes),
-        breaker=timedelta(minutes=settings.alert_breaker_minutes),
-        breaker_failures=settings.breaker_failures,
-        a_page=costs.page,
-    )
-
-
 def silence_of(settings: Settings) -> timedelta:
-    """A worker that has not been seen for so long is not there."""
+    """A worker that was not seen for this long is gone."""
     return max(3 * settings.heartbeat, timedelta(minutes=1))
 
 
-def _or_else(cap: int | None, otherwise: int | None) -> int | None:
-    return cap if cap is not None else otherwise
-
-
-def _noted(changes: Changes) -> Changes:
-    """One line when an alert opens, one when it is over, none in between."""
+def _log_changes(changes: Changes) -> Changes:
+    """One line when an alert opens, one when it closes, none in between."""
     for alert in changes.opened:
         _log(_LEVELS[alert.severity], "{rule}: {what}", alert)
     for alert in changes.closed:
