@@ -17,8 +17,9 @@ from sqlalchemy import select, text
 from mistnet.app import App
 from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
+from mistnet.kit.view import Page
 from mistnet.operations import schema as tables
-from mistnet.operations.lanes import LanePages
+from mistnet.operations.monitoring import LaneStore
 from tests.apis import Api, api_routes, described_routes, open_api
 from tests.commands import Ran, run_here
 from tests.harvests import open_harvest, post, tell, user
@@ -130,12 +131,12 @@ async def test_a_filter_that_is_written_into_the_sql_is_noticed(
 ) -> None:
     """A mutant: one list puts its filter between quotes instead of binding it."""
 
-    async def careless(self: LanePages, *, lane: str | None = None, **_: Any) -> list[Any]:
+    async def careless(self: LaneStore, *, lane: str | None = None, **_: Any) -> Page[Any]:
         async with self._database.read() as connection:
             await connection.execute(text(f"SELECT 1 FROM jobs WHERE lane = '{lane}'"))
-        return []
+        return Page(items=[], next=None)
 
-    monkeypatch.setattr(LanePages, "dead_letters", careless)
+    monkeypatch.setattr(LaneStore, "dead_letters", careless)
     async with open_api(sqlite_url) as api:
         asked = [("/lanes", name, value) for template, name in filters() if template == "/lanes" for value in HOSTILE]
         assert {where.partition("=")[0] for where, _, _ in await failures(api, asked)} == {"/lanes?lane"}

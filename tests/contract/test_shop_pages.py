@@ -8,7 +8,7 @@ from sqlalchemy import insert
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
-from mistnet.operations.lanes import LanePages
+from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import JobState, Lane
 from mistnet.queue.tables import job_errors, job_history
 from mistnet.shops.model import LinkId, LinkKind, LinkState
@@ -297,12 +297,12 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
         assert (lanes[Lane("threads")].source, lanes[Lane("segments")].source) == ("no key", None)
         assert "too dear" in (lanes[Lane("ebay")].why or "")
         assert lanes[Lane("elsewhere")].states == {JobState.PENDING: 1}
-        letters = await LanePages(database).dead_letters(lane="shopee", limit=2)
-        assert [each.id for each in letters] == [old, 7]
-        rest = await LanePages(database).dead_letters(lane="shopee", before=7, limit=2)
-        assert [(each.id, each.state) for each in rest] == [(6, "dead")]
-        only = await LanePages(database).dead_letters(states=[JobState.FAILED], limit=9)
-        assert [each.id for each in only] == [7]
+        letters = await LaneStore(database).dead_letters(lane="shopee", limit=2)
+        assert [each.id for each in letters.items] == [old, 7]
+        rest = await LaneStore(database).dead_letters(lane="shopee", before=7, limit=2)
+        assert [(each.id, each.state) for each in rest.items] == [(6, "dead")]
+        only = await LaneStore(database).dead_letters(states=[JobState.FAILED], limit=9)
+        assert [each.id for each in only.items] == [7]
 
 
 async def test_a_dead_letter_tells_of_the_link_it_is_about_and_a_lane_is_tried_anew(url: str) -> None:
@@ -313,12 +313,15 @@ async def test_a_dead_letter_tells_of_the_link_it_is_about_and_a_lane_is_tried_a
         dead = await job(database, "shopee", "dead", key=name)
         failed = await job(database, "shopee", "failed", key="another")
         elsewhere = await job(database, "ebay", "dead", key="third")
-        letters = {each.id: each for each in await LanePages(database).dead_letters(limit=9)}
+        letters = {each.id: each for each in (await LaneStore(database).dead_letters(limit=9)).items}
         assert (letters[dead].link_id, letters[dead].url) == (own, "https://shopee.tw/cup-i.1.2")  # type: ignore[index]
         assert letters[failed].link_id is None  # type: ignore[index]
         done = await app.operations.requeue(now=now, lane=Lane("shopee"), states=[JobState.DEAD])
         assert (done.requeued, done.held) == ([dead], [])
-        assert sorted(each.id for each in await LanePages(database).dead_letters(limit=9)) == [failed, elsewhere]
+        assert sorted(each.id for each in (await LaneStore(database).dead_letters(limit=9)).items) == [
+            failed,
+            elsewhere,
+        ]
 
 
 @pytest.mark.parametrize(("count", "p50", "p95"), [(1, 1, 1), (2, 1, 2), (20, 10, 19), (100, 50, 95)])

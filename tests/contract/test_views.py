@@ -44,7 +44,7 @@ async def test_recent_jobs_holds_live_and_finished_jobs_in_the_words_of_the_queu
         await shop.settle(leases["succeeds"], Done())
         await shop.settle(leases["fails"], Fail("gone for good"))
         await shop.settle(leases["retries"], Retry("503"))
-        found = {job.key: job for job in await Monitor(shop.database).recent_jobs()}
+        found = {job.key: job for job in (await Monitor(shop.database).recent_jobs()).items}
         assert [(job.key, job.status) for job in found.values()] == [
             ("waits", JobState.PENDING),
             ("runs", JobState.RUNNING),
@@ -75,7 +75,7 @@ async def test_a_job_that_went_well_in_the_end_still_shows_what_went_wrong_befor
         shop.clock.turn(hours=1)
         (again,) = await shop.claim()
         await shop.settle(again, Done())
-        (job,) = await Monitor(shop.database).recent_jobs()
+        (job,) = (await Monitor(shop.database).recent_jobs()).items
         assert (job.status, job.attempts) == (JobState.SUCCEEDED, 1)
         assert "503" in (job.error_message or "")
 
@@ -89,7 +89,7 @@ async def test_a_heartbeat_is_the_last_sign_of_life_of_the_jobs_worker(url: str)
             "INSERT INTO workers (name, host, pid, version, lanes, concurrency, running, draining, started_at, seen_at)"
         )
         await shop.database_write(f"{sql} VALUES ('ann', 'here', 1, 'v', 'x', 1, 1, FALSE, :now, :now)")
-        (job,) = await Monitor(shop.database).recent_jobs()
+        (job,) = (await Monitor(shop.database).recent_jobs()).items
         assert job.heartbeat_at == shop.now
 
 
@@ -101,12 +101,15 @@ async def test_recent_jobs_are_read_page_by_page(url: str) -> None:
                 shop.clock.turn(seconds=1)
         for lease in await shop.claim(slots=10):
             await shop.settle(lease, Done())
-        monitor, seen, before = Monitor(shop.database), [], None
-        while page := await monitor.recent_jobs(before=before, limit=4):
-            seen += [job.key for job in page]
-            before = page[-1].id
+        monitor, seen, pages = Monitor(shop.database), [], 1
+        page = await monitor.recent_jobs(limit=4)
+        seen += [job.key for job in page.items]
+        while page.next is not None:
+            page, pages = await monitor.recent_jobs(before=page.next, limit=4), pages + 1
+            seen += [job.key for job in page.items]
         assert seen == [str(number) for number in reversed(range(25))]
-        assert await monitor.recent_jobs(before=JobId(999_999)) == []
+        assert pages == 7
+        assert (await monitor.recent_jobs(before=JobId(999_999))).items == []
 
 
 async def test_stuck_jobs_are_those_whose_leases_ran_out(url: str) -> None:
@@ -209,5 +212,5 @@ async def test_no_view_reads_a_whole_table(url: str) -> None:
                     assert "job_history_created" in plan, plan
                     assert "Merge Append" in plan or "MERGE (UNION ALL)" in plan, f"{name}\n{plan}"
                     assert "USE TEMP B-TREE" not in plan, f"{name}\n{plan}"
-        assert len(await Monitor(shop.database).recent_jobs()) == 20
+        assert len((await Monitor(shop.database).recent_jobs()).items) == 20
         assert len(await Monitor(shop.database).stuck_jobs()) == MANY // 1_000

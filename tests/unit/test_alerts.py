@@ -27,8 +27,8 @@ from mistnet.operations.alerts.model import (
     WorkerReading,
     is_silent,
     longest_quiet,
-    silent_alerts,
     service_alerts,
+    silent_alerts,
     suspect_alert,
 )
 from mistnet.queue.model import KindName

@@ -66,6 +66,6 @@ def test_the_check_of_signatures_works_as_shown() -> None:
 
 
 def test_the_page_tells_the_rhythm_of_the_watch() -> None:
-    assert timedelta(seconds=30) == watch.LOOK_EVERY
-    assert timedelta(minutes=10) == watch.QUIET_EVERY
+    assert timedelta(seconds=30) == watch.CHECK_EVERY
+    assert timedelta(minutes=10) == watch.CHECK_ACCOUNTS_EVERY
     assert "every 30 seconds, silent and suspect accounts every 10 minutes" in PAGE

@@ -232,13 +232,9 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             "start": Command(
                 "runs:start", "Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time."
             ),
-            "list": Command(
-                "runs:list_runs", "Show runs, newest first. Finished ones are forgotten after `run_hours`."
-            ),
-            "show": Command("runs:show", "Show a run: how far each account is, and the report."),
-            "cancel": Command(
-                "runs:cancel", "End a run where it stands, so that another one may begin. What it has collected stays."
-            ),
+            "list": Command("runs:list_runs", "Show runs, newest first. Finished ones are deleted after `run_hours`."),
+            "show": Command("runs:show", "Show a run: the progress of each account, and the report."),
+            "cancel": Command("runs:cancel", "End a run, so that another one can start. What it has collected stays."),
         },
     ),
     "db": CommandGroup(

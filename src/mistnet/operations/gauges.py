@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from mistnet.kit.errors import DatabaseError
 from mistnet.operations.health import HealthCheck, QueueHealth
 from mistnet.operations.health_checks import DatabaseHealth
-from mistnet.operations.lanes import LanePages
+from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import GAP_STATES, LIVE_STATES
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class QueueGauges:
         await self._refresh_lanes(now)
 
     async def _refresh_lanes(self, now: datetime) -> None:
-        lanes = await LanePages(self._app.database).counts(now=now)
+        lanes = await LaneStore(self._app.database).counts(now=now)
         meters = self._app.metrics.lanes
         self._set(meters.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES})
         gaps: dict[tuple[str, ...], float] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName, SourceState
-from mistnet.operations.lanes import LaneCount, LanePages
+from mistnet.operations.monitoring import LaneCount, LaneStore
 from mistnet.prices.model import EBAY_API
 from mistnet.queue.model import JobState, Lane
 from mistnet.shops.model import CRAWL_LANES
@@ -66,7 +66,7 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
 
 async def lane_statuses(app: App) -> Sequence[LaneStatus]:
     """Every lane that a kind of job has or a job is on: those of crawls first, then by name. Looks at all jobs."""
-    now, pages = app.database.clock.now(), LanePages(app.database)
+    now, pages = app.database.clock.now(), LaneStore(app.database)
     counts = await pages.counts(now=now)
     lately = await _lately(pages, now)
     sources = {state.name: state for state in await app.collector.book.states()}
@@ -75,7 +75,7 @@ async def lane_statuses(app: App) -> Sequence[LaneStatus]:
     return [_standing(app, lane, counts, lately, sources, now) for lane in ordered]
 
 
-async def _lately(pages: LanePages, now: datetime) -> Lately:
+async def _lately(pages: LaneStore, now: datetime) -> Lately:
     since = now - LATELY
     return Lately(
         finished=await pages.finished(since=since),

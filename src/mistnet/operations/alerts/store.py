@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, case, delete, func, literal, select, text, true, update
+from sqlalchemy import bindparam, case, delete, func, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.tables import calls
@@ -35,7 +35,7 @@ from mistnet.queue.model import JobState, KindName, Lane
 from mistnet.queue.outbox import write_events
 from mistnet.queue.tables import LIVE_KEY, WAITING, deliveries, jobs, paused_kinds, workers
 from mistnet.social.accounts import AccountState
-from mistnet.social.model import Platform
+from mistnet.social.model import X
 from mistnet.social.tables import accounts, posts, users
 
 _TOO_MANY_REQUESTS: Final = 429
@@ -86,7 +86,8 @@ class AlertStore:
 
     async def page(self, *, open_only: bool = False, after: int | None = None, limit: int = 100) -> Page[AlertRow]:
         """The newest first."""
-        return await _ALERTS.page(self._database, text(OPEN) if open_only else true(), after=after, limit=limit)
+        conditions = [alerts.c.closed_at.is_(None)] if open_only else []
+        return await _ALERTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def settle(self, found: Sequence[Alert], rules: Collection[AlertRule], *, now: datetime) -> Changes:
         """Make the open alerts of these rules equal to the found ones, and write an event for each change."""
@@ -273,7 +274,7 @@ class AlertReader:
     async def _quiet(self, row: Mapping[Any, Any]) -> QuietAccount:
         recent = (
             select(posts.c.created_at)
-            .where(posts.c.platform == Platform.X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
+            .where(posts.c.platform == X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
             .order_by(posts.c.id.desc())
             .limit(_RECENT_POSTS)
         )

@@ -35,8 +35,8 @@ from mistnet.queue.outbox import FanOut, StoreOutbox
 from mistnet.settings import Settings
 
 _FAN_OUT_EVERY: Final = timedelta(seconds=2)
-_CHECK_EVERY: Final = timedelta(seconds=30)
-_CHECK_ACCOUNTS_EVERY: Final = timedelta(minutes=10)
+CHECK_EVERY: Final = timedelta(seconds=30)
+CHECK_ACCOUNTS_EVERY: Final = timedelta(minutes=10)
 _PRUNE_EVERY: Final = timedelta(hours=1)
 _SLICE: Final = 500
 _LEVELS: Final = {Severity.WARNING: "WARNING", Severity.CRITICAL: "ERROR"}
@@ -75,8 +75,8 @@ class AlertWatcher:
     def duties(self) -> Sequence[Duty]:
         return [
             Duty(name="fan out events", every=_FAN_OUT_EVERY, run=self.fan_out_events),
-            Duty(name="check alerts", every=_CHECK_EVERY, run=self.check),
-            Duty(name="check silent and suspect accounts", every=_CHECK_ACCOUNTS_EVERY, run=self.check_accounts),
+            Duty(name="check alerts", every=CHECK_EVERY, run=self.check),
+            Duty(name="check silent and suspect accounts", every=CHECK_ACCOUNTS_EVERY, run=self.check_accounts),
             Duty(name="delete old events and alerts", every=_PRUNE_EVERY, run=self.prune),
         ]
 

@@ -1,4 +1,4 @@
-"""What the views for monitoring show: recent jobs, the health of sources, stuck jobs."""
+"""Recent and stuck jobs, the health of sources; alerts, events, and the schedule with its leaders."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import msgspec
 from fastapi import APIRouter, Query
 
 from mistnet.operations.alerts.store import AlertRow
-from mistnet.operations.monitoring import Monitor
+from mistnet.operations.monitoring import Monitor, RecentJob, SourceHealth, StuckJob
 from mistnet.operations.schedule.scheduler import schedule_status
-from mistnet.operations.schedule.store import StoreSchedule
-from mistnet.queue.leader import StoreLeaders
-from mistnet.queue.model import JobId, JobState
+from mistnet.operations.schedule.store import StoreSchedule, Tick
+from mistnet.queue.leader import Leader, StoreLeaders
 from mistnet.web.auth import READS, Operator
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
@@ -22,53 +21,20 @@ from mistnet.web.paging import Listing, PageLimit, Pages
 router = APIRouter(prefix="/api/monitoring", tags=["monitoring"])
 
 
-class RecentJobDocument(Document):
-    """One job, live or finished. `error_message`: what went wrong last, also where it went well in the end."""
-
-    id: Id
-    kind: str
-    key: str | None
-    lane: str
-    status: JobState
-    locked_by: str | None
-    heartbeat_at: Moment | None
-    created_at: Moment
-    started_at: Moment | None
-    completed_at: Moment | None
-    next_retry_at: Moment | None
-    attempts: int
-    error_message: str | None
+class RecentJobDocument(Document, record=RecentJob):
+    """One job, live or finished. `error_message` is its last error, also of a job that succeeded in the end."""
 
 
-class SourceHealthDocument(Document):
-    """One source that was asked before. `enabled` is false while it is paused; `paused_until` is its breaker's."""
-
-    name: str
-    enabled: bool
-    failure_streak: int
-    last_success_at: Moment | None
-    last_failure_at: Moment | None
-    last_failure: str | None
-    paused_until: Moment | None
-    pause_reason: str | None
-    state: str
+class SourceHealthDocument(Document, record=SourceHealth):
+    """One source that was called before. `enabled` is false while it is paused; `paused_until` is its breaker's."""
 
 
 class SourcesHealth(Document):
     items: list[SourceHealthDocument]
 
 
-class StuckJobDocument(Document):
-    """A job whose lease ran out: its worker died or lost its way. Another takes it over."""
-
-    id: Id
-    kind: str
-    lane: str
-    status: JobState
-    locked_by: str
-    heartbeat_at: Moment
-    lease_until: Moment
-    seconds_since_heartbeat: float
+class StuckJobDocument(Document, record=StuckJob):
+    """A job whose lease ran out: its worker died or hangs. Another worker takes it over."""
 
 
 class StuckJobs(Document):
@@ -77,21 +43,19 @@ class StuckJobs(Document):
 
 @router.get("/recent-jobs", response_model=Listing[RecentJobDocument], dependencies=READS)
 async def recent_jobs(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """Jobs in the order they were added, the newest first, be they live or finished."""
-    before = None if pages.place is None else JobId(pages.place)
-    found = await Monitor(mistnet.database).recent_jobs(before=before, limit=pages.one_more)
-    return pages.listing(found, lambda job: job.id)
+    """Live and finished jobs in the order they were added, the newest first."""
+    return pages.listing(await Monitor(mistnet.database).recent_jobs(before=pages.place, limit=pages.limit))
 
 
 @router.get("/source-health", response_model=SourcesHealth, dependencies=READS)
 async def source_health(mistnet: Mistnet) -> dict[str, Any]:
-    """Each source that was asked before: whether it serves us, its failures in a row, when it answered last."""
+    """Each source that was called before: whether it serves us, its failures in a row, when it answered last."""
     return {"items": await Monitor(mistnet.database).source_health()}
 
 
 @router.get("/stuck-jobs", response_model=StuckJobs, dependencies=READS)
 async def stuck_jobs(mistnet: Mistnet, limit: PageLimit = 100) -> dict[str, Any]:
-    """Jobs whose leases ran out, those longest without a sign of life first."""
+    """Jobs whose lease ran out, those without a heartbeat for longest first."""
     return {"items": await Monitor(mistnet.database).stuck_jobs(limit=limit)}
 
 
@@ -100,17 +64,9 @@ watching_router = APIRouter(prefix="/api", tags=["watching"], dependencies=READS
 _TICKS: Final = 20
 
 
-class AlertDocument(Document):
-    id: Id
+class AlertDocument(Document, record=AlertRow):
     rule: str
-    subject: str
     severity: str
-    message: str
-    opened_at: Moment
-    last_seen_at: Moment
-    closed_at: Moment | None
-    accepted_at: Moment | None
-    accepted_by: str | None
 
 
 class EventDocument(Document):
@@ -122,21 +78,14 @@ class EventDocument(Document):
     payload: Any
 
 
-class TickDocument(Document):
-    """`missed`: for how many slots before it this one stands too."""
-
-    tick_at: Moment
-    made_at: Moment
-    holder: str
-    accounts: int
-    jobs: int
-    missed: int
+class TickDocument(Document, record=Tick, without=("group", "fence")):
+    """`missed` is the number of earlier slots that this tick also stands for."""
 
 
 class GroupDocument(Document):
-    """Accounts that are looked at together, when that was done last and will be next.
+    """Accounts that are updated together, their last ticks, and the time of the next one.
 
-    `unknown` are handles the group names and nobody tracks.
+    `unknown` are handles that the group names and that are not tracked.
     """
 
     name: str
@@ -146,13 +95,9 @@ class GroupDocument(Document):
     ticks: list[TickDocument]
 
 
-class LeaderDocument(Document):
-    """Who acts for all processes, or did last."""
+class LeaderDocument(Document, record=Leader, without=("fence",)):
+    """The process that acts for all, or the last one that did."""
 
-    name: str
-    holder: str
-    since: Moment
-    lease_until: Moment
     leads: bool
 
 
@@ -168,46 +113,40 @@ async def list_alerts(
     pages: Pages,
     only_open: Annotated[Flag, Query(alias="open", description="Only those that are not over.")] = "false",
 ) -> dict[str, Any]:
-    """What needs an operator, or did; the latest first."""
-    rows = await mistnet.watch.alerts.recent(open_only=only_open == "true", before_id=pages.place, limit=pages.one_more)
-    return pages.listing(rows, lambda row: row.id)
+    """Alerts, open and over; the latest first."""
+    alerts = mistnet.watch.alerts
+    return pages.listing(await alerts.page(open_only=only_open == "true", after=pages.place, limit=pages.limit))
 
 
 @watching_router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument, responses=refusals(404))
 async def accept_alert(alert_id: NumberPath, visitor: Operator, mistnet: Mistnet) -> AlertRow:
-    """Accept an open alert: it is not shown as needing somebody until it is over or gets worse."""
+    """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
     return await mistnet.watch.alerts.accept(alert_id, by=visitor.name, now=mistnet.database.clock.now())
 
 
 @watching_router.get("/events", response_model=Listing[EventDocument])
 async def list_events(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """What others were told of, or will be; the latest first."""
-    rows = await mistnet.watch.outbox.recent(limit=pages.one_more, before_id=pages.place)
-    page = pages.listing(rows, lambda row: row.id)
-    shown = [
-        {**{name: getattr(each, name) for name in each.__struct_fields__}, "payload": msgspec.json.decode(each.payload)}
-        for each in page["items"]
-    ]
-    return {**page, "items": shown}
+    """Events that subscribers have received or will receive; the latest first."""
+    events = await mistnet.watch.outbox.recent(limit=pages.one_more, before_id=pages.place)
+    return pages.listing(
+        [{**msgspec.structs.asdict(each), "payload": msgspec.json.decode(each.payload)} for each in events],
+        lambda event: event["id"],
+    )
 
 
 @watching_router.get("/schedule", response_model=ScheduleDocument)
 async def show_schedule(mistnet: Mistnet) -> dict[str, Any]:
-    """Groups with their rhythm and last ticks, and who leads. Groups are those of this process's settings."""
+    """The groups of this process's settings with their rhythms and last ticks, and the leaders."""
     store, now = StoreSchedule(mistnet.database, mistnet.job_writer), mistnet.database.clock.now()
-    standings = (await schedule_status(mistnet.settings, mistnet.database, mistnet.job_writer)).groups
-    groups = [
-        {
-            "name": group.name,
-            "rhythm": group.rhythm,
-            "unknown": group.unknown,
-            "next_at": group.next_at,
-            "ticks": await store.ticks(group.name, limit=_TICKS),
-        }
-        for group in standings
-    ]
-    leaders = [
-        {**{name: getattr(each, name) for name in each.__struct_fields__}, "leads": each.leads_at(now)}
-        for each in await StoreLeaders(mistnet.database).all()
-    ]
-    return {"enabled": mistnet.settings.scheduler_enabled, "groups": groups, "leaders": leaders}
+    status = await schedule_status(mistnet.settings, mistnet.database, mistnet.job_writer)
+    return {
+        "enabled": mistnet.settings.scheduler_enabled,
+        "groups": [
+            {**msgspec.structs.asdict(group), "ticks": await store.ticks(group.name, limit=_TICKS)}
+            for group in status.groups
+        ],
+        "leaders": [
+            {**msgspec.structs.asdict(each), "leads": each.leads_at(now)}
+            for each in await StoreLeaders(mistnet.database).all()
+        ],
+    }

@@ -144,15 +144,15 @@ async def monitoring(
     before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
 ) -> HTMLResponse:
     monitor = Monitor(app.database)
-    jobs = await monitor.recent_jobs(before=None if before is None else JobId(before), limit=_MONITORING_PAGE)
+    recent = await monitor.recent_jobs(before=None if before is None else JobId(before), limit=_MONITORING_PAGE)
     return page(
         request,
         "monitoring.html",
         visitor,
-        jobs=jobs,
+        jobs=recent.items,
         sources=await monitor.source_health(),
         stuck=await monitor.stuck_jobs(limit=_MOST_STUCK),
         odd=await monitor.odd_listings(),
         before=before,
-        more=jobs[-1].id if len(jobs) == _MONITORING_PAGE else None,
+        more=recent.next,
     )

@@ -1,4 +1,4 @@
-"""Lanes: what waits on each, what went through it, whether its source may be asked, and its dead letters."""
+"""Lanes: what waits on each, what went through it, the state of its source, and its dead letters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from mistnet.operations.lanes import LanePages
+from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import GAP_STATES, JobId, Lane
 from mistnet.sources.lane_status import LaneStatus
 from mistnet.web.api.lanes import known_lane
@@ -39,35 +39,35 @@ async def lanes(
     before: BeforeId = None,
 ) -> HTMLResponse:
     """All lanes, and the dead letters of all or of one."""
-    standings = await dashboard.lanes()
+    statuses, store = await dashboard.lanes(), LaneStore(app.database)
     states = [each for each in GAP_STATES if each == state] or list(GAP_STATES)
     own = lane.replace("\x00", "")
-    letters = await LanePages(app.database).dead_letters(lane=own or None, states=states, before=before, limit=_PAGE)
+    letters = await store.dead_letters(lane=own or None, states=states, before=before, limit=_PAGE)
     return page(
         request,
         "lanes.html",
         visitor,
-        lanes=_rows(standings),
-        names=[each.lane for each in standings],
+        lanes=_rows(statuses),
+        names=[each.lane for each in statuses],
         lane=own,
         state=state if state in GAP_STATES else "",
         states=list(GAP_STATES),
-        letters=[(each, remedy(each.state, each.last_error)) for each in letters],
-        dead=await LanePages(app.database).dead(own, most=_COUNTED) if own else 0,
+        letters=[(each, remedy(each.state, each.last_error)) for each in letters.items],
+        dead=await store.dead(own, most=_COUNTED) if own else 0,
         before=before,
-        more=letters[-1].id if len(letters) == _PAGE else None,
+        more=letters.next,
     )
 
 
-def _rows(standings: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
-    most = max((each.total for each in standings), default=0) or 1
+def _rows(statuses: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
+    most = max((each.total for each in statuses), default=0) or 1
     return [
         {
-            "standing": each,
+            "status": each,
             "parts": parts_of(each.states, most),
             "states": {state: each.states[state] for state in SHOWN_STATES if each.states.get(state)},
         }
-        for each in standings
+        for each in statuses
     ]
 
 
@@ -75,7 +75,7 @@ def _rows(standings: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
 async def requeue(
     _visitor: Operator, app: Mistnet, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = ""
 ) -> RedirectResponse:
-    """All dead letters of a lane; those that failed for good only if that is asked for."""
+    """Requeue the dead jobs of a lane, and with `failed` those that failed permanently."""
     own = await known_lane(app, lane.replace("\x00", ""))
     done = await app.dispatching.requeue_dead(own, app.operations, failed=bool(failed))
     did = "requeued" if done.requeued else "not-requeued"
