@@ -17,8 +17,7 @@ from bench.graph.mutuals import mutuals
 from bench.graph.side import main
 from bench.graph.source import SUBJECT, Source
 from mistnet.app import App
-from mistnet.graph.follows.args import follow_sync
-from mistnet.graph.follows.model import Side, SyncMode
+from mistnet.graph.follows.model import Side, SyncMode, follow_sync
 from mistnet.kit.migrate import ready
 from mistnet.settings import load_settings
 from mistnet.social.model import UserId

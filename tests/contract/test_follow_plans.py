@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.graph.follows.model import FollowLook, Side, Sync
+from mistnet.graph.follows.model import Side, Sync
 from mistnet.queue.model import JobId
 from mistnet.social.model import UserId, X
-from tests.circles import ANN, Circle, Harness, open_harness
 from tests.contract.test_plans import plan
 from tests.databases import analyze
+from tests.follow_lists import ANN, Harness, ScriptedSource, open_harness
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
 
@@ -56,7 +56,7 @@ def binds(harness: Harness, name: str) -> dict[str, Any]:
 
 
 async def test_edges_are_written_by_their_keys_and_a_sync_reads_no_more_than_its_own_list(url: str) -> None:
-    async with open_harness(url, Circle()) as harness:
+    async with open_harness(url, ScriptedSource()) as harness:
         await fill(harness)
         await edges_are_written_by_their_keys(harness)
         for side in Side:
@@ -74,7 +74,7 @@ async def edges_are_written_by_their_keys(harness: Harness) -> None:
 
 
 async def somebody_elses_list_costs_nothing(harness: Harness, side: Side) -> None:
-    look: FollowLook = harness.syncer.look
+    reads = harness.syncer.reads
     bob = Sync(
         platform=X,
         side=side,
@@ -82,9 +82,9 @@ async def somebody_elses_list_costs_nothing(harness: Harness, side: Side) -> Non
         job_id=JobId(1),
         since=harness.clock.now() - timedelta(days=400),
     )
-    assert await look.seen(bob) == 1
+    assert await reads.seen(bob) == 1
     ann = msgspec.structs.replace(bob, subject_id=ANN)
-    assert await look.seen(ann) == EDGES
-    assert await look.missed(ann, after=None, limit=100) == []
+    assert await reads.seen(ann) == EDGES
+    assert await reads.missed(ann, after=None, limit=100) == []
     page = await harness.follows.page(ANN, side, after=EDGES - 2, limit=10)
-    assert [each.user_id for each in page] == [EDGES - 1, EDGES, EDGES + 1]
+    assert [each.user_id for each in page.items] == [EDGES - 1, EDGES, EDGES + 1]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.graph.follows.args import FOLLOW_SYNC, follow_sync
-from mistnet.graph.follows.model import Cause, FollowsSeen, Side
+from mistnet.graph.follows.model import FOLLOW_SYNC, Cause, FollowsSeen, Side, follow_sync
 from mistnet.queue.model import Write
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
@@ -18,9 +17,9 @@ from mistnet.sim.world import World
 from mistnet.social.ingests.model import IngestKind
 from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
-from tests.circles import ANN, Circle, open_harness
 from tests.command_groups import commands_of
 from tests.databases import make_app
+from tests.follow_lists import ANN, ScriptedSource, open_harness
 from tests.harvests import rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock
@@ -154,10 +153,10 @@ def test_the_commands_ask_and_show(url: str) -> None:
 
 def test_the_commands_show_lists_events_and_how_syncs_went(url: str) -> None:
     async def prepare() -> None:
-        async with open_harness(url, Circle(followers_of=[4, 3, 2], followings_of=[3])) as harness:
+        async with open_harness(url, ScriptedSource(followers_of=[4, 3, 2], followings_of=[3])) as harness:
             await harness.sync(side=Side.FOLLOWINGS)
             await harness.sync()
-            harness.circle.followers_of = [5, 4, 2]
+            harness.source.followers_of = [5, 4, 2]
             await harness.sync()
 
     LOOP.run(prepare())

@@ -8,8 +8,7 @@ import pytest
 from mistnet.app import App
 from mistnet.governor.errors import NoKey
 from mistnet.graph.errors import SegmentDisabled
-from mistnet.graph.follows.args import FOLLOW_SYNC
-from mistnet.graph.follows.model import Side
+from mistnet.graph.follows.model import FOLLOW_SYNC, Side
 from mistnet.graph.segments.model import MATERIALIZE, Need, awaits
 from mistnet.graph.segments.rules import read_rule
 from mistnet.queue.kinds import Policy

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mistnet.graph.export import Edges
-from mistnet.graph.follows.listing import FollowPages
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.samples import MOST_NODES, sample
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.segments.pages import SegmentPages
@@ -202,15 +202,15 @@ async def test_an_accounts_page_shows_its_follows_over_time_and_who_came_and_wen
 
 async def test_follow_news_of_both_sides_come_a_page_at_a_time(url: str) -> None:
     async with open_api(url) as api:
-        database, pages = api.app.database, FollowPages(api.app.database)
+        database, pages = api.app.database, Follows(api.app.database)
         await people(database, [person(each) for each in range(1, 5)])
         for one, other in ((2, 1), (1, 3), (4, 1), (2, 3)):
             await follow_event(database, one, other, "followed", "seen")
         own = UserId(1)
-        news = [each for before in (None, 3, 2, 1) for each in await pages.news(own, before=before, limit=1)]
+        news = [each for before in (None, 3, 2, 1) for each in (await pages.news(own, before=before, limit=1)).items]
         assert [(each.side, each.user_id) for each in news] == [("followers", 4), ("followings", 3), ("followers", 2)]
         await synced(database, own, "followers", {START: 3, START + DAY: 4})
-        counted = await pages.counts(own, limit=1)
+        counted = await pages.count_history(own, limit=1)
         assert {side: [each.users for each in some] for side, some in counted.items()} == {
             "followers": [4],
             "followings": [],

@@ -12,8 +12,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mistnet.app import App
-from mistnet.graph.follows.args import follow_sync
-from mistnet.graph.follows.model import Cause, FollowKind, Side, SyncMode
+from mistnet.graph.follows.model import Cause, FollowKind, Side, SyncMode, follow_sync
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.queue.model import WorkerName

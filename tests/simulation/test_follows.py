@@ -70,7 +70,7 @@ def test_the_oracle_notices_a_sync_that_takes_every_list_for_whole(
     def credulous(*_: Any, **__: Any) -> SyncVerdict:
         return SyncVerdict(plausible=True, accounted=True)
 
-    monkeypatch.setattr(follow_sync, "verdict", credulous)
+    monkeypatch.setattr(follow_sync, "judge_list", credulous)
     assert any("false: unfollowed" in each for each in first_wrong(memory, 10))
 
 
@@ -78,5 +78,5 @@ def test_the_oracle_notices_a_sync_that_never_doubts(memory: Templates, monkeypa
     def sceptical(*_: Any, **__: Any) -> SyncVerdict:
         return SyncVerdict(plausible=False, problem="nothing is believed")
 
-    monkeypatch.setattr(follow_sync, "verdict", sceptical)
+    monkeypatch.setattr(follow_sync, "judge_list", sceptical)
     assert any("too many" in each for each in first_wrong(memory, 5))

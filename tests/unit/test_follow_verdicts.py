@@ -10,10 +10,10 @@ from mistnet.graph.follows.model import (
     Relation,
     Side,
     SyncTally,
-    cause_of,
-    checks_at_most,
-    pages_at_most,
-    verdict,
+    absence_cause,
+    check_limit,
+    judge_list,
+    page_limit,
 )
 from mistnet.sim.clock import WORLD_START_AT, to_ms
 from mistnet.sim.faults import LIST_FAULTS, Faults, SimFault
@@ -36,7 +36,7 @@ FOLLOWERS = "/twitter/user/followers"
 
 def judged(seen: int, start: int | None, end: int | None, *, explained: int = 0, **tally: int) -> tuple[bool, bool]:
     told = SyncTally(**{"pages": 1, "listed": seen, **tally})
-    found = verdict(told, seen=seen, at_start=start, at_end=end, explained=explained)
+    found = judge_list(told, seen=seen, at_start=start, at_end=end, explained=explained)
     assert (found.problem is None) is found.plausible
     return found.plausible, found.accounted
 
@@ -88,8 +88,8 @@ def test_a_short_page_counts_unless_it_is_the_last() -> None:
 
 
 def test_limits_grow_with_the_list() -> None:
-    assert [checks_at_most(seen) for seen in (0, 40_000, 100_000, 10**7)] == [20, 20, 50, 200]
-    assert [pages_at_most(count) for count in (None, 0, 1_000_000)] == [None, 10, 20_010]
+    assert [check_limit(seen) for seen in (0, 40_000, 100_000, 10**7)] == [20, 20, 50, 200]
+    assert [page_limit(count) for count in (None, 0, 1_000_000)] == [None, 10, 20_010]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_limits_grow_with_the_list() -> None:
 )
 def test_the_cause_is_what_upstream_says(reason: str | None, cause: Cause | None) -> None:
     told = User(platform=X, id=UserId(1), detail=Detail.PROFILE, unavailable_reason=reason, raw=b"{}")
-    assert cause_of(told) is cause
+    assert absence_cause(told) is cause
 
 
 def test_a_page_that_is_not_quite_full_is_the_dearest() -> None:

@@ -9,7 +9,10 @@ import msgspec
 
 from mistnet.cli.printable import printable
 
-_ID_FIELDS = {"id", "job_id", "before_id", "user_id", "oldest_post_id", "newest_post_id"}
+_ID_FIELDS = {
+    *("id", "job_id", "before_id", "user_id", "post_id", "oldest_post_id", "newest_post_id"),
+    *("follower_id", "followed_id", "ingest_id", "ingests", "snapshot_id", "place", "next_after", "next_before"),
+}
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

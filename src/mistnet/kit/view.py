@@ -105,7 +105,9 @@ class View(Generic[R]):
 
 def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
     """A record made of a row: enums by their value, JSON lists and truth values as their fields say."""
-    return msgspec.convert(row, record, strict=False)
+    # From a dict: msgspec reads a row's columns as attributes, and `items` of a row is a method.
+    values = {str(name): value for name, value in row.items()}
+    return msgspec.convert(values, record, strict=False)
 
 
 def columns_of(record: type[Any], table: FromClause, *, without: Sequence[str] = ()) -> list[Column[Any]]:

@@ -1,28 +1,31 @@
-"""Read one side of a user's follows, a page per step, and believe no more of it than it proves."""
+"""Read one of a user's follow lists, a few pages per step, and trust it only as far as it can be verified."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import X_SOURCE, CallPurpose, Meter
-from mistnet.graph.follows.args import FollowPhase, FollowSyncArgs, begun, confirming_sync, sync_of
-from mistnet.graph.follows.missing_followers import Doubter
+from mistnet.graph.follows.missing_users import MissingUsers
 from mistnet.graph.follows.model import (
     PAGE_SIZE,
-    FollowLook,
+    FollowPhase,
     FollowSource,
     FollowsSeen,
+    FollowSyncArgs,
     Side,
     SyncEnded,
     SyncMode,
     SyncVerdict,
-    pages_at_most,
-    verdict,
+    begin_ingest,
+    confirming_sync,
+    judge_list,
+    page_limit,
+    sync_of,
 )
 from mistnet.graph.segments.model import MATERIALIZE, Need, awaits
 from mistnet.kit.clock import Clock
@@ -34,48 +37,55 @@ from mistnet.social.jobs.args import CollectRules
 from mistnet.social.jobs.profiles import NEVER_RETURNED, never_returned
 from mistnet.social.model import User, UserId, UserPage, X
 
+if TYPE_CHECKING:
+    from mistnet.graph.follows.store import SyncReads
+
 PROFILE_HOLDS: Final = timedelta(hours=1)
-"""A handle may change hands; after that long it is looked at again before anything is asked by it."""
+"""Handles can change owners: after this long the profile is read again before it is used in a request."""
 
 PAGES_PER_STEP: Final = 5
 STEP_TAKES: Final = timedelta(seconds=1)
-"""What a crash can cost: pages of one second, which are then asked for again."""
+"""What a crash can cost: the pages of one second, which are then requested again."""
 
 CURSORS_KEPT: Final = 8
 KNOWN_PAGES: Final = 2
-"""An incremental sync ends at a page of nothing but known edges, and looks at one more to be sure."""
+"""An incremental sync ends after this many pages in a row that hold only known edges."""
 
 
 class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
-    """The syncs of one source. Users come from the page's own payloads; edges, events and the place land with them."""
+    """The handler of follow syncs. Users come from the list's own payloads; edges, events and progress are written
+    together with them."""
 
-    look: FollowLook
+    reads: SyncReads
     x: FollowSource
     clock: Clock
     rules: CollectRules
     meter: Meter | None = None
 
     async def sync(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """One step, recorded as part of the job's ingest whatever becomes of it."""
+        """One step, recorded as part of the job's ingest even if it fails."""
         metered = self if job.args.max_credits is None else msgspec.structs.replace(self, meter=Meter())
-        return await recorded(metered.step, begun)(job)
+        return await recorded(metered.capped_step, begin_ingest)(job)
 
-    async def step(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """The next step, or the end at the job's own cap. Tries that failed may have cost as much as a good one."""
-        if job.args.max_credits is None:
+    async def capped_step(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """The next step, or the end if it could exceed the job's cap. A failed attempt counts as much as a good one,
+        because upstream may have charged for it."""
+        at = job.args
+        if at.max_credits is None:
             return await self._step(job)
-        failed = (job.attempt - 1) * self._most(job.args.phase)
-        job = msgspec.structs.replace(job, args=msgspec.structs.replace(job.args, spent=job.args.spent + failed))
-        if not self._affords(job.args):
-            return Done([begun(job), self._ended(job, _stopped(job.args)), _over(job.args)])
-        match await self._step(job):
-            case Continue(args=FollowSyncArgs() as at) as outcome:
-                return msgspec.structs.replace(outcome, args=msgspec.structs.replace(at, spent=self._spent(at)))
+        at = msgspec.structs.replace(at, spent=at.spent + (job.attempt - 1) * self._most_credits(at.phase))
+        if not self._affords(at):
+            read = "1 user is read" if at.tally.listed == 1 else f"{at.tally.listed:,} users are read"
+            problem = f"stopped at its cap of {at.max_credits:,} credits: {at.spent:,} are spent, {read}"
+            return self._end(job, SyncVerdict(plausible=False, problem=problem))
+        match await self._step(msgspec.structs.replace(job, args=at)):
+            case Continue(args=FollowSyncArgs() as after) as outcome:
+                return msgspec.structs.replace(outcome, args=msgspec.structs.replace(after, spent=self._spent(after)))
             case outcome:
                 return outcome
 
-    def _most(self, phase: FollowPhase) -> int:
-        """What a call of this phase costs at most; those who are missing are asked for twice."""
+    def _most_credits(self, phase: FollowPhase) -> int:
+        """The most a step of this phase can cost before it checks the cap again."""
         most = self.rules.most
         match phase:
             case FollowPhase.BEGIN | FollowPhase.JUDGE:
@@ -83,7 +93,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             case FollowPhase.PAGES:
                 return most.follows + most.profile
             case FollowPhase.EXPLAIN | FollowPhase.DOUBTS:
-                return 2 * most.profile * self.rules.users_per_call
+                return 2 * most.profile * self.rules.users_per_call  # missing users are requested twice
             case FollowPhase.CHECKS:
                 return most.relation
 
@@ -91,39 +101,41 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         return at.spent + (self.meter.credits if self.meter else 0)
 
     def _affords(self, at: FollowSyncArgs) -> bool:
-        return at.max_credits is None or self._spent(at) + self._most(at.phase) <= at.max_credits
+        return at.max_credits is None or self._spent(at) + self._most_credits(at.phase) <= at.max_credits
 
     async def _step(self, job: Job[FollowSyncArgs]) -> Outcome:
+        missing = MissingUsers(
+            reads=self.reads,
+            x=self.x,
+            clock=self.clock,
+            rules=self.rules,
+            profile_holds=PROFILE_HOLDS,
+            meter=self.meter,
+        )
         match job.args.phase:
             case FollowPhase.BEGIN:
                 return await self._begin(job)
             case FollowPhase.PAGES:
-                return await self._pages(job)
+                return await self._read_pages(job)
             case FollowPhase.JUDGE:
                 return await self._judge(job)
             case FollowPhase.EXPLAIN:
-                return await self._doubter.explain(job)
+                return await missing.explain_shortfall(job)
             case FollowPhase.DOUBTS:
-                return await self._doubter.doubt(job) or await self._finish(job, _believed(job.args))
+                return await missing.look_up(job) or await self._finish_checked(job)
             case FollowPhase.CHECKS:
-                return await self._doubter.check(job) or await self._finish(job, _believed(job.args))
-
-    @property
-    def _doubter(self) -> Doubter:
-        return Doubter(
-            look=self.look, x=self.x, clock=self.clock, rules=self.rules, profile_holds=PROFILE_HOLDS, meter=self.meter
-        )
+                return await missing.check_next(job) or await self._finish_checked(job)
 
     async def _begin(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """The subject comes first: its handle, and how long its list is to be."""
+        """Read the subject's profile first: the handle, and how long the list should be."""
         at = job.args
-        if at.mode is SyncMode.INCREMENTAL and await self.look.last_sync(X, at.side, at.user_id) is None:
+        if at.mode is SyncMode.INCREMENTAL and await self.reads.last_sync(X, at.side, at.user_id) is None:
             return Continue(args=msgspec.structs.replace(at, mode=SyncMode.FULL))
         now = self.clock.now()
-        user = await self._subject(job)
-        if user is None or _hidden(user):
-            return self._unreadable(job, user)
-        down = msgspec.structs.replace(
+        user = await self._fetch_subject(job)
+        if user is None or _unreadable_reason(user):
+            return self._end_unreadable(job, user)
+        args = msgspec.structs.replace(
             at,
             phase=FollowPhase.PAGES,
             begun_at=now,
@@ -131,191 +143,179 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             handle=user.handle or "",
             at_start=at.side.count_of(user),
         )
-        return Continue([begun(job), user, IngestAdvanced(job_id=job.id, calls=1)], args=down)
+        return Continue([begin_ingest(job), user, IngestAdvanced(job_id=job.id, calls=1)], args=args)
 
-    async def _subject(self, job: Job[FollowSyncArgs]) -> User | None:
-        """Asked by id: handles change, ids do not."""
+    async def _fetch_subject(self, job: Job[FollowSyncArgs]) -> User | None:
+        """By id: handles change, ids do not."""
         user_id = job.args.user_id
         gathered = await self.x.users([user_id], purpose=self._purpose(job))
         if user_id not in gathered.users and gathered.unreadable:
             raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
         return gathered.users.get(user_id)
 
-    def _unreadable(self, job: Job[FollowSyncArgs], user: User | None) -> Done:
-        """No one can act on a user who is gone or protected: the ingest records it, the job is no gap."""
+    def _end_unreadable(self, job: Job[FollowSyncArgs], user: User | None) -> Done:
+        """An operator cannot fix a deleted or protected account: the ingest records the error, the job is no gap."""
         at = job.args
-        why = _hidden(user) if user else NEVER_RETURNED
-        said = f"the {at.side} of user {at.user_id} cannot be read: {why}"
-        ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=said)
-        return Done([user or never_returned(at.user_id), begun(job), ended, _over(at)])
+        why = _unreadable_reason(user) if user else NEVER_RETURNED
+        problem = f"the {at.side} of user {at.user_id} cannot be read: {why}"
+        ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=problem)
+        return Done([user or never_returned(at.user_id), begin_ingest(job), ended, _wake_segments(at)])
 
-    async def _pages(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """As many pages as come within a moment: what a slow source sends is kept page by page.
+    async def _read_pages(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """Read as many pages as arrive within a second, so that a slow source's pages are stored one by one.
 
-        If the profile was seen long ago, or a fault came between, after a look at that.
+        Reads the profile first if it is old, or if the previous attempt failed: the handle may have changed.
         """
         at, started = job.args, self.clock.now()
-        writes: list[Write] = [begun(job)]
+        writes: list[Write] = [begin_ingest(job)]
         if job.attempt > 1 or at.profiled_at is None or started - at.profiled_at > PROFILE_HOLDS:
-            user = await self._subject(job)
-            if user is None or _hidden(user):
-                return self._unreadable(job, user)
+            user = await self._fetch_subject(job)
+            if user is None or _unreadable_reason(user):
+                return self._end_unreadable(job, user)
             writes += [user, IngestAdvanced(job_id=job.id, calls=1)]
             at = msgspec.structs.replace(at, profiled_at=started, handle=user.handle or "")
         for number in range(PAGES_PER_STEP):
             try:
-                page = _believable(await self._ask(job, at), at)
+                page = await self._fetch_page(job, at)
             except WorkError:
                 if not number:
                     raise
-                break  # what came before is kept; the next step meets the same fault again
-            at = await self._after_page(at, page)
-            writes += self._collected(job, page)
-            if not self._goes_on(at, page) or self.clock.now() - started >= STEP_TAKES or not self._affords(at):
+                break  # keep the pages before; the next step meets the same error
+            ids = [each for each in page.own if each != at.user_id]  # upstream may list the subject itself
+            at = await self._after_page(at, page, ids)
+            seen = FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
+            writes += [*page.gathered.writes, seen, IngestAdvanced(job_id=job.id, calls=1, items=len(ids))]
+            if not _goes_on(at, page) or self.clock.now() - started >= STEP_TAKES or not self._affords(at):
                 break
-        return self._turned(job, at, page, writes)
+        return self._after_pages(job, at, page, writes)
 
-    async def _after_page(self, at: FollowSyncArgs, page: UserPage) -> FollowSyncArgs:
-        ids = _listed(at, page)
+    async def _fetch_page(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
+        """Raises BrokenAnswer for a page that cannot be continued: it is requested again, never taken as the end."""
+        fetch = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
+        page = await fetch(at.handle, size=PAGE_SIZE, cursor=at.cursor, purpose=self._purpose(job))
+        problem = None
+        if page.has_more and not page.cursor:
+            problem = "the page says that more follows, but has no cursor"
+        elif page.has_more and page.cursor in (at.cursor, *at.cursors):
+            problem = "the cursor leads back to an earlier page"
+        elif not page.own and page.gathered.unreadable:
+            problem = "nothing on the page can be read"
+        if problem:
+            raise BrokenAnswer(X_SOURCE, f"user/{at.side}", problem)
+        return page
+
+    async def _after_page(self, at: FollowSyncArgs, page: UserPage, ids: Sequence[UserId]) -> FollowSyncArgs:
+        known_pages = 0
+        if at.mode is SyncMode.INCREMENTAL and ids:
+            last = await self.reads.last_sync(X, at.side, at.user_id)
+            known = await self.reads.known_edges(X, at.side, at.user_id, ids, last) if last else ()
+            known_pages = at.known_pages + 1 if len(known) == len(ids) else 0
         return msgspec.structs.replace(
             at,
             cursor=page.cursor,
             cursors=[*at.cursors, *([at.cursor] if at.cursor else [])][-CURSORS_KEPT:],
             tally=at.tally.with_page(page, listed=len(ids)),
-            known_pages=await self._known_pages(at, ids),
+            known_pages=known_pages,
         )
 
-    async def _ask(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
-        ask = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
-        return await ask(at.handle, size=PAGE_SIZE, cursor=at.cursor, purpose=self._purpose(job))
-
-    async def _known_pages(self, at: FollowSyncArgs, ids: Sequence[UserId]) -> int:
-        """How many pages in a row, this one included, hold nothing that an earlier sync has not seen."""
-        if at.mode is SyncMode.FULL or not ids:
-            return 0
-        known = await self.look.last_sync(X, at.side, at.user_id)
-        if known is None:
-            return 0
-        found = await self.look.known_edges(X, at.side, at.user_id, ids, known)
-        return at.known_pages + 1 if len(found) == len(ids) else 0
-
-    def _collected(self, job: Job[FollowSyncArgs], page: UserPage) -> list[Write]:
-        at, ids = job.args, _listed(job.args, page)
-        seen = FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
-        advanced = IngestAdvanced(job_id=job.id, calls=1, items=len(ids))
-        return [*page.gathered.writes, seen, advanced]
-
-    def _goes_on(self, at: FollowSyncArgs, page: UserPage) -> bool:
-        return page.has_more and at.known_pages < KNOWN_PAGES and not _circles(at)
-
-    def _turned(
-        self, job: Job[FollowSyncArgs], down: FollowSyncArgs, page: UserPage, writes: Sequence[Write]
+    def _after_pages(
+        self, job: Job[FollowSyncArgs], at: FollowSyncArgs, page: UserPage, writes: Sequence[Write]
     ) -> Outcome:
-        """On to the next page, or to the end."""
-        if self._goes_on(down, page):
-            return Continue(writes, args=down)
-        if page.has_more and _circles(down):
-            circles = f"the list does not end: {down.tally.pages:,} pages for the {down.at_start:,} the profile counts"
-            found = SyncVerdict(plausible=False, problem=circles)
-            return Done([*writes, self._ended(job, found), _over(down)])
-        if down.known_pages >= KNOWN_PAGES:
-            return Done([*writes, self._ended(job, SyncVerdict(plausible=True)), _over(down)])
-        return Continue(writes, args=msgspec.structs.replace(down, phase=FollowPhase.JUDGE, cursor=None, cursors=()))
+        if _goes_on(at, page):
+            return Continue(writes, args=at)
+        if page.has_more and _is_endless(at):
+            problem = f"the list does not end: {at.tally.pages:,} pages for the {at.at_start:,} the profile counts"
+            return self._end(job, SyncVerdict(plausible=False, problem=problem), writes)
+        if at.known_pages >= KNOWN_PAGES:
+            return self._end(job, SyncVerdict(plausible=True), writes)
+        return Continue(writes, args=msgspec.structs.replace(at, phase=FollowPhase.JUDGE, cursor=None, cursors=()))
 
     async def _judge(self, job: Job[FollowSyncArgs]) -> Outcome:
-        """The list is read. Can it be believed, and who is missing from it?"""
+        """The list is read to its end: decide whether it is plausible, and who is missing from it."""
         at, now = job.args, self.clock.now()
-        user = await self._subject(job)
-        if user is None or _hidden(user):
-            return self._unreadable(job, user)
-        seen = await self.look.seen(sync_of(job))
-        known = await self.look.hidden(sync_of(job)) + (at.explained or 0)
-        found = verdict(at.tally, seen=seen, at_start=at.at_start, at_end=at.side.count_of(user), explained=known)
-        phase = await self._after(job, found)
+        user = await self._fetch_subject(job)
+        if user is None or _unreadable_reason(user):
+            return self._end_unreadable(job, user)
+        sync = sync_of(job)
+        seen = await self.reads.seen(sync)
+        explained = await self.reads.hidden(sync) + (at.explained or 0)
+        verdict = judge_list(
+            at.tally, seen=seen, at_start=at.at_start, at_end=at.side.count_of(user), explained=explained
+        )
+        phase = await self._phase_after(job, verdict)
         writes: list[Write] = [user, IngestAdvanced(job_id=job.id, calls=1)]
         if phase is None:
-            return await self._finish(job, found, writes)
-        told = {"accounted": found.accounted, "seen": seen, "handle": user.handle or "", "profiled_at": now}
-        return Continue([begun(job), *writes], args=msgspec.structs.replace(at, phase=phase, **told))
+            return await self._finish(job, verdict, writes)
+        args = msgspec.structs.replace(
+            at, phase=phase, accounted=verdict.accounted, seen=seen, handle=user.handle or "", profiled_at=now
+        )
+        return Continue([begin_ingest(job), *writes], args=args)
 
-    async def _after(self, job: Job[FollowSyncArgs], found: SyncVerdict) -> FollowPhase | None:
-        """A short list may be explained by those who cannot be shown any more; one to believe leads to its doubts."""
+    async def _phase_after(self, job: Job[FollowSyncArgs], verdict: SyncVerdict) -> FollowPhase | None:
+        """Unavailable users may explain a short list; a plausible one shows who is missing. None: nothing is left."""
         at, sync = job.args, sync_of(job)
         if at.mode is not SyncMode.FULL:
             return None
-        if found.plausible:
-            return FollowPhase.DOUBTS if await self.look.missed(sync, after=None, limit=1) else None
-        if not found.lacking or at.explained is not None:
+        if verdict.plausible:
+            return FollowPhase.DOUBTS if await self.reads.missed(sync, after=None, limit=1) else None
+        if not verdict.lacking or at.explained is not None:
             return None
-        return FollowPhase.EXPLAIN if await self.look.unseen(sync, after=None, limit=1) else None
+        return FollowPhase.EXPLAIN if await self.reads.unseen(sync, after=None, limit=1) else None
 
-    async def _finish(self, job: Job[FollowSyncArgs], found: SyncVerdict, writes: Sequence[Write] = ()) -> Done:
-        """A full list that can be believed casts doubt on whom it lacks; the first to do so asks for a second look."""
+    async def _finish_checked(self, job: Job[FollowSyncArgs]) -> Done:
+        """Missing users are only looked up after a plausible list; those that could not be resolved are reported."""
+        at = job.args
+        unsure = f"{at.unsure:,} edges stay as they are: the list is incomplete" if at.unsure else None
+        return await self._finish(job, SyncVerdict(plausible=True, accounted=at.accounted, problem=unsure))
+
+    async def _finish(self, job: Job[FollowSyncArgs], verdict: SyncVerdict, writes: Sequence[Write] = ()) -> Done:
+        """A plausible full list casts doubt on the edges it lacks. The first to do so requests a second sync, because
+        a list can leave users out at random."""
         at, sync = job.args, sync_of(job)
-        told: list[Write] = [begun(job), *writes, self._ended(job, found), _over(at)]
-        if not found.plausible or at.mode is not SyncMode.FULL:
-            return Done(told)
-        if not at.confirming and await self.look.newly_missed(sync):
-            told.append(confirming_sync(at, self.clock.now() + self.rules.second_look))
+        if not verdict.plausible or at.mode is not SyncMode.FULL:
+            return self._end(job, verdict, [begin_ingest(job), *writes])
+        later: list[Write] = []
+        if not at.confirming and await self.reads.newly_missed(sync):
+            later.append(confirming_sync(at, self.clock.now() + self.rules.second_look))
         ended = SyncEnded(
-            platform=sync.platform,
-            side=sync.side,
-            subject_id=sync.subject_id,
-            job_id=sync.job_id,
-            since=sync.since,
+            platform=sync.platform, side=sync.side, subject_id=sync.subject_id, job_id=sync.job_id, since=sync.since
         )
-        return Done([*told, ended])
+        return self._end(job, verdict, [begin_ingest(job), *writes], [*later, ended])
 
-    def _ended(self, job: Job[FollowSyncArgs], found: SyncVerdict) -> IngestEnded:
-        return IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, plausible=found.plausible, problem=found.problem)
+    def _end(
+        self,
+        job: Job[FollowSyncArgs],
+        verdict: SyncVerdict,
+        writes: Sequence[Write] | None = None,
+        later: Sequence[Write] = (),
+    ) -> Done:
+        ended = IngestEnded(
+            job_id=job.id, status=IngestStatus.SUCCESS, plausible=verdict.plausible, problem=verdict.problem
+        )
+        return Done([*([begin_ingest(job)] if writes is None else writes), ended, _wake_segments(job.args), *later])
 
     def _purpose(self, job: Job[FollowSyncArgs]) -> CallPurpose:
         return CallPurpose(job.id, job.args.user_id, self.meter)
 
 
-def _listed(at: FollowSyncArgs, page: UserPage) -> list[UserId]:
-    """Nobody follows himself."""
-    return [each for each in page.own if each != at.user_id]
-
-
-def _circles(at: FollowSyncArgs) -> bool:
-    most = pages_at_most(at.at_start)
+def _is_endless(at: FollowSyncArgs) -> bool:
+    most = page_limit(at.at_start)
     return most is not None and at.tally.pages >= most
 
 
-def _stopped(at: FollowSyncArgs) -> SyncVerdict:
-    read = "1 user is read" if at.tally.listed == 1 else f"{at.tally.listed:,} users are read"
-    said = f"stopped at its cap of {at.max_credits:,} credits: {at.spent:,} are spent, {read}"
-    return SyncVerdict(plausible=False, problem=said)
+def _goes_on(at: FollowSyncArgs, page: UserPage) -> bool:
+    return page.has_more and at.known_pages < KNOWN_PAGES and not _is_endless(at)
 
 
-def _hidden(user: User) -> str | None:
-    """Why nobody can read this user's lists."""
+def _unreadable_reason(user: User) -> str | None:
+    """Why this user's lists cannot be read by anyone."""
     if user.unavailable_reason is not None:
         return f"unavailable: {user.unavailable_reason}"
     if user.protected:
         return "the account is protected"
-    return None if user.handle else "upstream tells no handle to ask by"
+    return None if user.handle else "upstream returned no handle to request it by"
 
 
-def _believed(at: FollowSyncArgs) -> SyncVerdict:
-    """A sync that came as far as its doubts was plausible; what stays unsure is told."""
-    unsure = f"{at.unsure:,} edges stay as they are: the list is incomplete" if at.unsure else None
-    return SyncVerdict(plausible=True, accounted=at.accounted, problem=unsure)
-
-
-def _believable(page: UserPage, at: FollowSyncArgs) -> UserPage:
-    """Raises BrokenAnswer for a page one cannot go on from: it is asked for again, and is never an end."""
-    endpoint = f"user/{at.side}"
-    if page.has_more and not page.cursor:
-        raise BrokenAnswer(X_SOURCE, endpoint, "a page that claims there is more and does not say where")
-    if page.has_more and page.cursor in (at.cursor, *at.cursors):
-        raise BrokenAnswer(X_SOURCE, endpoint, "a cursor that leads back to an earlier page")
-    if not page.own and page.gathered.unreadable:
-        raise BrokenAnswer(X_SOURCE, endpoint, "nothing on the page can be read")
-    return page
-
-
-def _over(at: FollowSyncArgs) -> Wake:
-    """Whoever waits for this sync need not wait any longer."""
+def _wake_segments(at: FollowSyncArgs) -> Wake:
+    """Materializations that wait for this sync can continue."""
     return Wake(kind=MATERIALIZE, reason=awaits(Need(platform=X, side=at.side, subject_id=at.user_id)))

@@ -1,39 +1,42 @@
-"""Who follows whom: what a sync of one side of a user's follows sees, and when it may be believed."""
+"""Follow edges: the job that syncs one of a user's two lists, and when its result can be trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.text import are, counted
-from mistnet.queue.model import JobId, Write
-from mistnet.social.ingests.model import IngestId, IngestKind
-from mistnet.social.model import Gathered, Platform, User, UserId, UserPage
+from mistnet.queue.model import Args, Job, JobId, KindName, NewJob, Write
+from mistnet.social.ingests.model import IngestBegun, IngestId, IngestKind
+from mistnet.social.model import Gathered, Platform, User, UserId, UserPage, X
+
+FOLLOW_SYNC: Final = KindName("follow_sync")
+SECOND_SYNC: Final = "runs a second time, to confirm who is missing"
 
 PAGE_SIZE: Final = 200
 """A full page costs a third of what the same users cost on small ones."""
 
 SLACK: Final = 10
 TOLERANCE: Final = 0.1
-"""How far a list may stray from its profile's count, whichever of the two allows more."""
+"""How far a list may differ from its profile's count: the larger of the two."""
 
 FEWEST_CHECKS, MOST_CHECKS, SEEN_PER_CHECK = 20, 200, 2_000
 
 
 class Side(StrEnum):
-    """Which of a user's two lists."""
+    """One of a user's two lists."""
 
     FOLLOWERS = "followers"
     FOLLOWINGS = "followings"
 
     @property
     def opposite(self) -> Side:
-        """On which of the other's lists the same follow stands."""
+        """The other user's list that contains the same edge."""
         return Side.FOLLOWINGS if self is Side.FOLLOWERS else Side.FOLLOWERS
 
     @property
@@ -41,12 +44,12 @@ class Side(StrEnum):
         return IngestKind.FOLLOWERS_SYNC if self is Side.FOLLOWERS else IngestKind.FOLLOWINGS_SYNC
 
     def count_of(self, user: User) -> int | None:
-        """How long the user's own profile says this list is."""
+        """The length of this list according to the user's profile."""
         return user.followers_count if self is Side.FOLLOWERS else user.following_count
 
 
 class SyncMode(StrEnum):
-    """The whole list, or the newest part of it down to what is known."""
+    """The whole list, or its newest part down to edges that are already stored."""
 
     FULL = "full"
     INCREMENTAL = "incremental"
@@ -58,7 +61,7 @@ class FollowKind(StrEnum):
 
 
 class Cause(StrEnum):
-    """How a change is known: a list or a webhook showed it, or why somebody is on a list no more."""
+    """How a change is known: a list or a webhook showed it, or the reason why a user is no longer on a list."""
 
     SEEN = "seen"
     PUSHED = "pushed"
@@ -68,7 +71,7 @@ class Cause(StrEnum):
 
 
 class FollowLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One edge as seen from one of its ends: the user at the other. `doubted` since a sync missed it."""
+    """One edge as seen from one of its ends: the user at the other end. `doubted`: the last full sync missed it."""
 
     user_id: UserId
     handle: str | None
@@ -80,7 +83,7 @@ class FollowLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody followed or ceased to, as far as the cause is known. The last sighting is `at`, not the deed itself."""
+    """An edge that began or ended. `at` is when mistnet noticed, which may be long after it happened."""
 
     id: int
     follower_id: UserId
@@ -94,9 +97,9 @@ class FollowChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowsSeen(Write, frozen=True, kw_only=True):
-    """These are on one side of the subject now. All of them are stored users, or nothing is written.
+    """These users are on one list of the subject now. All must be stored, or nothing is written.
 
-    The ingest is the open one of the job, or the one that is named.
+    The ingest is `ingest_id`, or else the open one of the job.
     """
 
     platform: Platform
@@ -109,7 +112,7 @@ class FollowsSeen(Write, frozen=True, kw_only=True):
 
 
 class FollowsEnded(Write, frozen=True, kw_only=True):
-    """These are there no more, and this is why. An edge that was seen since the sync began stays."""
+    """These users are no longer on the list, for this cause. An edge seen since the sync began is kept."""
 
     platform: Platform
     side: Side
@@ -121,7 +124,7 @@ class FollowsEnded(Write, frozen=True, kw_only=True):
 
 
 class SyncEnded(Write, frozen=True, kw_only=True):
-    """A complete, plausible sync is over: what it did not see is doubted from now on."""
+    """A complete, plausible sync is over. Edges that it did not see are doubted from now on."""
 
     platform: Platform
     side: Side
@@ -131,7 +134,7 @@ class SyncEnded(Write, frozen=True, kw_only=True):
 
 
 class BelievedSync(msgspec.Struct, frozen=True, kw_only=True):
-    """The last sync that reached its end and could be believed."""
+    """The last plausible sync that reached the end of the list."""
 
     ingest_id: IngestId
     started_at: datetime
@@ -139,14 +142,14 @@ class BelievedSync(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the first follows the second, and the other way round."""
+    """Whether the first user follows the second, and the reverse."""
 
     following: bool
     followed_by: bool
 
 
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
-    """Which edges a question is about, and since when they count as seen by the sync of this job."""
+    """The list that a job syncs. Edges seen at or after `since` count as seen by it."""
 
     platform: Platform
     side: Side
@@ -155,44 +158,8 @@ class Sync(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
 
 
-class FollowLook(Protocol):
-    """What a sync asks the store. Nothing is locked, nothing stays open."""
-
-    async def last_sync(self, platform: Platform, side: Side, subject_id: UserId) -> BelievedSync | None: ...
-
-    async def known_edges(
-        self, platform: Platform, side: Side, subject_id: UserId, ids: Collection[UserId], known: BelievedSync
-    ) -> set[UserId]:
-        """Those whose edge lives, was there when that sync ended, and was seen by it or later."""
-        ...
-
-    async def seen(self, sync: Sync) -> int:
-        """How many different users were seen since it began."""
-        ...
-
-    async def missed(self, sync: Sync, *, after: UserId | None, limit: int) -> Sequence[UserId]:
-        """Edges that an earlier sync missed, and this one too, by id."""
-        ...
-
-    async def unseen(self, sync: Sync, *, after: UserId | None, limit: int) -> Sequence[UserId]:
-        """Edges that this sync has missed, whether or not it is the first to, by id."""
-        ...
-
-    async def hidden(self, sync: Sync) -> int:
-        """How many edges ended because the user at their other end could no longer be shown."""
-        ...
-
-    async def newly_missed(self, sync: Sync) -> bool:
-        """Whether there is an edge that this sync is the first to miss."""
-        ...
-
-    async def handle(self, platform: Platform, user_id: UserId) -> str | None: ...
-
-    async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]: ...
-
-
 class FollowSource(Protocol):
-    """The part of X that knows who follows whom. Lists are asked for by handle, newest follow first."""
+    """What follow syncs read from X. Lists are requested by handle and come newest follow first."""
 
     async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose) -> Gathered: ...
 
@@ -201,13 +168,13 @@ class FollowSource(Protocol):
     async def followings(self, handle: str, *, size: int, cursor: str | None, purpose: CallPurpose) -> UserPage: ...
 
     async def relation(self, source: str, target: str, *, purpose: CallPurpose) -> Relation | None:
-        """None: one of the two is nobody."""
+        """None: one of the two does not exist."""
         ...
 
 
 class SyncTally(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pages of a sync amount to. `listed` counts doubles as often as they came; `short` are pages that
-    were less than half full and not the last."""
+    """Totals over the pages of a sync. `listed` includes duplicates; `short` counts pages that were less than half
+    full although more followed."""
 
     pages: int = 0
     listed: int = 0
@@ -224,9 +191,9 @@ class SyncTally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a complete list can be believed, and whether it accounts for everybody its profile counts.
+    """Whether a complete list is plausible, and whether it accounts for every user its profile counts.
 
-    `lacking` is how many are missing from it without an explanation, if those are too many.
+    `lacking` is how many users are missing without an explanation, if they are too many.
     """
 
     plausible: bool
@@ -235,51 +202,140 @@ class SyncVerdict(msgspec.Struct, frozen=True, kw_only=True):
     lacking: int = 0
 
 
-def verdict(
+def judge_list(
     tally: SyncTally, *, seen: int, at_start: int | None, at_end: int | None, explained: int = 0
 ) -> SyncVerdict:
-    """A list that was read to its end, against the profile's own count before and after.
+    """Compare a list that was read to its end with the profile's count before and after.
 
-    Profiles count some who are shown on no list: `explained` are those of them we know. They make a short list
-    plausible; that it accounts for everybody they cannot prove, because nobody says whether they are counted still.
+    Profiles also count users who are shown on no list; `explained` are the known ones. They make a short list
+    plausible, but do not prove it complete: the profile may have stopped counting them.
     """
     counts = [each for each in (at_start, at_end) if each is not None]
-    least = min(counts, default=seen)
-    if least - explained - seen > _allowed(least) or (seen == 0 < least - explained):
-        short = f"the list ended early: it shows {seen:,} of the {least:,} the profile counts"
-        return SyncVerdict(plausible=False, problem=short, lacking=least - explained - seen)
-    if problem := _problem(tally, seen, max(counts, default=seen)):
-        return SyncVerdict(plausible=False, problem=problem)
-    exact = len(counts) == 2 and set(counts) == {seen} and not tally.unreadable
-    return SyncVerdict(plausible=True, accounted=exact)
-
-
-def _problem(tally: SyncTally, seen: int, most: int) -> str | None:
+    least, most = min(counts, default=seen), max(counts, default=seen)
+    lacking = least - explained - seen
+    problem = None
+    if lacking > _allowed(least) or (seen == 0 < least - explained):
+        problem = f"the list ended early: it shows {seen:,} of the {least:,} the profile counts"
+        return SyncVerdict(plausible=False, problem=problem, lacking=lacking)
     if seen - most > _allowed(most):
-        return f"the list shows {seen:,}, more than the {most:,} the profile counts"
-    if tally.listed - seen > _allowed(seen):
-        return f"the list repeats itself: {counted(tally.listed, 'entry', 'entries')} show {counted(seen, 'user')}"
-    if tally.short > max(1, tally.pages // 4):
-        return f"{tally.short:,} of {counted(tally.pages, 'page')} {are(tally.short)} less than half full"
-    return None
+        problem = f"the list shows {seen:,}, more than the {most:,} the profile counts"
+    elif tally.listed - seen > _allowed(seen):
+        problem = f"the list repeats itself: {counted(tally.listed, 'entry', 'entries')} show {counted(seen, 'user')}"
+    elif tally.short > max(1, tally.pages // 4):
+        problem = f"{tally.short:,} of {counted(tally.pages, 'page')} {are(tally.short)} less than half full"
+    exact = len(counts) == 2 and set(counts) == {seen} and not tally.unreadable
+    return SyncVerdict(plausible=problem is None, accounted=exact and problem is None, problem=problem)
 
 
 def _allowed(count: int) -> float:
     return max(SLACK, TOLERANCE * count)
 
 
-def pages_at_most(at_start: int | None) -> int | None:
-    """More pages than that and the list goes in circles: even half-full pages would have ended."""
+def page_limit(at_start: int | None) -> int | None:
+    """A sync that needs more pages is in a loop: even half-full pages would have ended by then."""
     return None if at_start is None else 10 + 4 * at_start // PAGE_SIZE
 
 
-def checks_at_most(seen: int) -> int:
-    """How many doubted edges one sync asks for one by one: about a twentieth of what its pages cost."""
+def check_limit(seen: int) -> int:
+    """How many doubted edges one sync checks one by one: about a twentieth of what its pages cost."""
     return min(MOST_CHECKS, max(FEWEST_CHECKS, seen // SEEN_PER_CHECK))
 
 
-def cause_of(user: User) -> Cause | None:
-    """Why this user can be on nobody's list now; None if nothing keeps him from it."""
+def absence_cause(user: User | None) -> Cause | None:
+    """Why this user can be on no list now; None if they are available. None as a user: upstream does not know them."""
+    if user is None:
+        return Cause.VANISHED
     if user.unavailable_reason is None:
         return None
     return Cause.SUSPENDED if "suspend" in user.unavailable_reason.lower() else Cause.VANISHED
+
+
+class FollowPhase(StrEnum):
+    """The next step: read the subject's profile, read a page, judge the list by the profile, count the missing users
+    who are unavailable, look up those whom two syncs missed, or check one of them."""
+
+    BEGIN = "begin"
+    PAGES = "pages"
+    JUDGE = "judge"
+    EXPLAIN = "explain"
+    DOUBTS = "doubts"
+    CHECKS = "checks"
+
+
+class FollowSyncArgs(Args, frozen=True):
+    """The list and how far the sync is. Counts are the profile's own.
+
+    `confirming` marks the second sync, which confirms what the first one missed. `cursors` are the last ones followed;
+    `known_pages` how many pages in a row held nothing new. `explained` is how many missing users are unavailable (None:
+    not counted yet). `accounted`: the list shows every user the profile counts. `checks` are left to check one by one,
+    `unsure` could not be resolved. `spent` counts towards `max_credits`.
+    """
+
+    user_id: UserId
+    side: Side
+    mode: SyncMode
+    asked_by: str
+    confirming: bool = False
+    phase: FollowPhase = FollowPhase.BEGIN
+    begun_at: datetime | None = None
+    profiled_at: datetime | None = None
+    handle: str = ""
+    at_start: int | None = None
+    cursor: str | None = None
+    cursors: Sequence[str] = ()
+    known_pages: int = 0
+    tally: SyncTally = SyncTally()
+    explained: int | None = None
+    accounted: bool = False
+    seen: int = 0
+    after: UserId | None = None
+    checks: Sequence[UserId] = ()
+    unsure: int = 0
+    max_credits: int | None = None
+    spent: int = 0
+
+
+def follow_sync(
+    user_id: UserId,
+    side: Side,
+    *,
+    asked_by: str,
+    mode: SyncMode | Literal["full", "incremental"] = SyncMode.INCREMENTAL,
+    max_credits: int | None = None,
+) -> NewJob:
+    """The job of a sync. Later requests share the live job of the same list. An incremental sync becomes a full one if
+    the list was never read in full."""
+    args = FollowSyncArgs(user_id=user_id, side=side, mode=SyncMode(mode), asked_by=asked_by, max_credits=max_credits)
+    return NewJob(kind=FOLLOW_SYNC, key=f"{side}:{user_id}", args=args)
+
+
+def confirming_sync(at: FollowSyncArgs, run_at: datetime) -> NewJob:
+    """A second full sync of the same list after a pause. It continues with the same cap and what is already spent."""
+    args = FollowSyncArgs(
+        user_id=at.user_id,
+        side=at.side,
+        mode=SyncMode.FULL,
+        asked_by=at.asked_by,
+        confirming=True,
+        max_credits=at.max_credits,
+        spent=at.spent,
+    )
+    return NewJob(kind=FOLLOW_SYNC, key=f"{at.side}:{at.user_id}", args=args, run_at=run_at, reason=SECOND_SYNC)
+
+
+def begin_ingest(job: Job[FollowSyncArgs]) -> IngestBegun:
+    at = job.args
+    return IngestBegun(
+        platform=X,
+        kind=at.side.ingest_kind,
+        job_id=job.id,
+        asked_by=at.asked_by,
+        subject_id=at.user_id,
+        mode=at.mode,
+    )
+
+
+def sync_of(job: Job[FollowSyncArgs]) -> Sync:
+    at = job.args
+    since = at.begun_at or job.created_at
+    return Sync(platform=X, side=at.side, subject_id=at.user_id, job_id=job.id, since=since)

@@ -1,13 +1,13 @@
-"""Writes who follows whom: edges as they are seen, doubted and ended, and the events that tell of it."""
+"""Writes follow edges as they are seen, missed and ended, with the events of each change; reads for follow syncs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, ScalarSelect, Select, func, or_, select, text, update
+from sqlalchemy import Column, ColumnElement, Select, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.graph.follows.model import (
@@ -25,7 +25,6 @@ from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import command, statement
-from mistnet.queue.model import JobId
 from mistnet.social.ingests.model import IngestId, IngestStatus
 from mistnet.social.ingests.store import open_ingests
 from mistnet.social.model import Platform, UserId
@@ -33,73 +32,57 @@ from mistnet.social.store.accounts import StoreLook
 from mistnet.social.tables import OPEN_INGEST, ingest_events, users
 
 Edge: TypeAlias = tuple[int, int]
-"""Who follows, and whom."""
+"""The follower, then the followed user."""
 
-_OWN: Final[dict[Side, Column[Any]]] = {Side.FOLLOWERS: follows.c.followed_id, Side.FOLLOWINGS: follows.c.follower_id}
-_OTHER: Final[dict[Side, Column[Any]]] = {
-    Side.FOLLOWERS: follows.c.follower_id,
-    Side.FOLLOWINGS: follows.c.followed_id,
+OWN_END: Final[Mapping[Side, Column[Any]]] = {
+    Side.FOLLOWERS: follows.c.followed_id,
+    Side.FOLLOWINGS: follows.c.follower_id,
 }
+"""The column of the user whose list it is."""
 
-
-def own_end(side: Side) -> Column[Any]:
-    """The column that holds whose list it is."""
-    return _OWN[side]
-
-
-def other_end(side: Side) -> Column[Any]:
-    """The column that holds who is on it."""
-    return _OTHER[side]
-
-
-def edges_of(side: Side, subject_id: UserId, ids: Sequence[UserId]) -> list[Edge]:
-    """Each once, in an order that all writers share."""
-    ours = ((each, subject_id) if side is Side.FOLLOWERS else (subject_id, each) for each in set(ids))
-    return sorted(ours)
+OTHER_END: Final[Mapping[Side, Column[Any]]] = {side: OWN_END[side.opposite] for side in Side}
+"""The column of the users on the list."""
 
 
 async def write_follows_seen(connection: AsyncConnection, given: Sequence[FollowsSeen], now: datetime) -> None:
-    """Comes after the users themselves. What is new, or comes back, is an event; the rest was seen once more.
+    """Runs after the users are written. New and returning edges become events, the others are refreshed.
 
-    The first complete list is a baseline: how long those on it have been there is not known, and no event.
+    The first complete list is a baseline without events: nobody knows how long its edges have existed.
     """
     for each in given:
-        edges = edges_of(each.side, each.subject_id, each.ids)
+        edges = _edges_of(each)
         if not edges:
             continue
-        ingest_id = await _ingest(connection, each)
-        told = {"platform": each.platform, "ingest_id": ingest_id, "now": now}
-        added = await _turned(connection, "add_follows", edges, told)
+        ingest_id = await _ingest_of(connection, each)
+        values = {"platform": each.platform, "ingest_id": ingest_id, "now": now}
+        added = await _change_edges(connection, "add_follows", edges, values)
         known = [edge for edge in edges if edge not in added]
-        back = await _turned(connection, "reopen_follows", known, told) if known else set()
-        still = [edge for edge in known if edge not in back]
-        if still:
-            await connection.execute(
-                command("refresh_follows", connection.dialect.name), _binds(connection, still, told)
-            )
-        news = await _began(connection, each, added) | back
-        await _note(connection, sorted(news), FollowKind.FOLLOWED, each.cause, told)
+        reopened = await _change_edges(connection, "reopen_follows", known, values)
+        live = [edge for edge in known if edge not in reopened]
+        if live:
+            refresh = command("refresh_follows", connection.dialect.name)
+            await connection.execute(refresh, _binds(connection, live, values))
+        changed = await _without_baseline(connection, each, added) | reopened
+        await _write_events(connection, changed, {**values, "kind": FollowKind.FOLLOWED, "cause": each.cause})
 
 
 async def write_follows_ended(connection: AsyncConnection, given: Sequence[FollowsEnded], now: datetime) -> None:
-    """Only what an earlier sync has missed already can end, and only what this one has not seen either."""
+    """End only edges that an earlier sync and this one have both missed."""
     for each in given:
-        edges = edges_of(each.side, each.subject_id, each.ids)
+        edges = _edges_of(each)
         if not edges:
             continue
-        told = {"platform": each.platform, "ingest_id": await _ingest(connection, each), "now": now}
-        ended = await _turned(connection, "end_follows", edges, {**told, "since": each.since})
-        await _note(connection, sorted(ended), FollowKind.UNFOLLOWED, each.cause, told)
+        values = {"platform": each.platform, "ingest_id": await _ingest_of(connection, each), "now": now}
+        ended = await _change_edges(connection, "end_follows", edges, {**values, "since": each.since})
+        await _write_events(connection, ended, {**values, "kind": FollowKind.UNFOLLOWED, "cause": each.cause})
 
 
 async def write_syncs_ended(connection: AsyncConnection, given: Sequence[SyncEnded], _now: datetime) -> None:
-    """Comes before the ingest itself is ended."""
+    """Runs before the ingest itself is ended."""
     for each in given:
-        ingest_id = await _ingest(connection, each)
+        ingest_id = await _ingest_of(connection, each)
         doubted = update(follows).where(
-            follows.c.platform == each.platform,
-            own_end(each.side) == each.subject_id,
-            follows.c.ended_at.is_(None),
+            *_live_edges(each.platform, each.side, each.subject_id),
             follows.c.missed_in.is_(None),
             follows.c.last_seen_at < each.since,
             follows.c.seen_in != ingest_id,
@@ -107,91 +90,100 @@ async def write_syncs_ended(connection: AsyncConnection, given: Sequence[SyncEnd
         await connection.execute(doubted.values(missed_in=ingest_id))
 
 
-async def _began(connection: AsyncConnection, seen: FollowsSeen, added: set[Edge]) -> set[Edge]:
-    """The new edges that a complete list of one of their ends would have shown before, had they been there."""
-    if seen.cause is not Cause.SEEN or not added:
-        return added
-    if await _known_lists(connection, seen.platform, seen.side, [seen.subject_id]):
-        return added
-    others = {one if seen.side is Side.FOLLOWERS else two for one, two in added}
-    known = await _known_lists(connection, seen.platform, seen.side.opposite, sorted(others))
-    return {(one, two) for one, two in added if (one if seen.side is Side.FOLLOWERS else two) in known}
+def full_syncs(platform: Platform, side: Side) -> tuple[ColumnElement[bool], ...]:
+    """Plausible syncs of one side that read the whole list."""
+    own = ingest_events.c
+    return *_plausible_syncs(platform, side), own.mode == SyncMode.FULL
 
 
-async def _known_lists(connection: AsyncConnection, platform: Platform, side: Side, of: Sequence[int]) -> set[int]:
-    """Whose list was read to its end once, and believed."""
-    asked = select(ingest_events.c.subject_id).where(*read_lists(platform, side), ingest_events.c.subject_id.in_(of))
-    return set((await connection.execute(asked.distinct())).scalars())
-
-
-def read_lists(platform: Platform, side: Side) -> tuple[ColumnElement[bool], ...]:
-    """Syncs of one side that read the whole list and could be believed."""
+def _plausible_syncs(platform: Platform, side: Side) -> tuple[ColumnElement[bool], ...]:
     own = ingest_events.c
     return (
         own.platform == platform,
         own.kind == side.ingest_kind,
         own.status == IngestStatus.SUCCESS,
-        own.mode == SyncMode.FULL,
         own.plausible.is_(True),
     )
 
 
-async def _ingest(connection: AsyncConnection, of: FollowsSeen | FollowsEnded | SyncEnded) -> IngestId:
+def _edges_of(each: FollowsSeen | FollowsEnded) -> list[Edge]:
+    """Each edge once. All writers share this order, so that two of them cannot deadlock."""
+    own = each.subject_id
+    return sorted((other, own) if each.side is Side.FOLLOWERS else (own, other) for other in set(each.ids))
+
+
+async def _without_baseline(connection: AsyncConnection, seen: FollowsSeen, added: set[Edge]) -> set[Edge]:
+    """The new edges that a complete list of one of their ends would have shown earlier, had they existed."""
+    if seen.cause is not Cause.SEEN or not added:
+        return added
+    if await _users_with_full_list(connection, seen.platform, seen.side, [seen.subject_id]):
+        return added
+    other = 0 if seen.side is Side.FOLLOWERS else 1
+    others = sorted({edge[other] for edge in added})
+    known = await _users_with_full_list(connection, seen.platform, seen.side.opposite, others)
+    return {edge for edge in added if edge[other] in known}
+
+
+async def _users_with_full_list(
+    connection: AsyncConnection, platform: Platform, side: Side, ids: Sequence[int]
+) -> set[int]:
+    query = select(ingest_events.c.subject_id).where(*full_syncs(platform, side), ingest_events.c.subject_id.in_(ids))
+    return set((await connection.execute(query.distinct())).scalars())
+
+
+async def _ingest_of(connection: AsyncConnection, of: FollowsSeen | FollowsEnded | SyncEnded) -> IngestId:
     if isinstance(of, FollowsSeen) and of.ingest_id is not None:
         return of.ingest_id
     if of.job_id is not None:
         found = (await open_ingests(connection, [of.job_id])).get(of.job_id)
         if found is not None:
             return found
-    raise WriteRefused(f"follows of user {of.subject_id} belong to no ingest that is open: begin one with them")
+    raise WriteRefused(f"follows of user {of.subject_id} need an open ingest: begin one in the same settlement")
 
 
-async def _turned(connection: AsyncConnection, name: str, edges: Sequence[Edge], told: dict[str, Any]) -> set[Edge]:
-    """The edges a statement really changed."""
-    asked = statement(name, connection.dialect.name)
-    rows = await connection.execute(asked, _binds(connection, edges, told))
+async def _change_edges(
+    connection: AsyncConnection, name: str, edges: Sequence[Edge], values: Mapping[str, Any]
+) -> set[Edge]:
+    """Run a statement for these edges. Returns those it changed: another writer may have changed the rest before."""
+    if not edges:
+        return set()
+    rows = await connection.execute(statement(name, connection.dialect.name), _binds(connection, edges, values))
     return {(row.follower_id, row.followed_id) for row in rows}
 
 
-async def _note(
-    connection: AsyncConnection, edges: Sequence[Edge], kind: FollowKind, cause: Cause, told: dict[str, Any]
-) -> None:
+async def _write_events(connection: AsyncConnection, edges: set[Edge], values: Mapping[str, Any]) -> None:
     if edges:
-        binds = _binds(connection, edges, {**told, "kind": kind, "cause": cause})
+        binds = _binds(connection, sorted(edges), values)
         await connection.execute(command("note_follows", connection.dialect.name), binds)
 
 
-def _binds(connection: AsyncConnection, edges: Sequence[Edge], told: dict[str, Any]) -> dict[str, Any]:
+def _binds(connection: AsyncConnection, edges: Sequence[Edge], values: Mapping[str, Any]) -> dict[str, Any]:
     if connection.dialect.name != "postgresql":
-        return {**told, "pairs": msgspec.json.encode(edges).decode()}
+        return {**values, "pairs": msgspec.json.encode(edges).decode()}
     followers, followed = zip(*edges, strict=True)
-    return {**told, "follower_ids": list(followers), "followed_ids": list(followed)}
+    return {**values, "follower_ids": list(followers), "followed_ids": list(followed)}
 
 
-__all__ = [
-    "edges_of",
-    "other_end",
-    "own_end",
-    "read_lists",
-    "write_follows_ended",
-    "write_follows_seen",
-    "write_syncs_ended",
-]
-
-
-class StoreFollowLook:
-    """Reads for handlers: each question stands for itself."""
+class SyncReads:
+    """What the handler of follow syncs reads. Each read stands for itself: nothing is locked and no transaction is
+    held between them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.stalest_users = StoreLook(database).stalest_users
 
     async def last_sync(self, platform: Platform, side: Side, subject_id: UserId) -> BelievedSync | None:
-        """The whole list as last read to its end; what has been added to it since counts as well."""
-        asked = _believed(platform, side, subject_id)
+        """The last full sync, extended to the end of the last incremental one after it."""
+        own = ingest_events.c
+        query = (
+            select(own.id, own.started_at, own.finished_at)
+            .where(*_plausible_syncs(platform, side), own.subject_id == subject_id)
+            .order_by(own.id.desc())
+            .limit(1)
+        )
         async with self._database.read_quickly() as connection:
-            full = (await connection.execute(asked.where(ingest_events.c.mode == SyncMode.FULL))).first()
-            latest = (await connection.execute(asked)).first() if full else None
+            full = (await connection.execute(query.where(own.mode == SyncMode.FULL))).first()
+            latest = (await connection.execute(query)).first() if full else None
         if full is None or latest is None:
             return None
         return BelievedSync(ingest_id=IngestId(latest.id), started_at=full.started_at, finished_at=latest.finished_at)
@@ -199,97 +191,85 @@ class StoreFollowLook:
     async def known_edges(
         self, platform: Platform, side: Side, subject_id: UserId, ids: Collection[UserId], known: BelievedSync
     ) -> set[UserId]:
-        asked = select(other_end(side)).where(
-            *_of(platform, side, subject_id),
-            other_end(side).in_(sorted(ids)),
+        """Users whose edge is live, existed when that sync ended, and was seen by it or later."""
+        query = select(OTHER_END[side]).where(
+            *_live_edges(platform, side, subject_id),
+            OTHER_END[side].in_(sorted(ids)),
             follows.c.first_seen_at <= known.finished_at,
             follows.c.last_seen_at >= known.started_at,
         )
-        return {UserId(each) for each in await self._column(asked)}
+        return {UserId(each) for each in await self._fetch_column(query)}
 
     async def seen(self, sync: Sync) -> int:
-        asked = select(func.count()).where(
-            *_of(sync.platform, sync.side, sync.subject_id),
-            or_(follows.c.last_seen_at >= sync.since, follows.c.seen_in == _ingest_of(sync.job_id)),
+        """How many different users were seen since the sync began."""
+        query = select(func.count()).where(
+            *_live_edges(sync.platform, sync.side, sync.subject_id),
+            or_(follows.c.last_seen_at >= sync.since, follows.c.seen_in == _ingest_id(sync)),
         )
-        return int((await self._column(asked))[0])
+        return int((await self._fetch_column(query))[0])
 
     async def missed(self, sync: Sync, *, after: UserId | None, limit: int) -> Sequence[UserId]:
-        other = other_end(sync.side)
-        asked = select(other).where(*_unseen(sync), follows.c.missed_in.is_not(None)).order_by(other).limit(limit)
-        asked = asked if after is None else asked.where(other > after)
-        return [UserId(each) for each in await self._column(asked)]
+        """Users whom an earlier sync and this one missed, by id."""
+        return await self._fetch_unseen(sync, after, limit, follows.c.missed_in.is_not(None))
 
     async def unseen(self, sync: Sync, *, after: UserId | None, limit: int) -> Sequence[UserId]:
-        other = other_end(sync.side)
-        asked = select(other).where(*_unseen(sync)).order_by(other).limit(limit)
-        asked = asked if after is None else asked.where(other > after)
-        return [UserId(each) for each in await self._column(asked)]
+        """Users whom this sync missed, whether or not an earlier one did, by id."""
+        return await self._fetch_unseen(sync, after, limit)
+
+    async def newly_missed(self, sync: Sync) -> bool:
+        """Whether this sync is the first to miss some user."""
+        return bool(await self._fetch_unseen(sync, None, 1, follows.c.missed_in.is_(None)))
 
     async def hidden(self, sync: Sync) -> int:
-        told = follow_events.c
-        asked = (
+        """How many edges have ended because the other user became unavailable."""
+        event = follow_events.c
+        query = (
             select(func.count())
             .select_from(follow_events)
             .join(
                 follows,
-                (follows.c.platform == told.platform)
-                & (follows.c.follower_id == told.follower_id)
-                & (follows.c.followed_id == told.followed_id)
-                & (follows.c.ended_at == told.at),
+                (follows.c.platform == event.platform)
+                & (follows.c.follower_id == event.follower_id)
+                & (follows.c.followed_id == event.followed_id)
+                & (follows.c.ended_at == event.at),
             )
             .where(
-                told.platform == sync.platform,
-                told[own_end(sync.side).name] == sync.subject_id,
-                told.kind == FollowKind.UNFOLLOWED,
-                told.cause.in_([Cause.SUSPENDED, Cause.VANISHED]),
+                event.platform == sync.platform,
+                event[OWN_END[sync.side].name] == sync.subject_id,
+                event.kind == FollowKind.UNFOLLOWED,
+                event.cause.in_([Cause.SUSPENDED, Cause.VANISHED]),
             )
         )
-        return int((await self._column(asked))[0])
-
-    async def newly_missed(self, sync: Sync) -> bool:
-        asked = select(other_end(sync.side)).where(*_unseen(sync), follows.c.missed_in.is_(None)).limit(1)
-        return bool(await self._column(asked))
+        return int((await self._fetch_column(query))[0])
 
     async def handle(self, platform: Platform, user_id: UserId) -> str | None:
-        asked = select(users.c.handle).where(users.c.platform == platform, users.c.id == user_id)
-        return next(iter(await self._column(asked)), None)
+        query = select(users.c.handle).where(users.c.platform == platform, users.c.id == user_id)
+        return next(iter(await self._fetch_column(query)), None)
 
-    async def _column(self, asked: Select[Any]) -> Sequence[Any]:
-        async with self._database.read_quickly() as connection:
-            return list((await connection.execute(asked)).scalars())
-
-
-def _believed(platform: Platform, side: Side, subject_id: UserId) -> Select[tuple[int, datetime, datetime]]:
-    return (
-        select(ingest_events.c.id, ingest_events.c.started_at, ingest_events.c.finished_at)
-        .where(
-            ingest_events.c.platform == platform,
-            ingest_events.c.kind == side.ingest_kind,
-            ingest_events.c.subject_id == subject_id,
-            ingest_events.c.status == IngestStatus.SUCCESS,
-            ingest_events.c.plausible,
+    async def _fetch_unseen(
+        self, sync: Sync, after: UserId | None, limit: int, *conditions: ColumnElement[bool]
+    ) -> Sequence[UserId]:
+        """Live edges not seen since the sync began. Without an open ingest there are none, because a missing `seen_in`
+        compares as unknown: no doubt is better than a wrong one."""
+        other = OTHER_END[sync.side]
+        query = select(other).where(
+            *_live_edges(sync.platform, sync.side, sync.subject_id),
+            follows.c.last_seen_at < sync.since,
+            follows.c.seen_in != _ingest_id(sync),
+            *conditions,
         )
-        .order_by(ingest_events.c.id.desc())
-        .limit(1)
-    )
+        if after is not None:
+            query = query.where(other > after)
+        return [UserId(each) for each in await self._fetch_column(query.order_by(other).limit(limit))]
+
+    async def _fetch_column(self, query: Select[Any]) -> Sequence[Any]:
+        async with self._database.read_quickly() as connection:
+            return list((await connection.execute(query)).scalars())
 
 
-def _of(platform: Platform, side: Side, subject_id: UserId) -> tuple[ColumnElement[bool], ...]:
-    """The edges of one list that live."""
-    return follows.c.platform == platform, own_end(side) == subject_id, follows.c.ended_at.is_(None)
+def _live_edges(platform: Platform, side: Side, subject_id: UserId) -> tuple[ColumnElement[bool], ...]:
+    return follows.c.platform == platform, OWN_END[side] == subject_id, follows.c.ended_at.is_(None)
 
 
-def _unseen(sync: Sync) -> tuple[ColumnElement[bool], ...]:
-    """Those that nobody has seen since the sync began. Without its open ingest there are none: better no doubt at all
-    than a wrong one."""
-    return (
-        *_of(sync.platform, sync.side, sync.subject_id),
-        follows.c.last_seen_at < sync.since,
-        follows.c.seen_in != _ingest_of(sync.job_id),
-    )
-
-
-def _ingest_of(job_id: JobId) -> ScalarSelect[Any]:
-    asked = select(ingest_events.c.id).where(ingest_events.c.job_id == job_id, text(OPEN_INGEST))
-    return asked.scalar_subquery()
+def _ingest_id(sync: Sync) -> Any:
+    return select(ingest_events.c.id).where(ingest_events.c.job_id == sync.job_id, text(OPEN_INGEST)).scalar_subquery()

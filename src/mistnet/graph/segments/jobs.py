@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.graph.follows.args import follow_sync
-from mistnet.graph.follows.model import SyncMode
+from mistnet.graph.follows.model import SyncMode, follow_sync
 from mistnet.graph.segments.model import (
     AnyRule,
     MaterializeArgs,

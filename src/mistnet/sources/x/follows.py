@@ -10,8 +10,7 @@ import msgspec
 
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import CallPurpose
-from mistnet.graph.follows.args import follow_sync
-from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode
+from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, follow_sync
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound

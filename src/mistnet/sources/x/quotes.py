@@ -13,7 +13,7 @@ from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.jobs import KNOWN_PAGES
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import PAGE_SIZE, Side, SyncMode
-from mistnet.graph.follows.store import StoreFollowLook
+from mistnet.graph.follows.store import SyncReads
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.settings import Settings
@@ -226,8 +226,8 @@ async def _quoted(app: App, user_id: UserId, user: KnownUser | None, side: Side,
     if users is None:
         return FollowQuote(side=side, users=None, credits=None)
     read = users
-    if mode is SyncMode.INCREMENTAL and await StoreFollowLook(app.database).last_sync(X, side, user_id):
-        stored = await Follows(app.database).tallied(user_id, side)
+    if mode is SyncMode.INCREMENTAL and await SyncReads(app.database).last_sync(X, side, user_id):
+        stored = await Follows(app.database).counts(user_id, side)
         read = min(users, max(users - stored.live, 0) + KNOWN_PAGES * PAGE_SIZE)
     return FollowQuote(side=side, users=users, credits=list_credits(read))
 

@@ -13,10 +13,9 @@ from mistnet.governor.governor import Governor
 from mistnet.governor.grants import GovernorLimits
 from mistnet.governor.model import X_SOURCE, CallRecord, Halt, KeyLabel, SourceState
 from mistnet.governor.store import DatabaseSourceStore
-from mistnet.graph.follows.args import FOLLOW_SYNC, FollowSyncArgs
 from mistnet.graph.follows.jobs import FollowSyncer
-from mistnet.graph.follows.model import PAGE_SIZE, FollowsEnded, FollowsSeen, SyncEnded
-from mistnet.graph.follows.store import StoreFollowLook, write_follows_ended, write_follows_seen, write_syncs_ended
+from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
+from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
 from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database
 from mistnet.kit.shared_resource import SharedResource
@@ -98,7 +97,7 @@ class XCollector:
         )
         self._door = SharedResource([self._transport.opened, self.governor.opened])
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
-        syncer = FollowSyncer(look=StoreFollowLook(database), x=self.x, clock=database.clock, rules=self.rules)
+        syncer = FollowSyncer(reads=SyncReads(database), x=self.x, clock=database.clock, rules=self.rules)
         self.kinds = [
             *kinds(self.look, self.x, database.clock, self.rules),
             single(FOLLOW_SYNC, syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=LANES),

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
-from mistnet.graph.follows.listing import FollowPages, Follows
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.prices.lineage.account_products import AccountProducts
@@ -192,7 +192,7 @@ async def account(
     before: PostPlace = None,
     follows_before: BeforeId = None,
 ) -> HTMLResponse:
-    own, pages, follows = UserId(user_id), AccountPages(app.database), FollowPages(app.database)
+    own, pages, follows = UserId(user_id), AccountPages(app.database), Follows(app.database)
     listed, profile = await pages.progress(own), await pages.profile(own)
     if listed is None or profile is None:
         raise NotFound(f"account {user_id}; it may be a user nobody tracks")
@@ -201,7 +201,7 @@ async def account(
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=account_counts.stored.get(own, 0))
     posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(own, before=follows_before, limit=_NEWS)
-    counted = await follows.counts(own, limit=_COUNTS)
+    counted = await follows.count_history(own, limit=_COUNTS)
     linked = await AccountProducts(app.database).page(X, own, limit=_PRODUCTS)
     now = dashboard.now
     return page(
@@ -218,10 +218,10 @@ async def account(
         posts=posts,
         before=before,
         more=posts[-1].cursor if len(posts) == _POSTS else None,
-        news=news,
+        news=news.items,
         follows_before=follows_before,
-        more_news=news[-1].id if len(news) == _NEWS else None,
-        known_since=await Follows(app.database).known_since(own),
+        more_news=news.next,
+        known_since=await follows.known_since(own),
         counted={side: some[-1] for side, some in counted.items() if some},
         follows_chart=follows_chart(counted),
         linked=[(each, spark(each)) for each in linked.products],

@@ -1,4 +1,4 @@
-"""People who follow each other, told by a source one can script, and syncs of them on a real database step by step."""
+"""A scripted source of follow lists, and follow syncs of them on a real database, step by step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from sqlalchemy import text
 
 from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import CallPurpose
-from mistnet.graph.follows.args import FOLLOW_SYNC, FollowSyncArgs, follow_sync
 from mistnet.graph.follows.jobs import FollowSyncer
 from mistnet.graph.follows.listing import Follows
-from mistnet.graph.follows.model import Relation, Side, SyncMode
-from mistnet.graph.follows.store import StoreFollowLook
+from mistnet.graph.follows.model import FOLLOW_SYNC, FollowSyncArgs, Relation, Side, SyncMode, follow_sync
+from mistnet.graph.follows.store import SyncReads
 from mistnet.kit.database import Database
 from mistnet.queue.executor import Executor
 from mistnet.queue.kinds import KindRegistry, Policy, single
@@ -37,11 +36,11 @@ ANN = UserId(1)
 
 
 @dataclass
-class Circle:
-    """A source that knows Ann and those around her. Lists are newest first.
+class ScriptedSource:
+    """The lists of Ann. They come newest first.
 
-    `left_out` are on no list although they follow; `suspended` and `gone` are shown nowhere; `broken` spoils the next
-    answers to lists; `extra` is added to the profile's counts; a page takes so many seconds.
+    `left_out` follow, but are on no list; `suspended` and `gone` are shown nowhere; `broken` names the faults of the
+    next pages; `extra` is added to the profile's counts; each page takes `page_seconds`.
     """
 
     followers_of: list[int] = field(default_factory=list)
@@ -123,15 +122,15 @@ def _member(user_id: UserId) -> User:
 
 @dataclass
 class Harness:
-    """A queue with nothing but follow syncs, worked on by hand while a clock is turned."""
+    """A queue of follow syncs only, worked on by hand with a clock that tests turn."""
 
     database: Database
     clock: TurnedClock
-    circle: Circle
+    source: ScriptedSource
 
     def __post_init__(self) -> None:
         self.syncer = FollowSyncer(
-            look=StoreFollowLook(self.database), x=self.circle, clock=self.clock, rules=CollectRules()
+            reads=SyncReads(self.database), x=self.source, clock=self.clock, rules=CollectRules()
         )
         self.kinds = KindRegistry(
             [single(FOLLOW_SYNC, self.syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=["x"])]
@@ -156,7 +155,7 @@ class Harness:
         return (await self.queue.enqueue([wanted], now=self.clock.now())).created
 
     async def step(self, *, lost: bool = False) -> bool:
-        """One step of whatever is due; a lost one is never settled, as if its worker had died."""
+        """Run one due step. A lost one is never settled, as if its worker had died."""
         leases = await self.queue.claim(
             worker=WorkerName("ann"),
             targets=self.kinds.targets(slots=1, lanes=None, lane_caps={}),
@@ -175,7 +174,7 @@ class Harness:
         return True
 
     async def settle_all(self) -> None:
-        """Until nobody has anything to do any more, however long that takes."""
+        """Run until no live job is left."""
         for _ in range(200):
             if not await self.step():
                 live = "SELECT count(*) FROM jobs WHERE state NOT IN ('failed', 'dead')"
@@ -195,7 +194,7 @@ class Harness:
             await self.writers.write(connection, self.writers.prepare(writes), self.clock.now())
 
     async def forget_jobs(self) -> None:
-        """As if somebody had cancelled them all."""
+        """As if all jobs had been cancelled."""
         async with self.database.transaction() as connection:
             await connection.execute(text("DELETE FROM jobs"))
 
@@ -208,22 +207,22 @@ class Harness:
         return found
 
     async def live(self, side: Side = Side.FOLLOWERS) -> list[int]:
-        return [each.user_id for each in await self.follows.page(ANN, side, limit=10_000)]
+        return [each.user_id for each in (await self.follows.page(ANN, side, limit=10_000)).items]
 
     async def doubted(self, side: Side = Side.FOLLOWERS) -> list[int]:
-        return [each.user_id for each in await self.follows.page(ANN, side, limit=10_000) if each.doubted]
+        return [each.user_id for each in (await self.follows.page(ANN, side, limit=10_000)).items if each.doubted]
 
     async def changes(self, skip: int = 0) -> list[tuple[str, str, int]]:
-        """What happened on the followers' side, the oldest first."""
+        """The changes of the followers, the oldest first."""
         found = await self.follows.events(ANN, limit=10_000)
-        told = [(str(each.kind), str(each.cause), int(each.follower_id)) for each in reversed(found)]
-        return told[skip:]
+        changes = [(str(each.kind), str(each.cause), int(each.follower_id)) for each in reversed(found.items)]
+        return changes[skip:]
 
 
 @asynccontextmanager
-async def open_harness(url: str, circle: Circle) -> AsyncIterator[Harness]:
-    database = open_database(url, clock=circle.clock)
+async def open_harness(url: str, source: ScriptedSource) -> AsyncIterator[Harness]:
+    database = open_database(url, clock=source.clock)
     try:
-        yield Harness(database, circle.clock, circle)
+        yield Harness(database, source.clock, source)
     finally:
         await database.close()
