@@ -96,7 +96,8 @@ def make_afresh(environment: Environment) -> None:
     with step(f"making {environment.folder.name} with Python {version}"):
         make_environment(interpreter.executable, environment)
     with step(f"installing the packages of {environment.lock.name}"):
-        pip(environment, "--require-hashes", "-r", str(environment.lock))
+        # The lock names every package. Resolving them again could only fail, for a release newer than the lock.
+        pip(environment, "--no-deps", "--require-hashes", "-r", str(environment.lock))
     write_stamp(environment, Stamp(packages=packages_digest(environment, interpreter.version), project=""))
 
 
