@@ -11,7 +11,7 @@ from sqlalchemy import update
 from mistnet.app import App
 from mistnet.operations import schema as tables
 from mistnet.social.jobs import args
-from mistnet.social.model import PostId, UserId
+from mistnet.social.model import PostId, UserId, X
 from tests.harvests import change, end_badly, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
 
@@ -68,5 +68,5 @@ async def test_a_sighting_knows_the_gaps(url: str) -> None:
     async with open_harvest(url) as app:
         await end_badly(app, args.hydrate_post(PostId(70), UserId(11)))
         await app.enqueue([args.hydrate_post(PostId(71), UserId(11))])
-        assert await app.collector.look.unreadable_posts([PostId(70), PostId(71), PostId(72)]) == {70}
-        assert await app.collector.look.unreadable_posts([]) == set()
+        assert await app.collector.look.unreadable_posts(X, [PostId(70), PostId(71), PostId(72)]) == {70}
+        assert await app.collector.look.unreadable_posts(X, []) == set()

@@ -53,6 +53,7 @@ from mistnet.social.jobs.profiles import Profiler
 from mistnet.social.jobs.reply_chains import Threads
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Span, Unreadable, User, UserId, X
+from mistnet.social.sources import SocialSources
 from mistnet.sources.x.client import query_of
 from tests.support import START, TurnedClock
 
@@ -136,7 +137,7 @@ class Store:
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
         return min(self.stored, most)
 
-    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+    async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         return self.gaps & set(ids)
 
     async def new_posts(
@@ -148,7 +149,7 @@ class Store:
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         return self.users & set(ids)
 
-    async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
+    async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
         return self.swept & set(user_ids)
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
@@ -167,6 +168,7 @@ class Source:
     by_id: list[Sequence[int]] = field(default_factory=list)
     platform: Platform = X
     separate_reposts: bool = True
+    full_batch_from: int | None = 6
 
     async def user(self, handle: str, *, purpose: CallPurpose) -> User | None:
         return self.handles.get(handle)
@@ -216,7 +218,12 @@ class Harness:
     rules: CollectRules = field(default_factory=CollectRules)
 
     def __post_init__(self) -> None:
-        parts: dict[str, Any] = {"look": self.store, "x": self.source, "clock": self.clock, "rules": self.rules}
+        parts: dict[str, Any] = {
+            "look": self.store,
+            "sources": SocialSources([self.source]),
+            "clock": self.clock,
+            "rules": self.rules,
+        }
         self.sweeper = Sweeper(**parts)
         self.profiler = Profiler(**parts)
         self.threads = Threads(**parts, in_flight={})

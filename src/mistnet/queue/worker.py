@@ -362,15 +362,19 @@ class Worker:
 
 
 def _batches(kinds: KindRegistry, leases: Sequence[Lease]) -> Iterator[tuple[Kind, Sequence[Lease]]]:
-    """Leases grouped for their handlers. A job that once spoilt a batch runs alone."""
-    for name in dict.fromkeys(lease.kind for lease in leases):
+    """Leases grouped for their handlers. A job that once spoilt a batch runs alone.
+
+    A batch has one lane: a fault of one source must not cost the jobs of another one an attempt.
+    """
+    for name, lane in dict.fromkeys((lease.kind, lease.lane) for lease in leases):
         kind = kinds[name]
-        together = [lease for lease in leases if lease.kind == name and not lease.alone]
+        own = [lease for lease in leases if (lease.kind, lease.lane) == (name, lane)]
+        together = [lease for lease in own if not lease.alone]
         size = kind.rules.batch
         for start in range(0, len(together), size):
             yield kind, together[start : start + size]
-        for lease in leases:
-            if lease.kind == name and lease.alone:
+        for lease in own:
+            if lease.alone:
                 yield kind, [lease]
 
 

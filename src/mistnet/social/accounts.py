@@ -133,8 +133,8 @@ class Look(Protocol):
         """How many posts of a user are stored, counted no further than `most`."""
         ...
 
-    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
-        """Those of X that could not be read for good, as far as anybody has tried: each is a gap already."""
+    async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        """Those that could not be read for good, as far as anybody has tried: each is a gap already."""
         ...
 
     async def new_posts(
@@ -147,7 +147,7 @@ class Look(Protocol):
         """Those that are stored, or that upstream is known not to have."""
         ...
 
-    async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
+    async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
         """Those whose backfill is still alive, so that their posts will come by themselves."""
         ...
 

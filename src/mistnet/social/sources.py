@@ -25,6 +25,11 @@ class SocialSource(Protocol):
         """Whether `search_posts` leaves native reposts out unless they are requested."""
         ...
 
+    @property
+    def full_batch_from(self) -> int | None:
+        """From how many users on a full batch costs less than these users alone; None: never."""
+        ...
+
     async def user(self, handle: str, *, purpose: CallPurpose) -> User | None:
         """The profile with this handle; None if there is none."""
         ...

@@ -15,6 +15,7 @@ from mistnet.queue.model import Write
 from mistnet.social.accounts import Account, AccountState
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import THREADS, Detail, Page, Post, PostId, UserId, X
+from mistnet.social.sources import SocialSources
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x.decode import gather_posts, gather_users
@@ -85,7 +86,9 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
 async def _leads(app: App, page: Page) -> list[Write]:
     """The ways up from tracked authors' replies, and whom they answer."""
     collector = app.collector
-    sweeper = Sweeper(look=collector.look, x=collector.x, clock=app.database.clock, rules=collector.rules)
+    sweeper = Sweeper(
+        look=collector.look, sources=SocialSources([collector.x]), clock=app.database.clock, rules=collector.rules
+    )
     by_author = _by_author([page.gathered.posts[each] for each in page.own])
     leads: list[Write] = []
     for user_id, posts in by_author.items():

@@ -159,7 +159,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         why = _unreadable_reason(user) if user else NEVER_RETURNED
         problem = f"the {at.side} of user {at.user_id} cannot be read: {why}"
         ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=1, problem=problem)
-        return Done([user or never_returned(at.user_id), begin_ingest(job), ended, _wake_segments(at)])
+        return Done([user or never_returned(X, at.user_id), begin_ingest(job), ended, _wake_segments(at)])
 
     async def _read_pages(self, job: Job[FollowSyncArgs]) -> Outcome:
         """Read as many pages as arrive within a second, so that a slow source's pages are stored one by one.

@@ -46,7 +46,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
     async def _fetch_page(self, job: Job[ScrapeArgs], purpose: CallPurpose) -> Outcome:
         args = job.args
         span = Span(ceiling=args.ceiling)
-        page = await self.sweeper.x.search_posts([args.handle], span, purpose=purpose)
+        page = await self.sweeper.sources[X].search_posts([args.handle], span, purpose=purpose)
         user_id = args.user_id or _author_of(page, args.handle)
         match verdict(page, user_id or _UNKNOWN_USER, span):
             case Progress(posts=posts, lowest=lowest):
@@ -92,7 +92,7 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         args = job.args
         writes: list[Write] = list(page.gathered.writes)
         if not args.counted:
-            user = await self.sweeper.x.user(args.handle, purpose=purpose)
+            user = await self.sweeper.sources[X].user(args.handle, purpose=purpose)
             writes += [user] if user else []
             if problem := _problem_with(user):
                 return Done([*writes, self._step(args, RunStatus.FAILED, problem)])

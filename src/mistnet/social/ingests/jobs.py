@@ -10,9 +10,9 @@ import msgspec
 from loguru import logger
 
 from mistnet.governor.errors import BrokenAnswer
-from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.governor.model import CallPurpose
 from mistnet.kit.text import are, counted
-from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, NewJob, Outcome, Write
+from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, Lane, NewJob, Outcome, Write
 from mistnet.social.accounts import AccountState, StoredProfile
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
 from mistnet.social.jobs import args
@@ -40,6 +40,7 @@ class PostsSyncArgs(Args, frozen=True):
     reread: bool = False
     outsiders: int = 0
     unread: int = 0
+    platform: Platform = X
 
     @property
     def group(self) -> tuple[UserId, ...]:
@@ -56,20 +57,23 @@ class Targets(Protocol):
         ...
 
 
-def posts_sync(user_ids: Collection[UserId], floor: PostId, *, asked_by: str = "operator") -> NewJob:
+def posts_sync(
+    user_ids: Collection[UserId], floor: PostId, *, asked_by: str = "operator", platform: Platform = X
+) -> NewJob:
     """The same users since the same post are one job, however many ask for it."""
     ids = tuple(sorted(set(user_ids)))
     names = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
     return NewJob(
         kind=POSTS_SYNC,
-        key=f"{names}:{floor}",
-        args=PostsSyncArgs(user_ids=ids, floor=floor, asked_by=asked_by),
+        key=args.key_of(platform, f"{names}:{floor}"),
+        lane=Lane(platform),
+        args=PostsSyncArgs(user_ids=ids, floor=floor, asked_by=asked_by, platform=platform),
     )
 
 
 def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
     return IngestBegun(
-        platform=X,
+        platform=job.args.platform,
         kind=IngestKind.POSTS_SYNC,
         job_id=job.id,
         asked_by=job.args.asked_by,
@@ -79,18 +83,18 @@ def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
     )
 
 
-def shown(page: Page, span: Span) -> list[Post]:
+def shown(page: Page, span: Span, platform: Platform) -> list[Post]:
     """The page's posts within the span, whoever wrote them. Raises BrokenAnswer for a page that cannot be true."""
     own = [page.gathered.posts[each] for each in page.own]
     within = [post for post in own if post.id in span]
     if within or _passed(page, span):
         return within
     if own:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, f"only posts outside of what was asked for: {own[0].id}")
+        raise BrokenAnswer(platform, ENDPOINT, f"only posts outside of what was asked for: {own[0].id}")
     if page.gathered.unreadable:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, "nothing on the page can be read")
+        raise BrokenAnswer(platform, ENDPOINT, "nothing on the page can be read")
     if page.has_more:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, "an empty page that claims there is more")
+        raise BrokenAnswer(platform, ENDPOINT, "an empty page that claims there is more")
     return []
 
 
@@ -119,10 +123,10 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
         at = job.args
         span = Span(floor=at.floor, ceiling=at.ceiling)
-        page = await self.sweeper.x.search_posts(handles.values(), span, purpose=CallPurpose(job.id))
+        page = await self.sweeper.sources[at.platform].search_posts(handles.values(), span, purpose=CallPurpose(job.id))
         if not at.renamed and _taken_over(page, handles):
             return await self._look_up_again(job, page)
-        posts = shown(page, span)
+        posts = shown(page, span, at.platform)
         reached = lowest(page, posts, span)
         if holes(page, span)[1] and not at.reread:
             again = msgspec.structs.replace(at, reread=True)
@@ -138,7 +142,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
         """All targets first, strictly: one that cannot be had and nothing is written. Old profiles are refreshed."""
         wanted = job.args.user_ids
-        known = await self.targets.profiles(X, wanted)
+        known = await self.targets.profiles(job.args.platform, wanted)
         missing = [each for each in wanted if each not in known]
         stale = [each for each in wanted if each in known and self._is_stale(known[each])]
         answers = await self._users(job, [*missing, *stale])
@@ -150,9 +154,9 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         return Continue([begun(job), *writes, self._told(job, calls=len(answers))], args=ready)
 
     async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
-        size = self.sweeper.rules.users_per_call
+        size, source = self.sweeper.rules.users_per_call, self.sweeper.sources[job.args.platform]
         return [
-            await self.sweeper.x.users(ids[start : start + size], purpose=CallPurpose(job.id))
+            await source.users(ids[start : start + size], purpose=CallPurpose(job.id))
             for start in range(0, len(ids), size)
         ]
 
@@ -164,13 +168,13 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         """One that could not be read may be legible at the next try."""
         unread = next((each.problem for answer in answers for each in answer.unreadable), None)
         if unread is not None:
-            raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", unread)
-        problem = str(NotReturned(X_SOURCE, "users", lacking, asked=len(job.args.user_ids)))
+            raise BrokenAnswer(job.args.platform, "users", unread)
+        problem = str(NotReturned(job.args.platform, "users", lacking, asked=len(job.args.user_ids)))
         ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
         return Fail(problem, [begun(job), ended])
 
     async def _handles(self, at: PostsSyncArgs) -> Mapping[UserId, str]:
-        known = await self.targets.profiles(X, at.group)
+        known = await self.targets.profiles(at.platform, at.group)
         return {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
 
     async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
@@ -193,9 +197,9 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             outsiders=job.args.outsiders + len(others),
             unread=job.args.unread + len(between),
         )
-        look = self.sweeper.look
-        settled = await look.known_posts(X, by_id) | await look.unreadable_posts(by_id)
-        wanted = [args.hydrate_post(each) for each in by_id if each not in settled]
+        look, platform = self.sweeper.look, job.args.platform
+        settled = await look.known_posts(platform, by_id) | await look.unreadable_posts(platform, by_id)
+        wanted = [args.hydrate_post(each, platform=platform) for each in by_id if each not in settled]
         leads = [*await self._leads(page, posts), *wanted]
         told = self._told(job, items=len(posts))
         return Continue([begun(job), *page.gathered.writes, *leads, told], args=down)
@@ -204,7 +208,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         """Posts of tracked accounts lead on as if they had been swept."""
         leads: list[NewJob] = []
         for user_id in dict.fromkeys(post.author_id for post in posts):
-            account = await self.sweeper.look.account(X, user_id)
+            account = await self.sweeper.look.account(posts[0].platform, user_id)
             if account and account.state is not AccountState.UNTRACKED:
                 leads += await self.sweeper.leads(page, [post for post in posts if post.author_id == user_id], account)
         return leads

@@ -10,7 +10,7 @@ import msgspec
 from mistnet.queue.errors import Permanent, Temporary
 from mistnet.queue.model import Args, Done, Fail, Job, Outcome, Retry, Snooze, Write
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, traced
-from mistnet.social.model import X
+from mistnet.social.model import Platform
 
 A = TypeVar("A", bound=Args)
 JOB = "job"
@@ -35,20 +35,22 @@ def recorded(
     return run
 
 
-def one_call(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], came: Collection[int]) -> list[Write]:
+def one_call(
+    platform: Platform, kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], came: Collection[int]
+) -> list[Write]:
     """One call for a batch of jobs as one event. What did not come is settled by its own job."""
     found = [each for each in asked if each in came]
     lacking = len(asked) - len(found)
     problem = f"upstream does not return {lacking} of {len(asked)}" if lacking else None
     ended = IngestEnded(job_id=jobs[0].id, status=IngestStatus.SUCCESS, calls=1, items=len(found), problem=problem)
-    return [_begun(kind, jobs, asked), ended]
+    return [_begun(platform, kind, jobs, asked), ended]
 
 
 def failed_call(
-    kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], error: Temporary | Permanent
+    platform: Platform, kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], error: Temporary | Permanent
 ) -> list[Outcome]:
     """The fault concerns every job of the batch; its event lands with the first."""
-    writes = [_begun(kind, jobs, asked), _ended_badly(jobs[0], error)]
+    writes = [_begun(platform, kind, jobs, asked), _ended_badly(jobs[0], error)]
     if isinstance(error, Permanent):
         return [Fail(str(error), writes), *(Fail(str(error)) for _ in jobs[1:])]
     return [Retry(str(error), writes=writes), *(Retry(str(error)) for _ in jobs[1:])]
@@ -71,8 +73,8 @@ def _with_writes(outcome: Outcome, change: Callable[[Sequence[Write]], Sequence[
     return msgspec.structs.replace(outcome, writes=change(outcome.writes))
 
 
-def _begun(kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int]) -> IngestBegun:
-    return IngestBegun(platform=X, kind=kind, job_id=jobs[0].id, asked_by=JOB, mode="background", ids=asked)
+def _begun(platform: Platform, kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int]) -> IngestBegun:
+    return IngestBegun(platform=platform, kind=kind, job_id=jobs[0].id, asked_by=JOB, mode="background", ids=asked)
 
 
 def _ended_badly(job: Job[A], error: Temporary | Permanent) -> IngestEnded:

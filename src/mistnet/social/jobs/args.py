@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from mistnet.queue.model import Args, Awaited, KindName, NewJob, Wake
+from mistnet.queue.model import Args, Awaited, KindName, Lane, NewJob, Wake
 from mistnet.social.accounts import Frontier
 from mistnet.social.fetch_sizes import FetchRules
-from mistnet.social.model import Post, PostId, UserId
+from mistnet.social.model import Platform, Post, PostId, UserId, X
 
 SUGGESTION: Final = KindName("suggestion")
 BACKFILL: Final = KindName("backfill")
@@ -21,7 +21,6 @@ RELOOK: Final = KindName("relook")
 WALK: Final = KindName("walk")
 HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
-LANE: Final = "x"
 
 WALKS_FIRST: Final = 2
 """Spans that people by id wait while walks go up."""
@@ -57,7 +56,10 @@ class CollectRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuggestionArgs(Args, frozen=True):
+    """Args without a platform are about X: they were stored before there was another one."""
+
     handle: str
+    platform: Platform = X
 
 
 class BackfillArgs(Args, frozen=True):
@@ -68,6 +70,7 @@ class BackfillArgs(Args, frozen=True):
 
     user_id: UserId
     suspected: bool = False
+    platform: Platform = X
 
 
 class RangeArgs(Args, frozen=True):
@@ -88,6 +91,7 @@ class RangeArgs(Args, frozen=True):
     limit: int | None = None
     found_before: int = 0
     known_before: int = 0
+    platform: Platform = X
 
     @property
     def fetched(self) -> int:
@@ -105,6 +109,7 @@ class RangeArgs(Args, frozen=True):
 
 class RelookArgs(Args, frozen=True):
     user_id: UserId
+    platform: Platform = X
 
 
 class WalkArgs(Args, frozen=True):
@@ -115,11 +120,13 @@ class WalkArgs(Args, frozen=True):
     next_id: PostId
     next_user_id: UserId | None = None
     account_id: UserId | None = None
+    platform: Platform = X
 
 
 class HydrateUserArgs(Args, frozen=True):
     user_id: UserId
     tracked: bool = False
+    platform: Platform = X
 
 
 class HydratePostArgs(Args, frozen=True):
@@ -127,42 +134,57 @@ class HydratePostArgs(Args, frozen=True):
 
     post_id: PostId
     account_id: UserId | None = None
+    platform: Platform = X
 
 
-def suggestion(handle: str) -> NewJob:
-    return NewJob(kind=SUGGESTION, key=handle.lower(), args=SuggestionArgs(handle=handle))
+def key_of(platform: Platform, key: object) -> str:
+    """Keys are unique per kind, and ids only per platform. Keys of X, which came first, have no prefix."""
+    return str(key) if platform == X else f"{platform}/{key}"
 
 
-def backfill(user_id: UserId) -> NewJob:
-    return NewJob(kind=BACKFILL, key=str(user_id), args=BackfillArgs(user_id=user_id))
+def platform_and_key(key: str) -> tuple[Platform, str]:
+    """The reverse of `key_of`."""
+    platform, _, own = key.rpartition("/")
+    return Platform(platform or X), own
 
 
-def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None) -> NewJob:
+def suggestion(handle: str, platform: Platform = X) -> NewJob:
+    return _job(SUGGESTION, platform, handle.lower(), SuggestionArgs(handle=handle, platform=platform))
+
+
+def backfill(user_id: UserId, platform: Platform = X) -> NewJob:
+    return _job(BACKFILL, platform, user_id, BackfillArgs(user_id=user_id, platform=platform))
+
+
+def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None, platform: Platform = X) -> NewJob:
     """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between.
 
     Without a newest post: everything, for an account that had no posts when its backfill ended.
     """
     floor = newest or PostId(0)
-    return NewJob(kind=CATCH_UP, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor, limit=limit))
+    return _job(CATCH_UP, platform, user_id, RangeArgs(user_id=user_id, floor=floor, limit=limit, platform=platform))
 
 
-def mend(user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False) -> NewJob:
+def mend(
+    user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False, platform: Platform = X
+) -> NewJob:
     """A second look between two posts, where something could not be read."""
-    args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True)
-    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:{floor}-{ceiling or ''}", args=args)
+    args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True, platform=platform)
+    return _job(REPOSTS if reposts else CATCH_UP, platform, f"{user_id}:{floor}-{ceiling or ''}", args)
 
 
-def reposts(user_id: UserId, floor: PostId) -> NewJob:
-    return NewJob(kind=REPOSTS, key=str(user_id), args=RangeArgs(user_id=user_id, floor=floor))
+def reposts(user_id: UserId, floor: PostId, platform: Platform = X) -> NewJob:
+    return _job(REPOSTS, platform, user_id, RangeArgs(user_id=user_id, floor=floor, platform=platform))
 
 
-def resweep(user_id: UserId, *, reposts: bool = False) -> NewJob:
+def resweep(user_id: UserId, *, reposts: bool = False, platform: Platform = X) -> NewJob:
     """All of an account's history once more, for one whose stored posts are implausibly few."""
-    return NewJob(kind=REPOSTS if reposts else CATCH_UP, key=f"{user_id}:0-", args=RangeArgs(user_id=user_id))
+    args = RangeArgs(user_id=user_id, platform=platform)
+    return _job(REPOSTS if reposts else CATCH_UP, platform, f"{user_id}:0-", args)
 
 
-def relook(user_id: UserId) -> NewJob:
-    return NewJob(kind=RELOOK, key=str(user_id), args=RelookArgs(user_id=user_id))
+def relook(user_id: UserId, platform: Platform = X) -> NewJob:
+    return _job(RELOOK, platform, user_id, RelookArgs(user_id=user_id, platform=platform))
 
 
 def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetime | None = None) -> NewJob:
@@ -177,47 +199,47 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetim
         next_id=frontier.post_id,
         next_user_id=frontier.user_id,
         account_id=account_id,
+        platform=reply.platform,
     )
-    return NewJob(
-        kind=WALK,
-        key=f"{conversation_id}:{reply.id}",
-        args=args,
-        run_at=run_at,
-        reason=FILLS_A_BATCH if run_at else None,
-    )
+    made = _job(WALK, reply.platform, f"{conversation_id}:{reply.id}", args)
+    return msgspec.structs.replace(made, run_at=run_at, reason=FILLS_A_BATCH if run_at else None)
 
 
-def awaits_sweep(user_id: UserId) -> str:
+def awaits_sweep(platform: Platform, user_id: UserId) -> str:
     """Why a walk waits. The end of that sweep ends the wait."""
-    return f"the sweep of account {user_id} will bring its next post"
+    return f"the sweep of account {key_of(platform, user_id)} will bring its next post"
 
 
-def sweep_of(user_id: UserId) -> Awaited:
+def sweep_of(platform: Platform, user_id: UserId) -> Awaited:
     """The job that such a walk waits for."""
-    return Awaited(BACKFILL, str(user_id))
+    return Awaited(BACKFILL, key_of(platform, user_id))
 
 
-def sweep_is_over(user_id: UserId) -> Wake:
-    return Wake(kind=WALK, reason=awaits_sweep(user_id))
+def sweep_is_over(platform: Platform, user_id: UserId) -> Wake:
+    return Wake(kind=WALK, reason=awaits_sweep(platform, user_id))
 
 
-def hydrate_user(user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False) -> NewJob:
+def hydrate_user(
+    user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False, platform: Platform = X
+) -> NewJob:
     """All jobs of one span fall due together, so that they fill a batch. A tracked user does not wait.
 
     The others wait longer than walks do, which bring many of them along with their posts.
     """
     run_at = now - HEAD_START if tracked else end_of_span(now, fill) + WALKS_FIRST * fill
-    return NewJob(
-        kind=HYDRATE_USER,
-        key=str(user_id),
-        args=HydrateUserArgs(user_id=user_id, tracked=tracked),
-        run_at=run_at,
-        reason=None if tracked else FILLS_A_BATCH,
-    )
+    args = HydrateUserArgs(user_id=user_id, tracked=tracked, platform=platform)
+    made = _job(HYDRATE_USER, platform, user_id, args)
+    return msgspec.structs.replace(made, run_at=run_at, reason=None if tracked else FILLS_A_BATCH)
 
 
-def hydrate_post(post_id: PostId, account_id: UserId | None = None) -> NewJob:
-    return NewJob(kind=HYDRATE_POST, key=str(post_id), args=HydratePostArgs(post_id=post_id, account_id=account_id))
+def hydrate_post(post_id: PostId, account_id: UserId | None = None, platform: Platform = X) -> NewJob:
+    args = HydratePostArgs(post_id=post_id, account_id=account_id, platform=platform)
+    return _job(HYDRATE_POST, platform, post_id, args)
+
+
+def _job(kind: KindName, platform: Platform, key: object, args: Args) -> NewJob:
+    """Every platform has a lane of its own, with the same name."""
+    return NewJob(kind=kind, key=key_of(platform, key), lane=Lane(platform), args=args)
 
 
 def end_of_span(now: datetime, fill: timedelta) -> datetime:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.governor.errors import BrokenAnswer
-from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Permanent, Temporary
 from mistnet.queue.model import Done, Job, NewJob, Outcome, Retry, Write
@@ -26,8 +26,8 @@ from mistnet.social.ingests.model import IngestKind
 from mistnet.social.ingests.recording import failed_call, one_call, with_event
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, HydrateUserArgs, RelookArgs, SuggestionArgs
-from mistnet.social.model import User, UserId, X
-from mistnet.social.sources import SocialSource
+from mistnet.social.model import Platform, User, UserId
+from mistnet.social.sources import SocialSource, SocialSources
 
 FULL_BATCH: Final = 100
 NEVER_RETURNED: Final = "upstream does not return this user"
@@ -47,12 +47,12 @@ class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
         return self.handle is not None and self.handle.lower() != account.handle.lower()
 
 
-async def check_profile(x: SocialSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
+async def check_profile(source: SocialSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
     """Asks by id: handles change, ids do not."""
-    gathered = await x.users([account.user_id], purpose=purpose)
+    gathered = await source.users([account.user_id], purpose=purpose)
     user = gathered.users.get(account.user_id)
     if user is None and gathered.unreadable:
-        raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
+        raise BrokenAnswer(account.platform, "users", gathered.unreadable[0].problem)
     return _profile(user)
 
 
@@ -71,11 +71,13 @@ def state_of(user: User) -> AccountState:
     return AccountState.PROTECTED if user.protected else AccountState.ACTIVE
 
 
-def state_change(user_id: UserId, profile: CurrentProfile, next_look_at: datetime) -> AccountStateChange:
+def state_change(
+    platform: Platform, user_id: UserId, profile: CurrentProfile, next_look_at: datetime
+) -> AccountStateChange:
     """What cannot be collected is looked at again, at a slow rhythm."""
     active = profile.state is AccountState.ACTIVE
     return AccountStateChange(
-        platform=X,
+        platform=platform,
         user_id=user_id,
         state=profile.state,
         reason=profile.reason,
@@ -87,44 +89,41 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs that begin and mend accounts, and fetch users by id."""
 
     look: Look
-    x: SocialSource
+    sources: SocialSources
     clock: Clock
     rules: CollectRules
-    fills_up: int = 6
-    """From so many on, a batch filled up to a hundred is cheaper than a small one."""
 
     async def suggestion(self, job: Job[SuggestionArgs]) -> Outcome:
         """A handle somebody would like tracked becomes an account, or is refused with the reason."""
-        handle = job.args.handle
-        user = await self.x.user(handle, purpose=CallPurpose(job.id))
+        user = await self.sources[job.args.platform].user(job.args.handle, purpose=CallPurpose(job.id))
         if user is None:
-            return Done([_closed(handle, "upstream knows nobody of that name")])
+            return Done([_closed(job.args, "upstream knows nobody of that name")])
         if user.unavailable_reason is not None:
-            return Done([user, _closed(handle, f"unavailable: {user.unavailable_reason}")])
-        return Done([user, *await self._tracked(user), _closed(handle, None, user.id)])
+            return Done([user, _closed(job.args, f"unavailable: {user.unavailable_reason}")])
+        return Done([user, *await self._tracked(user), _closed(job.args, None, user.id)])
 
     async def relook(self, job: Job[RelookArgs]) -> Outcome:
         """An account that could not be collected: can it be now?"""
-        account = await self.look.account(X, job.args.user_id)
+        account = await self.look.account(job.args.platform, job.args.user_id)
         if account is None or account.state is AccountState.UNTRACKED:
             return Done()
-        profile = await check_profile(self.x, account, CallPurpose(job.id, account.user_id))
-        change = state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
+        profile = await check_profile(self.sources[account.platform], account, CallPurpose(job.id, account.user_id))
+        change = state_change(account.platform, account.user_id, profile, self.clock.now() + self.rules.relook)
         work = [_sweep(account)] if profile.state is AccountState.ACTIVE else []
         return Done([*profile.writes, change, *work])
 
     async def hydrate(self, jobs: Sequence[Job[HydrateUserArgs]]) -> Sequence[Outcome]:
         """Users by id, each settled alone. A batch that is worth it is filled up with the stalest profiles."""
-        wanted = {job.args.user_id for job in jobs}
-        known = await self.look.known_users(X, wanted)
+        platform, wanted = jobs[0].args.platform, {job.args.user_id for job in jobs}
+        known = await self.look.known_users(platform, wanted)
         unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
         if not unknown:
             return [Done() for _ in jobs]
-        asked = [*unknown, *(extra := await self._filling(unknown))]
+        asked = [*unknown, *(extra := await self._filling(platform, unknown))]
         try:
-            gathered = await self.x.users(asked, purpose=CallPurpose(jobs[0].id))
+            gathered = await self.sources[platform].users(asked, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
-            return failed_call(IngestKind.USERS_BY_IDS, jobs, asked, error)
+            return failed_call(platform, IngestKind.USERS_BY_IDS, jobs, asked, error)
         along: list[Write] = [gathered.users[each] for each in extra if each in gathered.users]
         along += gathered.unreadable
         outcomes: list[Outcome] = []
@@ -139,36 +138,39 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
                 outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
             else:
                 # gone is an answer, not a failure: no one could act on it
-                outcomes.append(Done([*along, never_returned(job.args.user_id)]))
+                outcomes.append(Done([*along, never_returned(platform, job.args.user_id)]))
             along = []
-        return with_event(outcomes, one_call(IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
+        return with_event(outcomes, one_call(platform, IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
 
-    async def _filling(self, unknown: Sequence[UserId]) -> Sequence[UserId]:
+    async def _filling(self, platform: Platform, unknown: Sequence[UserId]) -> Sequence[UserId]:
         room = FULL_BATCH - len(unknown)
-        if len(unknown) < self.fills_up or room <= 0 or self.rules.users_per_call < FULL_BATCH:
+        pays_from = self.sources[platform].full_batch_from
+        if pays_from is None or len(unknown) < pays_from or room <= 0 or self.rules.users_per_call < FULL_BATCH:
             return ()
-        extra = await self.look.stalest_users(X, room, unknown)
+        extra = await self.look.stalest_users(platform, room, unknown)
         return extra if len(extra) == room else ()
 
     async def _tracked(self, user: User) -> list[Write]:
-        account = await self.look.account(X, user.id)
-        writes: list[Write] = [TrackedAccount(platform=X, user_id=user.id)]
+        account = await self.look.account(user.platform, user.id)
+        writes: list[Write] = [TrackedAccount(platform=user.platform, user_id=user.id)]
         profile = CurrentProfile(state=state_of(user), reason="its posts are protected" if user.protected else None)
         if profile.state is not AccountState.ACTIVE:
-            return [*writes, state_change(user.id, profile, self.clock.now() + self.rules.relook)]
-        return [*writes, _sweep(account) if account else args.backfill(user.id)]
+            return [*writes, state_change(user.platform, user.id, profile, self.clock.now() + self.rules.relook)]
+        return [*writes, _sweep(account) if account else args.backfill(user.id, user.platform)]
 
 
 def _sweep(account: Account) -> NewJob:
     """What an account needs next: the rest of its past, or what is new."""
     if account.backfilled_at:
-        return args.catch_up(account.user_id, account.newest_post_id)
-    return args.backfill(account.user_id)
+        return args.catch_up(account.user_id, account.newest_post_id, platform=account.platform)
+    return args.backfill(account.user_id, account.platform)
 
 
-def never_returned(user_id: UserId) -> Missing:
-    return Missing(platform=X, what="user", id=user_id, reason=NEVER_RETURNED)
+def never_returned(platform: Platform, user_id: UserId) -> Missing:
+    return Missing(platform=platform, what="user", id=user_id, reason=NEVER_RETURNED)
 
 
-def _closed(handle: str, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
-    return SuggestionClosed(platform=X, handle=handle, accepted=user_id is not None, reason=reason, user_id=user_id)
+def _closed(given: SuggestionArgs, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
+    return SuggestionClosed(
+        platform=given.platform, handle=given.handle, accepted=user_id is not None, reason=reason, user_id=user_id
+    )

@@ -17,8 +17,8 @@ from mistnet.social.ingests.model import IngestKind
 from mistnet.social.ingests.recording import failed_call, one_call, with_event
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, HydratePostArgs, WalkArgs
-from mistnet.social.model import Gathered, Post, PostId, UserId, X
-from mistnet.social.sources import SocialSource
+from mistnet.social.model import Gathered, Platform, Post, PostId, UserId
+from mistnet.social.sources import SocialSources
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
 LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
@@ -52,26 +52,26 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     """Thread walks and post hydration. Walks never create walks."""
 
     look: Look
-    x: SocialSource
+    sources: SocialSources
     clock: Clock
     rules: CollectRules
-    in_flight: dict[PostId, datetime]
+    in_flight: dict[tuple[Platform, PostId], datetime]
 
     async def walk(self, jobs: Sequence[Job[WalkArgs]]) -> Sequence[Outcome]:
         """One level up for up to twenty walks with one call. Ends at a root, or at a post that is gone."""
-        now = self.clock.now()
+        platform, now = jobs[0].args.platform, self.clock.now()
         starts = {job.id: Frontier(job.args.next_id, job.args.next_user_id) for job in jobs}
-        stored = await self.look.frontiers(X, {start.post_id for start in starts.values()})
+        stored = await self.look.frontiers(platform, {start.post_id for start in starts.values()})
         wanted = {job_id: beyond(start, stored) for job_id, start in starts.items()}
         authors = {each.user_id for each in wanted.values() if each and each.user_id}
-        swept = await self.look.being_backfilled(authors)
+        swept = await self.look.being_backfilled(platform, authors)
         waits = {job.id: self._waits(job, wanted[job.id], swept, now) for job in jobs}
         asking = {
             job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
         }
-        gathered = await self._fetch({each.post_id for each in asking.values()}, _purpose(jobs), now)
+        gathered = await self._fetch(platform, {each.post_id for each in asking.values()}, _purpose(jobs), now)
         authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
-        strangers = authors - await self.look.known_users(X, authors)
+        strangers = authors - await self.look.known_users(platform, authors)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -93,24 +93,28 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if frontier.user_id is not None and frontier.user_id in swept:
             wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
-            return Snooze(now + wait, args.awaits_sweep(frontier.user_id), args.sweep_of(frontier.user_id))
-        if self.in_flight.get(frontier.post_id, now) > now:
+            own = (job.args.platform, frontier.user_id)
+            return Snooze(now + wait, args.awaits_sweep(*own), args.sweep_of(*own))
+        if self.in_flight.get((job.args.platform, frontier.post_id), now) > now:
             return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
         return None
 
-    async def _fetch(self, ids: Collection[PostId], purpose: CallPurpose, now: datetime) -> Gathered:
+    async def _fetch(
+        self, platform: Platform, ids: Collection[PostId], purpose: CallPurpose, now: datetime
+    ) -> Gathered:
         if not ids:
             return Gathered({}, {}, [])
-        for post_id in [each for each, until in self.in_flight.items() if until <= now]:
-            del self.in_flight[post_id]
-        self.in_flight.update(dict.fromkeys(ids, now + IN_FLIGHT))
+        for key in [each for each, until in self.in_flight.items() if until <= now]:
+            del self.in_flight[key]
+        keys = [(platform, each) for each in ids]
+        self.in_flight.update(dict.fromkeys(keys, now + IN_FLIGHT))
         found = False
         try:
-            gathered = await self.x.posts(sorted(ids), purpose=purpose)
+            gathered = await self.sources[platform].posts(sorted(ids), purpose=purpose)
             found = True
         finally:  # what was fetched is written in a moment; what was not may be asked for at once
             until = self.clock.now() + (JUST_FETCHED if found else timedelta())
-            self.in_flight.update(dict.fromkeys(ids, until))
+            self.in_flight.update(dict.fromkeys(keys, until))
         return gathered
 
     def _step(
@@ -125,18 +129,19 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         if post is None and (problem := _unread(frontier.post_id, gathered)):
             return Retry(problem)
         if post is None:
-            return Done([*along, gone(frontier.post_id), *self._author(frontier.user_id, strangers)])
+            author = self._author(job.args.platform, frontier.user_id, strangers)
+            return Done([*along, gone(job.args.platform, frontier.post_id), *author])
         writes = [*along, *about(post, gathered)]
         if post.in_reply_to_id is None:
             return Done(writes)
         up = msgspec.structs.replace(job.args, next_id=post.in_reply_to_id, next_user_id=post.in_reply_to_user_id)
         return Continue(writes, args=up)
 
-    def _author(self, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
+    def _author(self, platform: Platform, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
         """Of a post that is gone we can still know whose it was."""
         if user_id is None or user_id not in strangers:
             return []
-        return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill)]
+        return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill, platform=platform)]
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
         """Posts by id with their authors, each settled alone."""
@@ -145,11 +150,11 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             asking = await self.hydrate([job for job in jobs if job.id not in known]) if len(known) < len(jobs) else ()
             rest = iter(asking)
             return [Done() if job.id in known else next(rest) for job in jobs]
-        asked = [job.args.post_id for job in jobs]
+        platform, asked = jobs[0].args.platform, [job.args.post_id for job in jobs]
         try:
-            gathered = await self.x.posts(asked, purpose=CallPurpose(jobs[0].id))
+            gathered = await self.sources[platform].posts(asked, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
-            return failed_call(IngestKind.POSTS_BY_IDS, jobs, asked, error)
+            return failed_call(platform, IngestKind.POSTS_BY_IDS, jobs, asked, error)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -160,15 +165,16 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
                 outcomes.append(Retry(problem))
                 continue
             else:
-                outcomes.append(Done([*along, gone(job.args.post_id)]))
+                outcomes.append(Done([*along, gone(platform, job.args.post_id)]))
             along = []
-        return with_event(outcomes, one_call(IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
+        return with_event(outcomes, one_call(platform, IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
 
     async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
         """Those whose sweep could not read a post that another way has brought, with all above it."""
         swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
-        stored = await self.look.known_posts(X, swept.values())
-        above = await self.look.frontiers(X, stored)
+        platform = jobs[0].args.platform
+        stored = await self.look.known_posts(platform, swept.values())
+        above = await self.look.frontiers(platform, stored)
         return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
@@ -176,7 +182,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         start = first_unknown(post, {}, ())
         if wanted.account_id != post.author_id or start is None:
             return []
-        frontier = beyond(start, await self.look.frontiers(X, {start.post_id}))
+        frontier = beyond(start, await self.look.frontiers(post.platform, {start.post_id}))
         if frontier is None:
             return []
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
@@ -199,8 +205,8 @@ def _unread(post_id: PostId, gathered: Gathered) -> str | None:
     return f"not among the posts that could be read; one without an id: {nameless}" if nameless else None
 
 
-def gone(post_id: PostId) -> Missing:
-    return Missing(platform=X, what="post", id=post_id, reason=NOT_RETURNED)
+def gone(platform: Platform, post_id: PostId) -> Missing:
+    return Missing(platform=platform, what="post", id=post_id, reason=NOT_RETURNED)
 
 
 def _purpose(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from mistnet.governor.errors import BrokenAnswer
-from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.events import EventKind, NewEvent, summaries
 from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Write
@@ -20,10 +20,10 @@ from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
 from mistnet.social.jobs.profiles import CurrentProfile, check_profile, state_change
 from mistnet.social.jobs.reply_chains import beyond, first_unknown
-from mistnet.social.model import Page, Post, PostId, Span, Unreadable, UserId, X
-from mistnet.social.sources import SocialSource
+from mistnet.social.model import Page, Platform, Post, PostId, Span, Unreadable, UserId, X
+from mistnet.social.sources import SocialSources
 
-ENDPOINT = "tweet/advanced_search"
+ENDPOINT = "search_posts"
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Emptiness(msgspec.Struct, frozen=True):
 Verdict: TypeAlias = Progress | OtherAuthors | Emptiness
 
 
-def verdict(page: Page, user_id: UserId, span: Span) -> Verdict:
+def verdict(page: Page, user_id: UserId, span: Span, platform: Platform = X) -> Verdict:
     """Raises BrokenAnswer for a page that cannot be true: one to ask for again, never an end."""
     shown = [page.gathered.posts[post_id] for post_id in page.own]
     own = [post for post in shown if post.author_id == user_id]
@@ -55,13 +55,13 @@ def verdict(page: Page, user_id: UserId, span: Span) -> Verdict:
         reached = [*(post.id for post in within), *passed]
         return Progress(posts=within, lowest=min(reached), highest=max(reached))
     if own:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, f"only posts above the ceiling {span.ceiling}")
+        raise BrokenAnswer(platform, ENDPOINT, f"only posts above the ceiling {span.ceiling}")
     if shown:
         return OtherAuthors()
     if page.gathered.unreadable:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, "nothing on the page can be read")
+        raise BrokenAnswer(platform, ENDPOINT, "nothing on the page can be read")
     if page.has_more:
-        raise BrokenAnswer(X_SOURCE, ENDPOINT, "an empty page that claims there is more")
+        raise BrokenAnswer(platform, ENDPOINT, "an empty page that claims there is more")
     return Emptiness()
 
 
@@ -117,30 +117,32 @@ SECOND_LOOK: Final = "looks a second time before it believes the end"
 
 
 class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
-    """The sweeps of one source. One page per step; everything a page leads to lands with it or not at all."""
+    """The sweeps of every platform. One page per step; everything a page leads to lands with it or not at all."""
 
     look: Look
-    x: SocialSource
+    sources: SocialSources
     clock: Clock
     rules: CollectRules
 
     async def backfill(self, job: Job[BackfillArgs]) -> Outcome:
         """From the oldest post we have down to the first one ever written."""
-        account = await self.look.account(X, job.args.user_id)
+        account = await self.look.account(job.args.platform, job.args.user_id)
         if account is None:
-            return Fail(f"there is no account {job.args.user_id}")
+            return Fail(f"there is no account {args.key_of(job.args.platform, job.args.user_id)}")
         if account.state is not AccountState.ACTIVE:
             return Done()
         span = Span(ceiling=PostId(account.oldest_post_id - 1) if account.oldest_post_id else None)
         page = await self._page(job, account, span)
-        match verdict(page, account.user_id, span):
+        match verdict(page, account.user_id, span, account.platform):
             case Progress(posts=posts, lowest=lowest, highest=highest):
-                reached = Swept(platform=X, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts))
+                reached = Swept(
+                    platform=account.platform, user_id=account.user_id, oldest=lowest, newest=highest, found=len(posts)
+                )
                 writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
-                on = BackfillArgs(user_id=account.user_id, suspected=not page.has_more)
+                on = msgspec.structs.replace(job.args, suspected=not page.has_more)
                 return self._down(page, [*writes, reached], on)
             case Emptiness() | OtherAuthors() if not (job.args.suspected and job.is_first_try):
-                again = BackfillArgs(user_id=account.user_id, suspected=True)
+                again = msgspec.structs.replace(job.args, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | OtherAuthors():
                 return await self._end_of_backfill(job, account, page)
@@ -150,18 +152,18 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         writes: list[Write] = list(page.gathered.writes)
         counted = account.posts_count
         if page.own or not self._is_sure_of_handle(account):
-            profile = await check_profile(self.x, account, self._purpose(job, account))
+            profile = await check_profile(self.sources[account.platform], account, self._purpose(job, account))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
                 change = self._state_change(account, profile)
-                return Done([*writes, change, args.sweep_is_over(account.user_id)])
+                return Done([*writes, change, args.sweep_is_over(account.platform, account.user_id)])
             if profile.renames(account):
-                return Continue(writes, args=BackfillArgs(user_id=account.user_id))
-        finished = Swept(platform=X, user_id=account.user_id, backfilled=True)
+                return Continue(writes, args=msgspec.structs.replace(job.args, suspected=False))
+        finished = Swept(platform=account.platform, user_id=account.user_id, backfilled=True)
         writes += [finished, *backfilled(account)]
         writes += await self._judged(account, counted, reposts_ended=False)
-        return Done([*writes, *self._reposts(account), args.sweep_is_over(account.user_id)])
+        return Done([*writes, *self._reposts(account), args.sweep_is_over(account.platform, account.user_id)])
 
     def _is_sure_of_handle(self, account: Account) -> bool:
         """Whether the profile was seen a moment ago, and a search for its handle has shown this account's posts."""
@@ -177,15 +179,15 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return await self._range(job, reposts=True)
 
     async def _range(self, job: Job[RangeArgs], *, reposts: bool) -> Outcome:
-        account = await self.look.account(X, job.args.user_id)
+        account = await self.look.account(job.args.platform, job.args.user_id)
         if account is None:
-            return Fail(f"there is no account {job.args.user_id}")
+            return Fail(f"there is no account {args.key_of(job.args.platform, job.args.user_id)}")
         if account.state is not AccountState.ACTIVE:
             return Done()
         at = job.args
         span = Span(floor=at.floor, ceiling=at.ceiling)
         page = await self._page(job, account, span, reposts=reposts)
-        found = verdict(page, account.user_id, span)
+        found = verdict(page, account.user_id, span, account.platform)
         sure = at.suspected and job.is_first_try
         if at.mending and (sure or isinstance(found, Progress)):
             return Done(await self._mended(page, found, at, account, reposts=reposts))
@@ -204,7 +206,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _lowered(self, at: RangeArgs, found: Progress, *, more: bool, reposts: bool) -> RangeArgs:
         ids = [post.id for post in found.posts]
-        known = set() if reposts else await self.look.known_posts(X, ids)
+        known = set() if reposts else await self.look.known_posts(at.platform, ids)
         return msgspec.structs.replace(
             at,
             ceiling=PostId(found.lowest - 1),
@@ -235,7 +237,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _fetched(self, at: RangeArgs) -> Fetched:
-        return Fetched(platform=X, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
+        return Fetched(platform=at.platform, user_id=at.user_id, fetched=at.fetched, new=at.fetched_new, limit=at.limit)
 
     async def _mended(
         self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
@@ -246,7 +248,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         writes = await self._collected(page, found.posts, account)
         newest = account.newest_repost_id if reposts else account.newest_post_id
         if at.ceiling is None and not page.has_more and (newest is None or newest >= at.floor):
-            top = Swept(platform=X, user_id=account.user_id)
+            top = Swept(platform=account.platform, user_id=account.user_id)
             field = "newest_repost" if reposts else "newest"
             writes.append(msgspec.structs.replace(top, **{field: found.highest}))
         return writes
@@ -256,7 +258,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
         writes: list[Write] = list(page.gathered.writes)
         if stale or page.own:
-            profile = await check_profile(self.x, account, self._purpose(job, account))
+            profile = await check_profile(self.sources[account.platform], account, self._purpose(job, account))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
@@ -265,7 +267,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue(writes, args=msgspec.structs.replace(at, suspected=False))
         if reposts:
             done = Swept(
-                platform=X,
+                platform=account.platform,
                 user_id=account.user_id,
                 newest_repost=at.top,
                 reposts_backfilled=at.floor == 0,
@@ -275,7 +277,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             return Done([*writes, done, *judged])
         # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
         oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
-        writes.append(Swept(platform=X, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found))
+        writes.append(
+            Swept(platform=account.platform, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found)
+        )
         if account.suspect_since:
             writes += await self._judged(account, counted, reposts_ended=False)
         swept_again = not at.floor and account.newest_post_id is not None
@@ -289,7 +293,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         if not self.rules.summarize or at.found == at.known:
             return []
-        new = await self.look.new_posts(X, account.user_id, above=at.floor, stored_since=job.created_at)
+        new = await self.look.new_posts(account.platform, account.user_id, above=at.floor, stored_since=job.created_at)
         about = {"user_id": str(account.user_id), "handle": account.handle}
         return summaries(str(account.user_id), about, new)
 
@@ -298,17 +302,18 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
         The pass for native retweets, where there is one, has the last word.
         """
-        last_word = reposts_ended or not self.rules.reposts
+        last_word = reposts_ended or not self._sweeps_reposts(account.platform)
         enough = enough_stored(counted, with_reposts=reposts_ended)
-        stored = await self.look.stored_posts(X, account.user_id, most=enough) if enough else 0
+        stored = await self.look.stored_posts(account.platform, account.user_id, most=enough) if enough else 0
         if stored >= enough and not (last_word and account.suspect_since):
             return []
-        return [HistoryJudged(platform=X, user_id=account.user_id, suspect=stored < enough)]
+        return [HistoryJudged(platform=account.platform, user_id=account.user_id, suspect=stored < enough)]
 
     async def _page(
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
     ) -> Page:
-        return await self.x.search_posts([account.handle], span, reposts=reposts, purpose=self._purpose(job, account))
+        source = self.sources[account.platform]
+        return await source.search_posts([account.handle], span, reposts=reposts, purpose=self._purpose(job, account))
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
         """The page's users and posts, and the work they lead to."""
@@ -316,20 +321,24 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """The work that an account's posts lead to: the ways up from replies, and whom they answer."""
-        return [*await self._walks(page, posts, account), *await self._strangers(page, posts)]
+        return [*await self._walks(page, posts, account), *await self._strangers(page, posts, account.platform)]
 
     async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
         """Another look at what could not be read. A post that is stored, or a gap already, needs no new job."""
         by_id, between = holes(page, span)
-        settled = await self.look.known_posts(X, by_id) | await self.look.unreadable_posts(by_id)
-        again = [args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts) for each in between]
-        return [*(args.hydrate_post(each, account.user_id) for each in by_id if each not in settled), *again]
+        platform = account.platform
+        settled = await self.look.known_posts(platform, by_id) | await self.look.unreadable_posts(platform, by_id)
+        again = [
+            args.mend(account.user_id, each.floor, each.ceiling, reposts=reposts, platform=platform) for each in between
+        ]
+        lost = [each for each in by_id if each not in settled]
+        return [*(args.hydrate_post(each, account.user_id, platform) for each in lost), *again]
 
     async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """One for each reply whose way up leads to a post we lack."""
         own = {post.id for post in posts}
         starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
-        stored = await self.look.frontiers(X, {start.post_id for start in starts.values() if start})
+        stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
         wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
         return [
@@ -338,25 +347,28 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             if (frontier := wanted[post.id]) is not None
         ]
 
-    async def _strangers(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
+    async def _strangers(self, page: Page, posts: Sequence[Post], platform: Platform) -> list[NewJob]:
         """Whom these replies answer, if we know nothing of them yet."""
         answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
         unknown = answered - page.gathered.users.keys()
-        unknown -= await self.look.known_users(X, unknown)
+        unknown -= await self.look.known_users(platform, unknown)
         now, fill = self.clock.now(), self.rules.batch_fill
-        return [args.hydrate_user(user_id, now=now, fill=fill) for user_id in sorted(unknown)]
+        return [args.hydrate_user(each, now=now, fill=fill, platform=platform) for each in sorted(unknown)]
 
     def _reposts(self, account: Account) -> list[NewJob]:
-        """`from:` never shows native retweets: they take a pass of their own."""
-        if not self.rules.reposts:
+        """Where search leaves native reposts out, they take a pass of their own."""
+        if not self._sweeps_reposts(account.platform):
             return []
         if account.reposts_backfilled_at is None:
-            return [args.reposts(account.user_id, PostId(0))]
+            return [args.reposts(account.user_id, PostId(0), account.platform)]
         # Where none was ever found, one look over everything is enough: the next one follows at the next catch-up.
-        return [args.reposts(account.user_id, account.newest_repost_id or PostId(1))]
+        return [args.reposts(account.user_id, account.newest_repost_id or PostId(1), account.platform)]
+
+    def _sweeps_reposts(self, platform: Platform) -> bool:
+        return self.rules.reposts and self.sources[platform].separate_reposts
 
     def _state_change(self, account: Account, profile: CurrentProfile) -> AccountStateChange:
-        return state_change(account.user_id, profile, self.clock.now() + self.rules.relook)
+        return state_change(account.platform, account.user_id, profile, self.clock.now() + self.rules.relook)
 
     def _purpose(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> CallPurpose:
         return CallPurpose(job.id, account.user_id)

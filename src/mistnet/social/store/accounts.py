@@ -26,6 +26,7 @@ from mistnet.social.accounts import (
     TrackedAccount,
 )
 from mistnet.social.coverage.model import SUSPECT_LOOKS
+from mistnet.social.jobs.args import key_of, platform_and_key
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.quarantine import gaps_among
@@ -246,11 +247,11 @@ class StoreLook:
         async with self._database.read_quickly() as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
-    async def unreadable_posts(self, ids: Collection[PostId]) -> set[PostId]:
+    async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
         async with self._database.read_quickly() as connection:
-            return await gaps_among(connection, ids)
+            return await gaps_among(connection, platform, ids)
 
     async def new_posts(
         self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
@@ -280,12 +281,12 @@ class StoreLook:
             rows = await connection.execute(asked)
             return {UserId(row.id): StoredProfile(row.handle, row.profiled_at) for row in rows}
 
-    async def being_backfilled(self, user_ids: Collection[UserId]) -> set[UserId]:
+    async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
         if not user_ids:
             return set()
-        binds = {"keys": [str(each) for each in sorted(user_ids)]}
+        binds = {"keys": [key_of(platform, each) for each in sorted(user_ids)]}
         rows = await self._database.fetch_prepared(statement("being_backfilled", self._database.dialect), binds)
-        return {UserId(int(row.key)) for row in rows}
+        return {UserId(int(platform_and_key(row.key)[1])) for row in rows}
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
         asked = (

@@ -17,7 +17,8 @@ from mistnet.kit.statements import statement
 from mistnet.queue.model import JobId, JobState, KindName, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
-from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId, X
+from mistnet.social.jobs.args import key_of, platform_and_key
+from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, quarantine, users
 
@@ -166,11 +167,10 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
 
 
-async def gaps_among(connection: AsyncConnection, ids: Collection[PostId]) -> set[PostId]:
-    asked = select(jobs.c.key).where(
-        jobs.c.kind == HYDRATE_POST, text(GAP), jobs.c.key.in_([str(each) for each in sorted(ids)])
-    )
-    return {PostId(int(key)) for key in (await connection.execute(asked)).scalars()}
+async def gaps_among(connection: AsyncConnection, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+    keys = {key_of(platform, each): each for each in ids}
+    asked = select(jobs.c.key).where(jobs.c.kind == HYDRATE_POST, text(GAP), jobs.c.key.in_(sorted(keys)))
+    return {keys[key] for key in (await connection.execute(asked)).scalars()}
 
 
 async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
@@ -179,7 +179,7 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     One that is due has a single attempt, so that an unreadable post is paid for once each time.
     """
     found = await _gaps(connection)
-    stored = await _stored(connection, [row for row in found if row.key.isdecimal()])
+    stored = await _stored(connection, found)
     readable = {row.id for row in found if _came_since(row, stored)}
     due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
     if not readable and not due:
@@ -199,9 +199,15 @@ async def _gaps(connection: AsyncConnection) -> list[Gap]:
 async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:
     """When the posts of these gaps were stored, by their keys."""
     stored: dict[str, datetime] = {}
-    for some in slices([int(row.key) for row in gaps]):
-        asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == X, posts.c.id.in_(some))
-        stored |= {str(row.id): row.first_seen_at for row in await connection.execute(asked)}
+    ids: dict[Platform, list[int]] = {}
+    for row in gaps:
+        platform, post_id = platform_and_key(row.key)
+        if post_id.isdecimal():
+            ids.setdefault(platform, []).append(int(post_id))
+    for platform, own in ids.items():
+        for some in slices(own):
+            asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == platform, posts.c.id.in_(some))
+            stored |= {key_of(platform, row.id): row.first_seen_at for row in await connection.execute(asked)}
     return stored
 
 

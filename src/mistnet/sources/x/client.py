@@ -144,6 +144,7 @@ class XClient:
 
     platform = X
     separate_reposts = True
+    full_batch_from = 6
 
     def __init__(
         self,

@@ -22,8 +22,9 @@ from mistnet.social.jobs.profiles import FULL_BATCH
 from mistnet.social.model import Gathered, PostId, UserId, X
 from mistnet.social.sources import SocialSource
 from mistnet.social.store.stored_ids import stored_posts, stored_users
-from mistnet.sources.x.source import POSTS_PER_CALL, WRITERS
+from mistnet.sources.x.source import WRITERS
 
+POSTS_PER_CALL: Final = 50
 PATIENCE: Final = timedelta(seconds=30)
 _NOBODY: Final = CallPurpose()
 _TRIES: Final = 5

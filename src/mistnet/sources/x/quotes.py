@@ -18,12 +18,13 @@ from mistnet.operations.errors import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.settings import Settings
 from mistnet.social.accounts import AccountState
+from mistnet.social.jobs.kinds import WALKS_PER_CALL
 from mistnet.social.jobs.profiles import state_of
 from mistnet.social.model import User, UserId, X
 from mistnet.social.store.account_pages import KnownUser, People
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.x import client as prices
-from mistnet.sources.x.source import WALKS_PER_CALL, XCollector, keys_of
+from mistnet.sources.x.source import XCollector, keys_of
 
 if TYPE_CHECKING:
     from mistnet.app import App

@@ -16,7 +16,6 @@ from mistnet.governor.store import DatabaseSourceStore
 from mistnet.graph.follows.jobs import FollowSyncer
 from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
 from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
-from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database
 from mistnet.kit.shared_resource import SharedResource
 from mistnet.kit.transport import LateTransport, Transport
@@ -24,7 +23,7 @@ from mistnet.operations.runs.jobs import Scraper
 from mistnet.operations.runs.model import SCRAPE, RunStep, ScrapeArgs
 from mistnet.operations.runs.store import write_run_steps
 from mistnet.queue.events import NewEvent
-from mistnet.queue.kinds import Kind, batched, single
+from mistnet.queue.kinds import single
 from mistnet.queue.metrics import SourceMetrics
 from mistnet.queue.model import JobClass
 from mistnet.queue.outbox import write_events
@@ -32,16 +31,13 @@ from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
 from mistnet.social.accounts import AccountStateChange, HistoryJudged, Missing, SuggestionClosed, Swept, TrackedAccount
 from mistnet.social.fetch_sizes import Fetched
-from mistnet.social.ingests.jobs import POSTS_SYNC, PostsSync, PostsSyncArgs, begun
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded
-from mistnet.social.ingests.recording import recorded
 from mistnet.social.ingests.store import write_advanced, write_begun, write_ended
-from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, MostCredits
-from mistnet.social.jobs.profiles import Profiler
-from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.kinds import social_kinds
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import Post, Unreadable, User
+from mistnet.social.sources import SocialSources
 from mistnet.social.store.accounts import (
     StoreLook,
     write_closed_suggestions,
@@ -60,9 +56,7 @@ NO_CAP = (
     f"X has no cap on spending. Set one, for example US$ {USUAL_DAY_CREDITS // prices.CREDITS_PER_DOLLAR} a day: "
     f"`mistnet sources set x --day-credits {USUAL_DAY_CREDITS}`."
 )
-WALKS_PER_CALL = 20
-POSTS_PER_CALL = 50
-LANES = (args.LANE,)
+LANES = (X_SOURCE,)
 
 
 class XCollector:
@@ -98,8 +92,11 @@ class XCollector:
         self._door = SharedResource([self._transport.opened, self.governor.opened])
         self.x = XClient(self._transport, gate=self.governor, clock=database.clock)
         syncer = FollowSyncer(reads=SyncReads(database), x=self.x, clock=database.clock, rules=self.rules)
+        sources = SocialSources([self.x])
+        sweeper = Sweeper(look=self.look, sources=sources, clock=database.clock, rules=self.rules)
         self.kinds = [
-            *kinds(self.look, self.x, database.clock, self.rules),
+            *social_kinds(sources, look=self.look, targets=self.look, clock=database.clock, rules=self.rules),
+            single(SCRAPE, Scraper(sweeper=sweeper).scrape, ScrapeArgs, job_class=JobClass.SWEEP, lanes=LANES),
             single(FOLLOW_SYNC, syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=LANES),
         ]
 
@@ -125,46 +122,6 @@ class XCollector:
     async def _state(self) -> SourceState:
         known = {state.name: state for state in await self.book.states()}
         return known.get(X_SOURCE) or SourceState(name=X_SOURCE)
-
-
-def kinds(look: StoreLook, x: XClient, clock: Clock, rules: CollectRules) -> Sequence[Kind]:
-    """Every kind of collecting job, by hand."""
-    sweeper = Sweeper(look=look, x=x, clock=clock, rules=rules)
-    threads = Threads(look=look, x=x, clock=clock, rules=rules, in_flight={})
-    profiler = Profiler(look=look, x=x, clock=clock, rules=rules)
-    scraper = Scraper(sweeper=sweeper)
-    return [
-        single(SCRAPE, scraper.scrape, ScrapeArgs, job_class=JobClass.SWEEP, lanes=LANES),
-        single(args.BACKFILL, sweeper.backfill, args.BackfillArgs, job_class=JobClass.SWEEP, lanes=LANES),
-        single(args.CATCH_UP, sweeper.catch_up, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
-        single(args.REPOSTS, sweeper.reposts, args.RangeArgs, job_class=JobClass.SWEEP, lanes=LANES),
-        batched(args.WALK, threads.walk, args.WalkArgs, batch=WALKS_PER_CALL, job_class=JobClass.WALK, lanes=LANES),
-        batched(
-            args.HYDRATE_USER,
-            profiler.hydrate,
-            args.HydrateUserArgs,
-            batch=rules.users_per_call,
-            job_class=JobClass.HYDRATION,
-            lanes=LANES,
-        ),
-        batched(
-            args.HYDRATE_POST,
-            threads.hydrate,
-            args.HydratePostArgs,
-            batch=rules.posts_per_call,
-            job_class=JobClass.HYDRATION,
-            lanes=LANES,
-        ),
-        single(
-            POSTS_SYNC,
-            recorded(PostsSync(sweeper=sweeper, targets=look).sync, begun),
-            PostsSyncArgs,
-            job_class=JobClass.SWEEP,
-            lanes=LANES,
-        ),
-        single(args.RELOOK, profiler.relook, args.RelookArgs, job_class=JobClass.HYDRATION, lanes=LANES),
-        single(args.SUGGESTION, profiler.suggestion, args.SuggestionArgs, job_class=JobClass.SUGGESTION, lanes=LANES),
-    ]
 
 
 WRITERS: Sequence[Writer[Any]] = (

@@ -1,0 +1,62 @@
+"""The kinds of jobs that collect users and posts, for every social source of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from mistnet.kit.clock import Clock
+from mistnet.queue.kinds import Kind, batched, single
+from mistnet.queue.model import Job, JobClass, JobId, Outcome
+from mistnet.social.accounts import Look
+from mistnet.social.ingests.jobs import POSTS_SYNC, PostsSync, PostsSyncArgs, Targets, begun
+from mistnet.social.ingests.recording import recorded
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import CollectRules
+from mistnet.social.jobs.profiles import Profiler
+from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.sweeps import Sweeper
+from mistnet.social.sources import SocialSources
+
+WALKS_PER_CALL = 20
+
+
+def social_kinds(
+    sources: SocialSources, *, look: Look, targets: Targets, clock: Clock, rules: CollectRules
+) -> Sequence[Kind]:
+    """Each platform is a lane of every kind, so that a pause or limit of one source never holds up another."""
+    sweeper = Sweeper(look=look, sources=sources, clock=clock, rules=rules)
+    threads = Threads(look=look, sources=sources, clock=clock, rules=rules, in_flight={})
+    profiler = Profiler(look=look, sources=sources, clock=clock, rules=rules)
+    posts_sync = recorded(PostsSync(sweeper=sweeper, targets=targets).sync, begun)
+    sweep: dict[str, Any] = {"job_class": JobClass.SWEEP, "lanes": tuple(sources)}
+    walk: dict[str, Any] = {"job_class": JobClass.WALK, "lanes": tuple(sources)}
+    hydrate: dict[str, Any] = {"job_class": JobClass.HYDRATION, "lanes": tuple(sources)}
+    suggest: dict[str, Any] = {"job_class": JobClass.SUGGESTION, "lanes": tuple(sources)}
+    users, posts = _by_platform(profiler.hydrate), _by_platform(threads.hydrate)
+    return [
+        single(args.BACKFILL, sweeper.backfill, args.BackfillArgs, **sweep),
+        single(args.CATCH_UP, sweeper.catch_up, args.RangeArgs, **sweep),
+        single(args.REPOSTS, sweeper.reposts, args.RangeArgs, **sweep),
+        batched(args.WALK, _by_platform(threads.walk), args.WalkArgs, batch=WALKS_PER_CALL, **walk),
+        batched(args.HYDRATE_USER, users, args.HydrateUserArgs, batch=rules.users_per_call, **hydrate),
+        batched(args.HYDRATE_POST, posts, args.HydratePostArgs, batch=rules.posts_per_call, **hydrate),
+        single(POSTS_SYNC, posts_sync, PostsSyncArgs, **sweep),
+        single(args.RELOOK, profiler.relook, args.RelookArgs, **hydrate),
+        single(args.SUGGESTION, profiler.suggestion, args.SuggestionArgs, **suggest),
+    ]
+
+
+def _by_platform(
+    handle: Callable[[Sequence[Job[Any]]], Awaitable[Sequence[Outcome]]],
+) -> Callable[[Sequence[Job[Any]]], Awaitable[Sequence[Outcome]]]:
+    """One call goes to one source: a batch with jobs of several platforms is handled in parts."""
+
+    async def run(jobs: Sequence[Job[Any]]) -> Sequence[Outcome]:
+        outcomes: dict[JobId, Outcome] = {}
+        for platform in dict.fromkeys(job.args.platform for job in jobs):
+            own = [job for job in jobs if job.args.platform == platform]
+            outcomes |= zip((job.id for job in own), await handle(own), strict=True)
+        return [outcomes[job.id] for job in jobs]
+
+    return run
