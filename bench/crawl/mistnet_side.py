@@ -19,7 +19,8 @@ from mistnet.app import App
 from mistnet.kit.database import Database
 from mistnet.settings import load_settings
 from mistnet.shops import links
-from mistnet.shops.model import WEB_LANE, Canonical, CrawlOutcome, LinkTarget
+from mistnet.shops.model import Canonical, CrawlOutcome, LinkTarget
+from mistnet.shops.shop import WEB_LANE
 from mistnet.shops.store.links import LinkWriter
 from mistnet.shops.tables import crawls
 

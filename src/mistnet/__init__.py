@@ -1,6 +1,6 @@
 """mistnet collects social accounts durably.
 
-These names are the public interface for job kinds of your own; docs/engine-alone.md shows how to use them.
+These names are the public interface for job kinds of your own (docs/engine-alone.md) and shops (docs/adding-a-shop.md).
 Everything else is internal and may change.
 """
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from mistnet.queue.plugins import Plugin
     from mistnet.queue.store.writes import Writer
     from mistnet.settings import Settings, load_settings
+    from mistnet.shops.model import LinkKind
+    from mistnet.shops.plugins import ShopPlugin
+    from mistnet.shops.shop import LinkName, PageRules, Shop
 else:  # `mistnet --version` must load none of it
     __getattr__ = lazy_names(
         __name__,
@@ -46,13 +49,18 @@ else:  # `mistnet --version` must load none of it
             "Kind": "queue.kinds",
             "KindName": "queue.model",
             "Lane": "queue.model",
+            "LinkKind": "shops.model",
+            "LinkName": "shops.shop",
             "NewJob": "queue.model",
             "NotNow": "queue.errors",
             "Outcome": "queue.model",
+            "PageRules": "shops.shop",
             "Permanent": "queue.errors",
             "Plugin": "queue.plugins",
             "Retry": "queue.model",
             "Settings": "settings",
+            "Shop": "shops.shop",
+            "ShopPlugin": "shops.plugins",
             "Snooze": "queue.model",
             "Temporary": "queue.errors",
             "Write": "queue.model",
@@ -77,13 +85,18 @@ __all__ = [
     "Kind",
     "KindName",
     "Lane",
+    "LinkKind",
+    "LinkName",
     "NewJob",
     "NotNow",
     "Outcome",
+    "PageRules",
     "Permanent",
     "Plugin",
     "Retry",
     "Settings",
+    "Shop",
+    "ShopPlugin",
     "Snooze",
     "Temporary",
     "Write",

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,6 +52,7 @@ from mistnet.queue.store.writes import Writer, Writers
 from mistnet.queue.tracing import untraced
 from mistnet.queue.worker import Tools, Worker
 from mistnet.settings import KindSettings, Settings
+from mistnet.shops.plugins import ShopPlugin, shops_of
 from mistnet.shops.store.links import links_in
 from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.jobs.args import backfill, relook
@@ -98,14 +100,22 @@ class App:
     ) -> None:
         self.settings = settings
         self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
+        named = {name: load_plugin(name) for name in settings.plugins}
+        self.shops = shops_of([*plugins, *named.values()])
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
         self.platforms: Sequence[Platform] = (X, THREADS)
         calls = SourceMetrics(self.metrics.registry)
         self.collector = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
-        self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere()
+        self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere(self.shops)
         self.crawling = WebCrawler(
-            settings, self.database, reader=self.reader, transport=web, metrics=calls, on_call=self._called
+            settings,
+            self.database,
+            reader=self.reader,
+            shops=self.shops,
+            transport=web,
+            metrics=calls,
+            on_call=self._called,
         )
         self.feeds = ThreadsCollector(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
         self.valuing = PriceCollector(
@@ -131,8 +141,7 @@ class App:
             Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
             *plugins,
         ]
-        for name in settings.plugins:
-            plugin = load_plugin(name)
+        for name, plugin in named.items():
             require_own_kinds(name, plugin, [kind for each in brought for kind in each.kinds])
             brought.append(plugin)
         self.kinds = KindRegistry([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
@@ -143,7 +152,7 @@ class App:
         wakes = Writer(Wake, write_wakes)
         writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
         writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
-        self.writers = Writers(writers, {Post: links_in})
+        self.writers = Writers(writers, {Post: partial(links_in, shops=self.shops)})
         self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
         self.upkeep = StoreUpkeep(self.database, given_up=end_with_jobs)
@@ -409,7 +418,7 @@ async def open_app(
 
 def _page_reader(settings: Settings) -> ReadsApart:
     limits = ReadingLimits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
-    return ReadsApart(most=settings.crawl_readers, limits=limits)
+    return ReadsApart(most=settings.crawl_readers, limits=limits, plugins=settings.plugins)
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -447,4 +456,4 @@ def worker_name(settings: Settings) -> WorkerName:
     return WorkerName(f"{socket.gethostname()}.{os.getpid()}.{random_names.token_hex(2)}")
 
 
-__all__ = ["App", "Plugin", "Write", "load_plugin", "open_app", "policy_of"]
+__all__ = ["App", "Plugin", "ShopPlugin", "Write", "load_plugin", "open_app", "policy_of"]

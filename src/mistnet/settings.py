@@ -37,7 +37,7 @@ from pydantic_settings import SettingsError as UnreadableSetting
 from mistnet.kit.errors import SettingsError, did_you_mean
 from mistnet.kit.text import split_addresses, split_list
 from mistnet.queue.events import EventKind
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 
 PREFIX = "MISTNET_"
 FREE_PREFIXES = ("MISTNET_TEST_", "MISTNET_BENCH_")
@@ -257,7 +257,7 @@ class Settings(BaseSettings):
         3.0, description="For how long what an author says below a post is looked for, after the post."
     )
     crawl_lanes: Names = Field(
-        [], description="Where links are followed: shopee, taobao, ebay, web, with commas between. None: nowhere."
+        [], description=f"Where links are followed: {', '.join(CRAWL_LANES)}, with commas between. None: nowhere."
     )
     crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
         30.0, description="How many pages a minute are asked for on each lane, by all workers together."

@@ -18,7 +18,8 @@ from mistnet.prices.store.items import Items
 from mistnet.prices.store.price_calls import BEFORE_THE_VISIT, CrawledPrices
 from mistnet.queue.errors import NotNow
 from mistnet.queue.model import Snooze
-from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, PriceKind, ProductName, Shop
+from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, PriceKind, ProductName
+from mistnet.shops.shop import WEB
 from mistnet.shops.store.links import LinkWriter
 from mistnet.shops.store.products import CANDIDATES, products_called
 from mistnet.sim.shelf import BY_CANONICAL
@@ -60,7 +61,7 @@ async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None 
     """One more visit to the same page."""
     link = await town.one("SELECT id FROM links WHERE url_norm = :url", url=WEB_MORGAN)
     row = await town.one("SELECT region, shop_id, item_id FROM products WHERE url = :url", url=WEB_MORGAN)
-    name = ProductName(platform=Shop.WEB, region=row[0], shop_id=row[1], item_id=row[2], url=WEB_MORGAN)
+    name = ProductName(platform=WEB, region=row[0], shop_id=row[1], item_id=row[2], url=WEB_MORGAN)
     facts = PageFacts(verdict=PageVerdict.OFFER, title=title, amount=Decimal(amount), currency="EUR")
     outcome = CrawlOutcome.DOUBTED if doubt else CrawlOutcome.OFFER
     seen = Crawled(

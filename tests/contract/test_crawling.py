@@ -10,7 +10,8 @@ import pytest
 
 from mistnet.queue.model import Continue, Done, Retry, Snooze
 from mistnet.shops.links.mentions import MOST_LINKS
-from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, ProductName, Shop
+from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, ProductName
+from mistnet.shops.shopee import SHOPEE
 from mistnet.shops.store.crawls import StoreHosts
 from mistnet.sim.shelf import BY_CANONICAL, BY_ITEM, POSTED, SHORT_LINKS
 from mistnet.social.model import Reference
@@ -349,7 +350,7 @@ async def test_a_doubted_offer_that_is_seen_again_and_believed_is_doubted_no_mor
         await town.write(post(1, COIN))
         await town.crawl()
         link_id = await town.one("SELECT id FROM links")
-        product = ProductName(platform=Shop.SHOPEE, region="tw", shop_id="178926468", item_id="21448123549", url=COIN)
+        product = ProductName(platform=SHOPEE, region="tw", shop_id="178926468", item_id="21448123549", url=COIN)
         leap = PageFacts(verdict=PageVerdict.OFFER, amount=Decimal(9_999), currency="TWD")
         for doubt in ("it jumps", None):
             town.clock.turn(minutes=10)

@@ -30,8 +30,8 @@ from mistnet.shops.model import (
     PriceKind,
     ProductId,
     ProductName,
-    Shop,
 )
+from mistnet.shops.shopee import SHOPEE
 from mistnet.shops.store.crawls import call_for_products
 from tests.priced import COIN, CUP, Mood, PricedTown, open_priced, plain
 from tests.shops import post
@@ -293,7 +293,7 @@ async def test_two_links_to_one_thing_seconds_apart_are_not_two_looks(url: str) 
 
 def seen_by(link_id: Any, amount: object, **about: Any) -> Crawled:
     """A visit as a handler hands it on."""
-    name = ProductName(platform=Shop.SHOPEE, region="tw", shop_id="178926468", item_id="21448123549", url=COIN)
+    name = ProductName(platform=SHOPEE, region="tw", shop_id="178926468", item_id="21448123549", url=COIN)
     facts = PageFacts(
         verdict=PageVerdict.OFFER, amount=Decimal(str(amount)), currency="TWD", availability=Availability.IN_STOCK
     )

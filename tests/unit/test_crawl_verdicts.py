@@ -20,10 +20,11 @@ from mistnet.shops.model import (
     PageFacts,
     PageVerdict,
     PageVisit,
-    Shop,
     bounded,
     content_hash,
 )
+from mistnet.shops.shop import WEB, Shop
+from mistnet.shops.shopee import SHOPEE
 from mistnet.sources.reading import ReadsHere
 from tests.support import START
 
@@ -40,7 +41,7 @@ def seen(url: str = ITEM, *, status: int = 200, body: bytes = b"<html></html>", 
     return PageVisit(url=url, final_url=url, status=status, headers={"content-type": kind}, body=body)
 
 
-def link(url: str = ITEM, shop: Shop = Shop.SHOPEE, kind: LinkKind = LinkKind.ITEM) -> LinkAtHand:
+def link(url: str = ITEM, shop: Shop = SHOPEE, kind: LinkKind = LinkKind.ITEM) -> LinkAtHand:
     return LinkAtHand(
         id=LinkId(1),
         url_norm=url,
@@ -182,12 +183,12 @@ def test_an_items_page_stays_in_its_shop(after: str, hop: Hop) -> None:
 
 
 def test_a_page_of_the_open_web_may_lead_to_another() -> None:
-    page = link("https://a.example.com/x", Shop.WEB, LinkKind.PAGE)
+    page = link("https://a.example.com/x", WEB, LinkKind.PAGE)
     assert page_hop(page, page.url, "https://b.example.org/y") is Hop.FOLLOW
 
 
 def test_a_page_without_ids_is_named_by_its_host_and_url() -> None:
-    name = named(link("https://a.example.com/x", Shop.WEB, LinkKind.PAGE))
+    name = named(link("https://a.example.com/x", WEB, LinkKind.PAGE))
     assert (name.shop_id, name.item_id) == ("a.example.com", "https://a.example.com/x")
 
 

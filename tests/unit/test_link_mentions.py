@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.shops.links.mentions import MOST_LINKS, examine, links_of, links_to_keep
-from mistnet.shops.model import LinkKind, LinkPlace, Shop
+from mistnet.shops.model import LinkKind, LinkPlace
+from mistnet.shops.shop import WEB
+from mistnet.shops.taobao import TAOBAO
 from mistnet.social.model import THREADS, LinkMention, Media, Post, PostId, Reference, UserId, X
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
@@ -35,7 +37,7 @@ def test_xs_short_links_are_told_by_where_they_lead() -> None:
 
 def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
     (mention,) = links_of(post("look https://t.co/abc"))
-    assert (mention.canonical.shop, mention.canonical.kind) == (Shop.WEB, LinkKind.SHORT)
+    assert (mention.canonical.shop, mention.canonical.kind) == (WEB, LinkKind.SHORT)
 
 
 def test_attachments_and_quoted_texts_are_looked_at_too() -> None:
@@ -96,7 +98,7 @@ def test_codes_are_mentions_that_lead_nowhere_yet_with_their_title() -> None:
     (mention,) = links_of(post("￥AbC12dEf3Gh￥ 「好东西」"))
     assert (mention.url, mention.title) == ("￥AbC12dEf3Gh￥", "好东西")
     assert (mention.canonical.url_norm, mention.canonical.kind) == ("taokouling:AbC12dEf3Gh", LinkKind.CODE)
-    assert mention.canonical.shop is Shop.TAOBAO
+    assert mention.canonical.shop is TAOBAO
 
 
 def test_a_taobao_short_link_keeps_the_title_beside_it() -> None:

@@ -7,9 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mistnet.shops.amazon import AMAZON
+from mistnet.shops.ebay import EBAY
 from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.naming import LONGEST_KEY, canonical_link, fetchable_url
-from mistnet.shops.model import Canonical, LinkKind, Shop
+from mistnet.shops.model import Canonical, LinkKind
+from mistnet.shops.shop import WEB, Shop
+from mistnet.shops.shopee import SHOPEE
+from mistnet.shops.taobao import TAOBAO
 
 DIGITS = "9" * 25
 
@@ -105,30 +110,30 @@ def test_ids_are_text_of_any_length_and_variants_are_kept_beside() -> None:
 @pytest.mark.parametrize(
     ("url", "shop", "kind"),
     [
-        ("https://s.shopee.tw/AKL_x-Q?x=1", Shop.SHOPEE, LinkKind.SHORT),
-        ("https://br.shp.ee/abc", Shop.SHOPEE, LinkKind.SHORT),
-        ("https://e.tb.cn/h.abc?tk=1", Shop.TAOBAO, LinkKind.SHORT),
-        ("https://s.click.taobao.com/t?e=m%3D2", Shop.TAOBAO, LinkKind.SHORT),
-        ("https://ebay.us/m/AbC", Shop.EBAY, LinkKind.SHORT),
-        ("https://a.co/d/abc", Shop.AMAZON, LinkKind.SHORT),
-        ("https://t.co/abc", Shop.WEB, LinkKind.SHORT),
-        ("http://v.example.com/h.Gfsjzt", Shop.WEB, LinkKind.SHORT),
-        ("https://shopee.tw/shop/123", Shop.SHOPEE, LinkKind.SHOP),
-        ("https://shopee.tw/search?keyword=x", Shop.SHOPEE, LinkKind.SEARCH),
-        ("https://shopee.tw/verify/traffic", Shop.SHOPEE, LinkKind.BLOCKED),
-        ("https://login.taobao.com/member/login.jhtml?redirectURL=x", Shop.TAOBAO, LinkKind.BLOCKED),
-        ("https://detail.tmall.com/auction/noitem.htm?itemid=12", Shop.TAOBAO, LinkKind.DEAD),
-        ("https://shp.ee/error_page", Shop.SHOPEE, LinkKind.DEAD),
-        ("https://brand.example.tmall.com/", Shop.TAOBAO, LinkKind.SHOP),
-        ("https://www.ebay.com/p/1234?iid=1", Shop.EBAY, LinkKind.CATALOGUE),
-        ("https://shopee.tw/", Shop.SHOPEE, LinkKind.PAGE),
-        ("https://item.taobao.com/item.htm?id=abc", Shop.TAOBAO, LinkKind.PAGE),
-        ("https://www.amazon.com/dp/SHORT", Shop.AMAZON, LinkKind.PAGE),
-        ("https://thebay.com/x", Shop.WEB, LinkKind.PAGE),
-        ("https://bucket.s3.amazonaws.com/x", Shop.WEB, LinkKind.PAGE),
-        ("https://www.hotmall.example/x", Shop.WEB, LinkKind.PAGE),
-        ("https://save-the-amazon.example/x", Shop.WEB, LinkKind.PAGE),
-        ("https://www.ebay-kleinanzeigen.de/x", Shop.WEB, LinkKind.PAGE),
+        ("https://s.shopee.tw/AKL_x-Q?x=1", SHOPEE, LinkKind.SHORT),
+        ("https://br.shp.ee/abc", SHOPEE, LinkKind.SHORT),
+        ("https://e.tb.cn/h.abc?tk=1", TAOBAO, LinkKind.SHORT),
+        ("https://s.click.taobao.com/t?e=m%3D2", TAOBAO, LinkKind.SHORT),
+        ("https://ebay.us/m/AbC", EBAY, LinkKind.SHORT),
+        ("https://a.co/d/abc", AMAZON, LinkKind.SHORT),
+        ("https://t.co/abc", WEB, LinkKind.SHORT),
+        ("http://v.example.com/h.Gfsjzt", WEB, LinkKind.SHORT),
+        ("https://shopee.tw/shop/123", SHOPEE, LinkKind.SHOP),
+        ("https://shopee.tw/search?keyword=x", SHOPEE, LinkKind.SEARCH),
+        ("https://shopee.tw/verify/traffic", SHOPEE, LinkKind.BLOCKED),
+        ("https://login.taobao.com/member/login.jhtml?redirectURL=x", TAOBAO, LinkKind.BLOCKED),
+        ("https://detail.tmall.com/auction/noitem.htm?itemid=12", TAOBAO, LinkKind.DEAD),
+        ("https://shp.ee/error_page", SHOPEE, LinkKind.DEAD),
+        ("https://brand.example.tmall.com/", TAOBAO, LinkKind.SHOP),
+        ("https://www.ebay.com/p/1234?iid=1", EBAY, LinkKind.CATALOGUE),
+        ("https://shopee.tw/", SHOPEE, LinkKind.PAGE),
+        ("https://item.taobao.com/item.htm?id=abc", TAOBAO, LinkKind.PAGE),
+        ("https://www.amazon.com/dp/SHORT", AMAZON, LinkKind.PAGE),
+        ("https://thebay.com/x", WEB, LinkKind.PAGE),
+        ("https://bucket.s3.amazonaws.com/x", WEB, LinkKind.PAGE),
+        ("https://www.hotmall.example/x", WEB, LinkKind.PAGE),
+        ("https://save-the-amazon.example/x", WEB, LinkKind.PAGE),
+        ("https://www.ebay-kleinanzeigen.de/x", WEB, LinkKind.PAGE),
     ],
 )
 def test_what_is_no_item_is_told_for_what_it_is(url: str, shop: Shop, kind: LinkKind) -> None:

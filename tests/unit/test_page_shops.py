@@ -8,8 +8,8 @@ import pytest
 
 from mistnet.shops.extraction.plausibility import find_doubt
 from mistnet.shops.extraction.read import read_page
-from mistnet.shops.extraction.shopee import read_shopee
-from mistnet.shops.extraction.taobao import read_taobao
+from mistnet.shops.extraction.shopee import read_answer as read_shopee
+from mistnet.shops.extraction.taobao import read_answer as read_taobao
 from mistnet.shops.model import Availability, PageFacts, PageVerdict
 from tests.corpora import corpus
 

@@ -13,6 +13,7 @@ from mistnet.cli.output import document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate
 from mistnet.settings import Settings, settings_file
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.sources.x.source import USUAL_DAY_CREDITS
 
@@ -25,7 +26,7 @@ _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
         "x_month_credits": 3_000_000,
     },
     "Links and prices.": {
-        "crawl_lanes": ["shopee", "taobao", "ebay", "web"],
+        "crawl_lanes": CRAWL_LANES,
         "crawl_every_hours": 24,
         "price_watch_percent": 10,
     },

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -10,11 +11,14 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
 from mistnet.cli.input import lines_of
+from mistnet.settings import Settings
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.mentions import find_codes, find_title
 from mistnet.shops.links.naming import canonical_link
-from mistnet.shops.model import Canonical, LinkKind, Shop
+from mistnet.shops.model import Canonical, LinkKind
+from mistnet.shops.shop import WEB
 
 SOME_BAD: Final = 3
 Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="JSON lines; - or nothing reads standard input.")]
@@ -31,18 +35,19 @@ class UrlLine(msgspec.Struct, frozen=True):
 
 
 @shared_options
-async def extract(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
+async def extract(invocation: Invocation, file: Lines = "-") -> int:
     """Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"text"}; its answer is {"urls", "codes", "title_hint"}: each URL once, as it stands in the text; the
     title is what the Taobao app wrote beside a code or a short link. A line that cannot be read is answered by
     {"error", "line"}; then the exit code is 3.
     """
-    return _answer_all(file, TextLine, extracted)
+    shops = known_shops(invocation.settings)
+    return _answer_all(file, TextLine, partial(extracted, shops=shops))
 
 
 @shared_options
-async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:  # noqa: ARG001 (reads no settings)
+async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:
     """Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"url"}; its answer is {"platform", "kind", "ids", "canonical", "refused", "url_norm"}. The platform is
@@ -50,22 +55,31 @@ async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:  # 
     "url_norm" is the key under which a link is stored; "refused" says why a link is never followed. A line that
     cannot be read is answered by {"error", "line"}; then the exit code is 3.
     """
-    return _answer_all(file, UrlLine, named)
+    return _answer_all(file, UrlLine, partial(named, shops=known_shops(invocation.settings)))
 
 
-def extracted(asked: TextLine) -> Answer:
-    urls = dict.fromkeys(found.url for found in find_urls(asked.text))
+def known_shops(settings: Settings) -> ShopCatalog:
+    """The shops of mistnet and of the plugins."""
+    if not settings.plugins:
+        return CATALOG
+    from mistnet.shops.plugins import load_catalog  # noqa: PLC0415 (it takes long to load)
+
+    return load_catalog(settings.plugins)
+
+
+def extracted(asked: TextLine, shops: ShopCatalog = CATALOG) -> Answer:
+    urls = dict.fromkeys(found.url for found in find_urls(asked.text, shops))
     codes = [found.code for found in find_codes(asked.text)]
     return {"urls": [*urls], "codes": codes, "title_hint": find_title(asked.text)}
 
 
-def named(asked: UrlLine) -> Answer:
-    name = canonical_link(asked.url)
+def named(asked: UrlLine, shops: ShopCatalog = CATALOG) -> Answer:
+    name = canonical_link(asked.url, shops)
     if isinstance(name, RefusedUrl):
         nothing: Answer = {"platform": None, "kind": "reject", "ids": {}, "canonical": None}
         return {**nothing, "refused": name.reason, "url_norm": None}
     return {
-        "platform": None if name.shop is Shop.WEB else name.shop.value,
+        "platform": None if name.shop is WEB else name.shop.name,
         "kind": _kind(name),
         "ids": _ids(name),
         "canonical": name.url_norm if _is_name(name) else None,
@@ -76,7 +90,7 @@ def named(asked: UrlLine) -> Answer:
 
 def _kind(name: Canonical) -> str:
     """A shop's page that is none of the known kinds is `other`; a page elsewhere is a page."""
-    return "other" if name.kind is LinkKind.PAGE and name.shop is not Shop.WEB else name.kind.value
+    return "other" if name.kind is LinkKind.PAGE and name.shop is not WEB else name.kind.value
 
 
 def _ids(name: Canonical) -> dict[str, str]:
@@ -88,7 +102,7 @@ def _ids(name: Canonical) -> dict[str, str]:
 
 
 def _is_name(name: Canonical) -> bool:
-    return name.item_id is not None or (name.shop is Shop.WEB and name.kind is LinkKind.PAGE)
+    return name.item_id is not None or (name.shop is WEB and name.kind is LinkKind.PAGE)
 
 
 def _answer_all(file: str, shape: type[Asked], answer: Callable[[Asked], Answer]) -> int:

@@ -16,9 +16,10 @@ from mistnet.cli.search import moment
 from mistnet.kit.errors import SettingsError, did_you_mean
 from mistnet.kit.text import counted, read_number
 from mistnet.shops import links as link_rules
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.errors import LinkNotFound
-from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkState, bounded
-from mistnet.shops.service import hints_of, waiting_links
+from mistnet.shops.model import LinkId, LinkKind, LinkState, bounded
+from mistnet.shops.service import find_links, hints_of, waiting_links
 from mistnet.shops.store.crawls import RequestedCrawls, call_for_links, call_for_new
 from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages, Mentioning, MentionPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
@@ -60,7 +61,7 @@ async def list_links(
     """Show links that were found in posts, the newest first. Each canonical URL is one link."""
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
-        found = await LinkPages(app.database).list(wanted)
+        found = await find_links(app, wanted)
         waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
@@ -125,7 +126,7 @@ async def scan_posts(
     async with open_app(invocation.settings) as app:
         writer = LinkWriter(app.job_writer, app.crawling.lanes)
         only = read_platform(platform, app.platforms)
-        async for done in scan(app.database, writer, platform=only, since=since):
+        async for done in scan(app.database, writer, platform=only, since=since, shops=app.shops):
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{counted(done.posts, 'post')}")
     new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"
@@ -165,7 +166,7 @@ async def link_called(app: App, given: str) -> LinkLine:
     if (number := read_number(given)) is not None:
         found = await pages.one(LinkId(number))
     else:
-        name = link_rules.canonical_link(given)
+        name = link_rules.canonical_link(given, app.shops)
         link_id = None if isinstance(name, link_rules.RefusedUrl) else await pages.called(bounded(name.url_norm))
         found = await pages.one(link_id) if link_id is not None else None
     if found is None:

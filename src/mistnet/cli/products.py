@@ -14,8 +14,9 @@ from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, Outpu
 from mistnet.kit.export import Target
 from mistnet.kit.text import counted, money, read_number
 from mistnet.shops import links as link_rules
+from mistnet.shops.catalog import CATALOG
 from mistnet.shops.errors import ProductNotFound
-from mistnet.shops.model import ProductId, Shop, bounded
+from mistnet.shops.model import ProductId, bounded
 from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.crawls import call_for_products
 from mistnet.shops.store.export import export_offers
@@ -33,7 +34,7 @@ async def list_products(
     invocation: Invocation,
     *,
     shop: Annotated[
-        Shop | None, typer.Option("--shop", metavar="|".join(Shop), help="Only things of this shop.")
+        str | None, typer.Option("--shop", metavar="|".join(CATALOG.names), help="Only things of this shop.")
     ] = None,
     asks: Annotated[
         Asks | None, typer.Option("--asks", metavar="|".join(Asks), help="Only those with a price, without, or gone.")
@@ -48,6 +49,7 @@ async def list_products(
     """Show things for sale with what they cost now, the newest first."""
     wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
+        require_shop(app, shop)
         found = await ProductPages(app.database).list(wanted)
         waiting = await waiting_links(app)
     grid = Grid(
@@ -103,13 +105,15 @@ async def refresh(
     source: FileOption = None,
     every: Annotated[bool, typer.Option("--all", help="All products that are not gone.")] = False,
     shop: Annotated[
-        Shop | None, typer.Option("--shop", metavar="|".join(Shop), help="With --all: only those of this shop.")
+        str | None,
+        typer.Option("--shop", metavar="|".join(CATALOG.names), help="With --all: only those of this shop."),
     ] = None,
 ) -> None:
     """Have things looked at again now. Workers do it, at each shop's pace."""
     if bool(named or source) == every:
         raise typer.BadParameter("name products, or say --all")
     async with open_app(invocation.settings) as app:
+        require_shop(app, shop)
         if every:
             ids = await _all_ids(app, shop)
         else:
@@ -142,6 +146,13 @@ async def export(
     await write_out(invocation, place, offers, what="offers")
 
 
+def require_shop(app: App, name: str | None) -> None:
+    """Plugins bring shops, so a name is checked once they are loaded."""
+    if name is not None and name not in app.shops.names:
+        known = ", ".join(map(repr, app.shops.names))
+        raise typer.BadParameter(f"{name!r} is not one of {known}.", param_hint="'--shop'")
+
+
 async def product_called(app: App, given: str) -> ProductLine:
     """By its id, or by any URL of it that was found in a post."""
     pages = ProductPages(app.database)
@@ -156,7 +167,7 @@ async def product_called(app: App, given: str) -> ProductLine:
 
 async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | None:
     """A short link's product is that of the link it leads to."""
-    links, name = LinkPages(app.database), link_rules.canonical_link(given)
+    links, name = LinkPages(app.database), link_rules.canonical_link(given, app.shops)
     link_id = None if isinstance(name, link_rules.RefusedUrl) else await links.called(bounded(name.url_norm))
     while link_id is not None:
         link = await links.one(link_id)
@@ -166,7 +177,7 @@ async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | No
     return None
 
 
-async def _all_ids(app: App, shop: Shop | None) -> list[ProductId]:
+async def _all_ids(app: App, shop: str | None) -> list[ProductId]:
     pages, found, before = ProductPages(app.database), list[ProductId](), None
     while True:
         page = await pages.list(ProductFilter(shop=shop, before=before, limit=_PAGE))

@@ -8,7 +8,9 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import bytes_of
+from mistnet.cli.link_texts import known_shops
 from mistnet.cli.output import Block, Grid, document
+from mistnet.shops.catalog import ShopCatalog
 from mistnet.shops.extraction.plausibility import find_doubt
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.links.address import RefusedUrl
@@ -37,30 +39,31 @@ ContentType = Annotated[
 @shared_options
 async def extract(invocation: Invocation, file: SavedPage, *, url: Address, content_type: ContentType = None) -> None:
     """Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence."""
-    facts = read_page(bytes_of(file), url=url, content_type=content_type)
+    shops = known_shops(invocation.settings)
+    facts = read_page(bytes_of(file), url=url, content_type=content_type, shops=shops)
     doubted = find_doubt(facts, ())
-    invocation.out.show(_document(facts, url, doubted), *_blocks(facts, url, doubted))
+    invocation.out.show(_document(facts, _name(url, shops), url, doubted), *_blocks(facts, url, doubted))
 
 
-def _document(facts: PageFacts, url: str, doubted: str | None) -> dict[str, Any]:
+def _document(facts: PageFacts, name: dict[str, Any], url: str, doubted: str | None) -> dict[str, Any]:
     return document(
         url=url,
         verdict=facts.verdict,
         reason=facts.reason,
-        product={**_name(url), **{name: getattr(facts, name) for name in _PRODUCT}},
+        product={**name, **{name: getattr(facts, name) for name in _PRODUCT}},
         offer={name: _shown(getattr(facts, name)) for name in _OFFER} if facts.verdict in _READ else None,
         doubt=doubted,
         evidence=list(facts.evidence),
     )
 
 
-def _name(url: str) -> dict[str, Any]:
+def _name(url: str, shops: ShopCatalog) -> dict[str, Any]:
     """What the address itself tells: whose thing it is, and by which ids."""
-    name = canonical_link(url)
+    name = canonical_link(url, shops)
     if isinstance(name, RefusedUrl):
         return {"platform": None, "item_id": None, "url": None}
     ids = {key: getattr(name, key) for key in ("region", "shop_id", "item_id", "variant")}
-    return {"platform": name.shop, **ids, "url": name.url_norm}
+    return {"platform": name.shop.name, **ids, "url": name.url_norm}
 
 
 def _shown(value: object) -> object:

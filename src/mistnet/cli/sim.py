@@ -13,7 +13,7 @@ from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.demo.report import own_name
 from mistnet.cli.output import document
 from mistnet.cli.processes import stopping
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 
 if TYPE_CHECKING:
     from mistnet.sim.server import Box

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Final, Literal, Protocol, TypeAlias
+from datetime import datetime
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,12 +16,14 @@ from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Temporary
 from mistnet.queue.model import Continue, Done, Fail, Job, Outcome, Retry
 from mistnet.shops import extraction, links
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.errors import CrawlRefused, PageUnreadable
 from mistnet.shops.model import (
     Canonical,
     CrawlArgs,
     Crawled,
     CrawlOutcome,
+    CrawlRules,
     Hop,
     LinkAtHand,
     LinkId,
@@ -32,11 +34,11 @@ from mistnet.shops.model import (
     PageVerdict,
     PageVisit,
     ProductName,
-    Shop,
     Web,
     bounded,
     content_hash,
 )
+from mistnet.shops.shop import WEB
 
 Read: TypeAlias = Callable[[PageVisit], Awaitable[PageFacts]]
 """Reads a page apart from this process; raises PageUnreadable if it is beyond the limits."""
@@ -77,9 +79,9 @@ def doubted(
     return extraction.find_doubt(facts, ())
 
 
-async def judged(seen: PageVisit, lane: str, read: Read) -> PageFacts:
+async def judged(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> PageFacts:
     """What a page says. Raises where it is no page: that counts against its source."""
-    about = links.canonical_link(seen.final_url)
+    about = links.canonical_link(seen.final_url, shops)
     kind = None if isinstance(about, links.RefusedUrl) else about.kind
     if kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
@@ -95,9 +97,9 @@ async def judged(seen: PageVisit, lane: str, read: Read) -> PageFacts:
     return facts
 
 
-async def led_to(seen: PageVisit, lane: str, read: Read) -> str | None:
+async def led_to(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> str | None:
     """Where a short link's answer leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
-    about = links.canonical_link(seen.final_url)
+    about = links.canonical_link(seen.final_url, shops)
     if not isinstance(about, links.RefusedUrl) and about.kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
     if isinstance(about, links.RefusedUrl) or about.kind is not LinkKind.SHORT:
@@ -111,33 +113,33 @@ async def led_to(seen: PageVisit, lane: str, read: Read) -> str | None:
             raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
         _require_success(seen, lane)
         raise BrokenAnswer(lane, SHORT, "a short link's page names no target")
-    if not links.may_follow(seen.final_url, target):
+    if not links.may_follow(seen.final_url, target, shops):
         raise CrawlRefused(seen.url, f"it leads to {target[:200]}, away from its shop")
     return target
 
 
-def short_hop(before: str, after: str) -> Hop:
+def short_hop(before: str, after: str, shops: ShopCatalog = CATALOG) -> Hop:
     """Goes on while links are short or stay inside the shop; never leaves the shop on a shop's short link."""
-    if not links.may_follow(before, after):
+    if not links.may_follow(before, after, shops):
         return Hop.REFUSE
-    about = links.canonical_link(after)
+    about = links.canonical_link(after, shops)
     if isinstance(about, links.RefusedUrl):
         return Hop.REFUSE
-    if about.kind is LinkKind.SHORT or (about.kind is LinkKind.PAGE and about.shop is not Shop.WEB):
+    if about.kind is LinkKind.SHORT or (about.kind is LinkKind.PAGE and about.shop is not WEB):
         return Hop.FOLLOW
     return Hop.STOP
 
 
-def page_hop(link: LinkAtHand, before: str, after: str) -> Hop:
+def page_hop(link: LinkAtHand, before: str, after: str, shops: ShopCatalog = CATALOG) -> Hop:
     """A shop's page stays in its shop; its walls and error pages are taken note of, not visited."""
-    about = links.canonical_link(after)
+    about = links.canonical_link(after, shops)
     if isinstance(about, links.RefusedUrl):
         return Hop.REFUSE
     if about.kind in (LinkKind.BLOCKED, LinkKind.DEAD):
         return Hop.STOP
-    if link.shop is Shop.WEB:
+    if link.shop is WEB:
         return Hop.FOLLOW
-    return Hop.FOLLOW if about.shop is link.shop or links.may_follow(before, after) else Hop.REFUSE
+    return Hop.FOLLOW if about.shop is link.shop or links.may_follow(before, after, shops) else Hop.REFUSE
 
 
 def _require_success(seen: PageVisit, lane: str) -> None:
@@ -149,14 +151,6 @@ def _require_success(seen: PageVisit, lane: str) -> None:
 
 SECOND_LOOK: Final = "looks a second time before it believes the price"
 _MOST_INLINE: Final = 3
-
-
-class CrawlRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about reading pages."""
-
-    second_look: timedelta = timedelta(minutes=10)
-    keep_pages: bool = False
-    shopee_api: Literal["item", "pdp"] = "item"
 
 
 class CrawlLook(Protocol):
@@ -175,6 +169,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     read_page: Read
     rules: CrawlRules = CrawlRules()
+    shops: ShopCatalog = CATALOG
 
     async def crawl(self, job: Job[CrawlArgs]) -> Outcome:
         link = await self.look.link(job.args.link_id)
@@ -194,19 +189,19 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _resolve(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
         """Where a short link leads becomes a link of its own, with its own crawl, in the same transaction."""
-        url = _asked_url(link)
+        url = _asked_url(link, self.shops)
         for _ in range(_MOST_INLINE):
             visited, target = await self.web.visit(
                 url,
                 lane=link.lane,
                 what=SHORT,
-                hop=short_hop,
-                read=lambda seen: led_to(seen, link.lane, self.read_page),
+                hop=lambda before, after: short_hop(before, after, self.shops),
+                read=lambda seen: led_to(seen, link.lane, self.read_page, self.shops),
                 purpose=CallPurpose(job.id),
             )
             if target is None:
                 return Done([_gone(job, link, visited, f"{GONE} (status {visited.status})")])
-            about = links.canonical_link(target)
+            about = links.canonical_link(target, self.shops)
             if isinstance(about, links.RefusedUrl):
                 raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
             if about.kind is LinkKind.DEAD:
@@ -221,8 +216,8 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             self._page_url(link),
             lane=link.lane,
             what=ITEM if link.kind in NAMED else PAGE,
-            hop=lambda before, after: page_hop(link, before, after),
-            read=lambda seen: judged(seen, link.lane, self.read_page),
+            hop=lambda before, after: page_hop(link, before, after, self.shops),
+            read=lambda seen: judged(seen, link.lane, self.read_page, self.shops),
             purpose=CallPurpose(job.id),
             fresh=job.args.seen is not None,
         )
@@ -255,20 +250,16 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(_visit(job, link, visited, outcome, LinkState.CRAWLED), facts=facts, body=body)
 
     def _page_url(self, link: LinkAtHand) -> str:
-        """Shopee's pages say nothing without their scripts; the answers those scripts ask for say it all."""
-        if link.shop is not Shop.SHOPEE or link.kind is not LinkKind.ITEM:
-            return _asked_url(link)
-        host = urlsplit(link.url_norm).netloc
-        if self.rules.shopee_api == "pdp":
-            return f"https://{host}/api/v4/pdp/get_pc?item_id={link.item_id}&shop_id={link.shop_id}"
-        return f"https://{host}/api/v4/item/get?itemid={link.item_id}&shopid={link.shop_id}"
+        if link.kind is LinkKind.ITEM and link.shop.page_url:
+            return link.shop.page_url(link, self.rules)
+        return _asked_url(link, self.shops)
 
 
-def _asked_url(link: LinkAtHand) -> str:
+def _asked_url(link: LinkAtHand, shops: ShopCatalog) -> str:
     """Things are asked for by their own name, not by the posted URL: nobody's affiliate counter is moved."""
     if link.kind in NAMED:
         return link.url_norm
-    found = links.fetchable_url(link.url)
+    found = links.fetchable_url(link.url, shops)
     if isinstance(found, links.RefusedUrl):
         raise CrawlRefused(link.url, found.reason)
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NewType, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol, TypeVar
 
 import msgspec
 
@@ -15,26 +15,10 @@ from mistnet.governor.model import CallPurpose
 from mistnet.queue.model import Args, JobId, KindName, Lane, NewJob, Write
 from mistnet.social.model import PartOfPost
 
+if TYPE_CHECKING:
+    from mistnet.shops.shop import Shop
+
 LinkId = NewType("LinkId", int)
-
-WEB_LANE = "web"
-SHOP_LANES = ("shopee", "taobao", "ebay")
-CRAWL_LANES = (*SHOP_LANES, WEB_LANE)
-
-
-class Shop(StrEnum):
-    """Who sells, as far as a link tells."""
-
-    SHOPEE = "shopee"
-    TAOBAO = "taobao"
-    EBAY = "ebay"
-    AMAZON = "amazon"
-    GOOFISH = "goofish"
-    WEB = "web"
-
-    @property
-    def lane(self) -> str:
-        return self.value if self.value in SHOP_LANES else WEB_LANE
 
 
 class LinkKind(StrEnum):
@@ -229,6 +213,14 @@ class CrawlOutcome(StrEnum):
     UNREADABLE = "unreadable"
     REFUSED = "refused"
     FAILED = "failed"
+
+
+class CrawlRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set about reading pages."""
+
+    second_look: timedelta = timedelta(minutes=10)
+    keep_pages: bool = False
+    shopee_api: Literal["item", "pdp"] = "item"
 
 
 class LinkAtHand(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ import msgspec
 
 from mistnet.kit.text import are, counted
 from mistnet.shops import links as link_rules
-from mistnet.shops.model import CRAWL_LANES, Canonical, bounded
+from mistnet.shops.catalog import CRAWL_LANES, ShopCatalog
+from mistnet.shops.model import Canonical, bounded
 from mistnet.shops.store.crawls import count_new
 from mistnet.shops.store.link_pages import LinkFilter, LinkPage, LinkPages
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from mistnet.app import App
 
 
-async def found_links(pages: LinkPages, wanted: LinkFilter) -> LinkPage:
-    """Somebody who gives a whole URL means one link, in whichever of its forms he has it."""
-    name = _name_of(wanted.words)
+async def find_links(app: App, wanted: LinkFilter) -> LinkPage:
+    """The links that pass a filter. A whole URL as its words means one link, in any form of it."""
+    pages, name = LinkPages(app.database), _name_of(wanted.words, app.shops)
     known = await pages.called(name) if name else None
     if known is None:
         return await pages.list(wanted)
@@ -27,11 +28,11 @@ async def found_links(pages: LinkPages, wanted: LinkFilter) -> LinkPage:
     return LinkPage(links=[one] if one else [], next=None)
 
 
-def _name_of(words: str) -> str | None:
+def _name_of(words: str, shops: ShopCatalog) -> str | None:
     given = words.strip()
     if not given.lower().startswith(("https://", "http://")):
         return None
-    named = link_rules.canonical_link(given)
+    named = link_rules.canonical_link(given, shops)
     return bounded(named.url_norm) if isinstance(named, Canonical) else None
 
 

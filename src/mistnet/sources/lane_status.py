@@ -13,7 +13,7 @@ from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName, SourceS
 from mistnet.operations.monitoring import LaneCount, LaneStore
 from mistnet.prices.model import EBAY_API
 from mistnet.queue.model import JobState, Lane
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.sources.status import SourceStatus, configured, known_here, standing
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import msgspec
 
 from mistnet.prices.model import PriceListing, UnreadableListing
 from mistnet.shops import extraction
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.model import PageFacts, PageVisit
 
@@ -40,8 +41,8 @@ class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     content_type: str | None
     body: bytes
 
-    def run(self) -> PageFacts:
-        return extraction.read_page(self.body, url=self.url, content_type=self.content_type)
+    def run(self, shops: ShopCatalog) -> PageFacts:
+        return extraction.read_page(self.body, url=self.url, content_type=self.content_type, shops=shops)
 
 
 class SearchRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     body: bytes
     now: datetime
 
-    def run(self) -> SearchRead:
+    def run(self, shops: ShopCatalog) -> SearchRead:  # noqa: ARG002 (the file describes its shop)
         from mistnet.sources.shopfile.listings import read_search  # noqa: PLC0415 (most children read no search)
 
         return read_search(self.body, _rules_of(self.rules), url=self.url, content_type=self.content_type, now=self.now)
@@ -100,11 +101,14 @@ class PageReader(Protocol):
 class ReadsHere:
     """Reads in this process, without limits: for pages that are known, as in simulations."""
 
+    def __init__(self, shops: ShopCatalog = CATALOG) -> None:
+        self._shops = shops
+
     async def page(self, seen: PageVisit) -> PageFacts:
-        return page_task(seen).run()
+        return page_task(seen).run(self._shops)
 
     async def search(self, asked: ReadSearch) -> SearchRead:
-        return asked.run()
+        return asked.run(self._shops)
 
     async def close(self) -> None:
         """Nothing was opened."""
@@ -143,8 +147,10 @@ _search: Final = msgspec.msgpack.Decoder(SearchRead)
 class ReadsApart:
     """Reads pages in child processes, at most `most` at a time. They end with `close`, or with this process."""
 
-    def __init__(self, *, most: int, limits: ReadingLimits) -> None:
+    def __init__(self, *, most: int, limits: ReadingLimits, plugins: Sequence[str] = ()) -> None:
+        """`plugins` are loaded by each child for the shops that they bring."""
         self._limits = limits
+        self._plugins = plugins
         self._patience = max(limits.seconds * _PATIENCE, _LEAST_PATIENCE_SECONDS)
         self._free = asyncio.Semaphore(most)
         self._idle: list[_Child] = []
@@ -171,7 +177,7 @@ class ReadsApart:
     async def _answer(self, message: bytes) -> Reply:
         died = ""
         for _ in range(_TRIES):
-            child = self._idle.pop() if self._idle else await _Child.start(self._limits)
+            child = self._idle.pop() if self._idle else await _Child.start(self._limits, self._plugins)
             try:
                 async with asyncio.timeout(self._patience):
                     reply = await child.ask(message)
@@ -202,8 +208,9 @@ class _Child:
         self.answers = 0
 
     @classmethod
-    async def start(cls, limits: ReadingLimits) -> _Child:
-        command = (sys.executable, "-m", "mistnet.sources.reading_child", msgspec.json.encode(limits).decode())
+    async def start(cls, limits: ReadingLimits, plugins: Sequence[str]) -> _Child:
+        given = msgspec.json.encode(limits).decode()
+        command = (sys.executable, "-m", "mistnet.sources.reading_child", given, *plugins)
         pipe = asyncio.subprocess.PIPE
         return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=_without_secrets()))
 

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final
 import msgspec
 from selectolax.lexbor import SelectolaxError
 
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.errors import PageUnreadable
 from mistnet.sources.reading import HEAD, Answered, GaveUp, ReadingLimits, ReadPage, Reply, Task, framed
 
@@ -28,22 +29,26 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def main() -> None:
-    limits = msgspec.json.decode(sys.argv[1], type=ReadingLimits)
+    limits, shops = msgspec.json.decode(sys.argv[1], type=ReadingLimits), CATALOG
+    if plugins := sys.argv[2:]:
+        from mistnet.shops.plugins import load_catalog  # noqa: PLC0415 (it loads SQLAlchemy, which takes memory)
+
+        shops = load_catalog(plugins)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they are the worker's to obey; this process ends when the worker does
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
-    ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run()
+    ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run(shops)
     gc.freeze()
     _limit_memory(limits.megabytes)
-    serve(sys.stdin.buffer, answers, limits)
+    serve(sys.stdin.buffer, answers, limits, shops)
 
 
-def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits) -> None:
+def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits, shops: ShopCatalog) -> None:
     while head := asked.read(HEAD):
         task = _task(asked.read(int.from_bytes(head)))
         signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-        reply = _read(task, limits)
+        reply = _read(task, limits, shops)
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(framed(_encode(reply)))
         answers.flush()
@@ -51,9 +56,9 @@ def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits) -> None:
             return
 
 
-def _read(task: Task, limits: ReadingLimits) -> Reply:
+def _read(task: Task, limits: ReadingLimits, shops: ShopCatalog) -> Reply:
     try:
-        return Answered(msgspec.Raw(_encode(task.run())))
+        return Answered(msgspec.Raw(_encode(task.run(shops))))
     except PageUnreadable as error:
         return GaveUp(error.reason)
     except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on

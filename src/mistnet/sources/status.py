@@ -15,7 +15,7 @@ from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, KeyLabel, KeyState,
 from mistnet.kit.text import counted
 from mistnet.operations.source_state import state_of
 from mistnet.prices.model import EBAY_API
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.http_cache import KeptAnswers, StoreAnswers
 from mistnet.sources.market import source as valuing
 from mistnet.sources.threads import source as feeding

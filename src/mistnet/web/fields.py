@@ -12,8 +12,17 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 import msgspec
 from fastapi import Path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    StringConstraints,
+)
 from pydantic.json_schema import WithJsonSchema
+from pydantic_core import CoreSchema, core_schema
 from starlette.convertors import Convertor, register_url_convertor
 
 from mistnet.kit import text as numbers
@@ -143,6 +152,16 @@ class Document(BaseModel):
             shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
             fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
             cls.__annotations__ = {**fields, **own}
+
+
+class OneOf:
+    """The words that a text may be, where they are known at run time: `Annotated[str, OneOf(words)]`."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(self._words)
 
 
 Flag = Literal["true", "false"]

@@ -30,6 +30,7 @@ from mistnet.kit.text import counted
 from mistnet.kit.transport import Unanswered
 from mistnet.operations.overview import Overview
 from mistnet.settings import Settings
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import ProductId
 from mistnet.shops.store.link_pages import MentionPages
 from mistnet.shops.store.product_pages import ProductFilter, ProductPages
@@ -58,7 +59,7 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "max_attempts": 50,
     "breaker_seconds": 1,
     "idle_poll_seconds": 0.5,
-    "crawl_lanes": ["shopee", "taobao", "ebay", "web"],
+    "crawl_lanes": CRAWL_LANES,
     "crawl_rate_per_minute": 1_000_000,
     "crawl_host_seconds": 0,
     "crawl_every_hours": 1 / 240,

@@ -31,6 +31,7 @@ from mistnet.graph.segments.model import (
     What,
 )
 from mistnet.kit.text import read_id
+from mistnet.shops.catalog import SHOPS
 from mistnet.social.errors import BadSearch
 from mistnet.social.model import UserId, X
 from mistnet.social.search_query import parse
@@ -38,16 +39,7 @@ from mistnet.social.search_query import parse
 PLATFORM_HOSTS: Final = {
     "x": ("x.com", "twitter.com"),
     "threads": ("threads.com", "threads.net"),
-    "ebay": (
-        *("ebay.com", "ebay.co.uk", "ebay.de", "ebay.fr", "ebay.it", "ebay.es", "ebay.nl", "ebay.pl", "ebay.ie"),
-        *("ebay.at", "ebay.be", "ebay.ch", "ebay.ca", "ebay.com.au", "ebay.com.hk", "ebay.com.my", "ebay.com.sg"),
-        *("ebay.ph", "ebay.us", "ebay.to"),
-    ),
-    "shopee": (
-        *("shopee.com", "shopee.tw", "shopee.sg", "shopee.com.my", "shopee.co.id", "shopee.co.th", "shopee.ph"),
-        *("shopee.vn", "shopee.com.br", "shopee.com.mx", "shopee.com.co", "shopee.cl", "shp.ee"),
-    ),
-    "taobao": ("taobao.com", "tmall.com", "tmall.hk", "tb.cn"),
+    **{shop.name: tuple(shop.every_host) for shop in SHOPS},
 }
 """A link leads to a platform if its host is one of these or lies below one of them."""
 

@@ -23,7 +23,8 @@ from mistnet.queue.model import Enqueued, JobId, JobState, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, jobs
 from mistnet.shops import links as link_rules
-from mistnet.shops.model import CRAWL, Crawled, LinkState, OfferId, PriceKind, ProductId, Shop, bounded, crawl
+from mistnet.shops.catalog import lane_of
+from mistnet.shops.model import CRAWL, Crawled, LinkState, OfferId, PriceKind, ProductId, bounded, crawl
 from mistnet.shops.store.link_pages import among, leading_to
 from mistnet.shops.store.links import NOT_CRAWLED
 from mistnet.shops.store.products import products_called
@@ -61,7 +62,7 @@ class CrawledPrices:
             named = {page.product_id for page in pages if page.lane == self._lane and page.product_id is not None}
             found = await self._found(connection, item.title)
             pairs = await _asked(connection, sorted({*named, *found}))
-        own = [(product, offer) for product, offer in pairs if Shop(product.platform).lane == self._lane]
+        own = [(product, offer) for product, offer in pairs if lane_of(product.platform) == self._lane]
         return PriceAnswer(
             listings=[_listing(product, offer, NAMED if product.id in named else None) for product, offer in own]
         )
@@ -272,7 +273,7 @@ async def push_offer(
 
 async def _source(connection: AsyncConnection, product_id: ProductId) -> SourceName:
     asked = select(products.c.platform).where(products.c.id == product_id)
-    return SourceName(Shop((await connection.execute(asked)).scalar_one()).lane)
+    return SourceName(lane_of((await connection.execute(asked)).scalar_one()))
 
 
 async def _naming(connection: AsyncConnection, product_id: ProductId) -> set[ItemId]:

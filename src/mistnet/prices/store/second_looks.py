@@ -15,7 +15,8 @@ from mistnet.prices.tables import price_points
 from mistnet.queue.model import JobId, Lane, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, jobs
-from mistnet.shops.model import CRAWL, CRAWL_LANES, CrawlArgs, LinkId, bounded
+from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.shops.model import CRAWL, CrawlArgs, LinkId, bounded
 from mistnet.shops.tables import links
 from mistnet.social.store.account_jobs import cancel, slices
 

@@ -3,20 +3,18 @@
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
+from functools import cache
 from typing import Final
-from urllib.parse import urlsplit
 
+import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
+from mistnet.shops.catalog import ShopCatalog
 from mistnet.shops.model import Evidence, PageFacts, PageVerdict
+from mistnet.shops.shop import Shop
 
 _SMALL: Final = 1500
-_WALL_PATHS: Final = re.compile(
-    r"/verify/(?:captcha|traffic)|/buyer/login|/captcha|validateCaptcha|/punish|/challenge(?:/|$|\?)|/_sec/|/signin"
-    r"|/error_page"
-    r"|^https?://(?:login|passport|sec|bixi)\.(?:m\.)?(?:taobao|tmall|alicdn|alibaba)\.",
-    re.IGNORECASE,
-)
+_WALL_URLS: Final = r"/captcha|/challenge(?:/|$|\?)"
 _WALL_TITLES: Final = re.compile(
     r"robot check|captcha|are you (?:a )?(?:human|robot)|access denied|attention required|just a moment"
     r"|security (?:check|verification)"
@@ -38,9 +36,8 @@ _WALL_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 _WALL_MARKUP: Final = (
-    "#px-captcha, #challenge-form, #captcha-form, #nocaptcha, .nc-container, #baxia-dialog-content, #cf-wrapper, "
-    '#challenge-running, [action*="validateCaptcha"], iframe[src*="captcha-delivery"], iframe[src*="_Incapsula_"], '
-    "#sec-if-cpt-container"
+    "#px-captcha, #challenge-form, #captcha-form, #cf-wrapper, #challenge-running, "
+    'iframe[src*="captcha-delivery"], iframe[src*="_Incapsula_"], #sec-if-cpt-container'
 )
 _GONE_TITLES: Final = re.compile(
     r"\b404\b|\b410\b|(?:page|product|item|listing|article) (?:was )?not found|(?:page|product|item"
@@ -62,34 +59,46 @@ _GONE_WORDS: Final = re.compile(
     r"|artikel (?:ist )?nicht mehr verfügbar|(?:produit|article|annonce) n'est plus disponible|no longer listed",
     re.IGNORECASE,
 )
-_ENDED: Final = (
-    "#vi_notification_new, .vi-status-msg, .statusLeftContent, .d-statusmessage, #msgPanel, "
-    '.ux-layout-section--statusMessage, [data-testid="d-statusmessage"]'
+_ENDED: Final = re.compile(
+    r"\bended\b|no longer available|beendet|terminée|terminata|finalizad|zakończon|已结束|已結束", re.IGNORECASE
 )
-_SHELLS: Final = re.compile(r"(?:^|\.)(?:shopee\.[a-z.]{2,6}|taobao\.com|tmall\.(?:com|hk))$")
 
 
-def ended_listing(tree: LexborHTMLParser) -> PageFacts | None:
-    """A listing that says of itself that it is over, though its old price may still stand there."""
-    for node in tree.css(_ENDED)[:4]:
+class GateRules(msgspec.Struct, frozen=True, eq=False):
+    """What all shops together say of their walls: pages of one are met on hosts of others, too."""
+
+    wall_urls: re.Pattern[str]
+    wall_markup: str
+    ended_markup: str
+
+
+@cache
+def gate_rules(shops: ShopCatalog) -> GateRules:
+    pages = [shop.pages for shop in shops.shops]
+    return GateRules(
+        re.compile("|".join([_WALL_URLS, *(each.wall_urls for each in pages if each.wall_urls)]), re.IGNORECASE),
+        ", ".join([_WALL_MARKUP, *(each.wall_markup for each in pages if each.wall_markup)]),
+        ", ".join(each.ended_markup for each in pages if each.ended_markup),
+    )
+
+
+def ended_listing(tree: LexborHTMLParser, shops: ShopCatalog) -> PageFacts | None:
+    """A listing that says that it is over, though its old price may still stand there."""
+    for node in tree.css(gate_rules(shops).ended_markup)[:4]:
         said = _squeezed(node.text(deep=True, separator=" "))
-        if re.search(
-            r"\bended\b|no longer available|beendet|terminée|terminata|finalizad|zakończon|已结束|已結束",
-            said,
-            re.IGNORECASE,
-        ):
+        if _ENDED.search(said):
             return _facts(PageVerdict.GONE, "the listing has ended", "visible:status", said)
     return None
 
 
-def wall(tree: LexborHTMLParser, url: str, said: str) -> PageFacts | None:
-    """A page that keeps us out, told by its address, its title, its markup, or its few words."""
-    title = _title(tree)
-    if _WALL_PATHS.search(url):
+def wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> PageFacts | None:
+    """A page that keeps readers out, told by its address, its title, its markup, or its few words."""
+    title, rules = _title(tree), gate_rules(shops)
+    if rules.wall_urls.search(url):
         return _facts(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
     if _WALL_TITLES.search(title):
         return _facts(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:title", title)
-    if len(said) < 2 * _SMALL and tree.css_first(_WALL_MARKUP) is not None:
+    if len(said) < 2 * _SMALL and tree.css_first(rules.wall_markup) is not None:
         return _facts(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:captcha", said)
     words = _WALL_WORDS.search(said[:_SMALL])
     if words and len(said) < _SMALL:
@@ -111,13 +120,9 @@ def gone(tree: LexborHTMLParser, said: str) -> PageFacts | None:
     return None
 
 
-def shell(url: str, said: str) -> PageFacts | None:
-    """Some shops send everybody the same empty page and fill it by calls they answer to few."""
-    try:
-        host = (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return None
-    if _SHELLS.search(host):
+def shell(shop: Shop | None, said: str) -> PageFacts | None:
+    """Some shops send everybody the same empty page and fill it by calls that they answer to few."""
+    if shop and shop.pages.empty_is_wall:
         return _facts(PageVerdict.BLOCKED, "an empty page: the shop keeps the price for its own app", "html:body", said)
     return None
 

@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.extraction import gates
 from mistnet.shops.extraction.currencies import site_currency
 from mistnet.shops.extraction.findings import PageFinding, best, finding, is_sure, settle
@@ -15,28 +16,33 @@ from mistnet.shops.extraction.html import decode, parse_html
 from mistnet.shops.extraction.identity import identity_findings, scripted, without_variant
 from mistnet.shops.extraction.known_shops import shop_findings
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
-from mistnet.shops.extraction.shopee import is_shopee, read_shopee
 from mistnet.shops.extraction.structured import PageName, loads, meta_findings, structured_findings
-from mistnet.shops.extraction.taobao import is_taobao, read_taobao, script_findings
 from mistnet.shops.extraction.visible import described_price, former_price, visible_price, visible_stock
 from mistnet.shops.model import PageFacts, PageVerdict, Price
+from mistnet.shops.shop import AnswerReader, Shop
 
 _CALLBACK: Final = re.compile(r"^[\w.$\s]{1,60}\(\s*(?=[{\[])")
 _LONGEST_HEADING: Final = 1_000
 """Every product of a page is compared with its headings."""
-_ALIBABA: Final = re.compile(r"(?:^|\.)(?:taobao|tmall)\.(?:com|hk)$")
 
 
-def read_page(body: bytes, *, url: str, content_type: str | None, charset: str | None = None) -> PageFacts:
-    """What a saved page or shop answer tells. A block is never "no price".
+def read_page(
+    body: bytes,
+    *,
+    url: str,
+    content_type: str | None,
+    charset: str | None = None,
+    shops: ShopCatalog = CATALOG,
+) -> PageFacts:
+    """The facts of a saved page or shop answer. A block is never "no price".
 
     Raises PageUnreadable for a page that nests without end, and nothing else, whatever the bytes.
     """
     text = decode(body, content_type=content_type, charset=charset)
     payload = _json(text)
     if payload is not None:
-        return _read_answer(payload, url)
-    return _read_html(text, url)
+        return _read_answer(payload, url, shops)
+    return _read_html(text, url, shops)
 
 
 def _json(text: str) -> Any:
@@ -51,37 +57,41 @@ def _json(text: str) -> Any:
         return None
 
 
-def _read_answer(payload: Any, url: str) -> PageFacts:
-    shop = _host(url)
-    if "shopee" in shop.split(".") or (is_shopee(payload) and not _ALIBABA.search(shop)):
-        return read_shopee(payload, url=url)
-    if _ALIBABA.search(shop) or is_taobao(payload):
-        return read_taobao(payload, url=url)
+def _read_answer(payload: Any, url: str, shops: ShopCatalog) -> PageFacts:
+    own = _reader_of(shops.shop_of_pages(_host(url)))
+    others = (_reader_of(shop) for shop in shops.shops)
+    reader = own or next((each for each in others if each and each.recognizes(payload)), None)
+    if reader:
+        return reader.read_answer(payload, url=url)
     return PageFacts(verdict=PageVerdict.NO_PRICE, reason="a JSON answer of a kind not known here")
 
 
-def _read_html(text: str, url: str) -> PageFacts:
-    tree = parse_html(text)
-    found = _machine_findings(tree, text, url)
+def _reader_of(shop: Shop | None) -> AnswerReader | None:
+    return shop.pages.reader() if shop and shop.pages.reader else None
+
+
+def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
+    tree, shop = parse_html(text), shops.shop_of_pages(_host(url))
+    found = _machine_findings(tree, text, url, shop)
     tree.strip_tags(list(UNSEEN))
     said = gates.visible_text(tree)
-    if ended := gates.ended_listing(tree):
+    if ended := gates.ended_listing(tree, shops):
         return ended
-    if not is_sure(best(found, "price")) and (kept_out := gates.wall(tree, url, said) or gates.gone(tree, said)):
+    if not is_sure(best(found, "price")) and (kept_out := gates.wall(tree, url, said, shops) or gates.gone(tree, said)):
         return kept_out
     facts = settle([_absolute(each, url) for each in _with_currency(_with_visible(tree, found, url, said), url)])
-    if facts.verdict is PageVerdict.NO_PRICE and (empty := gates.shell(url, said)):
+    if facts.verdict is PageVerdict.NO_PRICE and (empty := gates.shell(shop, said)):
         return empty
     return facts
 
 
-def _machine_findings(tree: LexborHTMLParser, text: str, url: str) -> list[PageFinding]:
+def _machine_findings(tree: LexborHTMLParser, text: str, url: str, shop: Shop | None) -> list[PageFinding]:
     """The data meant for machines, the shop's own first."""
-    page = PageName(url=url, headings=headings(tree))
-    found = list(script_findings(text)) if _ALIBABA.search(_host(url)) else []
+    page, reader = PageName(url=url, headings=headings(tree)), _reader_of(shop)
+    found = list(reader.script_findings(text)) if reader else []
     found += structured_findings(tree, page)
     found += meta_findings(tree, url)
-    found += shop_findings(tree, url, _currency(found))
+    found += shop_findings(tree, shop, url, _currency(found))
     if not is_sure(best(found, "sku")):
         found += scripted(text)
     return found

@@ -1,7 +1,7 @@
 """Reads the item answers of Shopee's own API: `item/get` and `pdp/get_pc`, with all amounts times 100,000."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,8 +19,7 @@ _MISSING_CODES: Final = frozenset({4, 5})
 Item = Mapping[str, Any]
 
 
-def is_shopee(payload: object) -> bool:
-    """Whether an answer looks like Shopee's, a refusal included."""
+def recognizes(payload: object) -> bool:
     return _item(payload) is not None or (
         isinstance(payload, dict)
         and "error" in payload
@@ -28,7 +27,7 @@ def is_shopee(payload: object) -> bool:
     )
 
 
-def read_shopee(payload: object, *, url: str | None = None) -> PageFacts:
+def read_answer(payload: object, *, url: str | None = None) -> PageFacts:
     item = _item(payload)
     if item is None:
         return _refused(payload)
@@ -38,6 +37,11 @@ def read_shopee(payload: object, *, url: str | None = None) -> PageFacts:
     if hidden := text(item.get("hidden_price_display")):
         return _ended(PageVerdict.NO_PRICE, "part of the amount is hidden", "hidden_price_display", hidden)
     return settle(list(_findings(item, payload, url)))
+
+
+def script_findings(html: str) -> Iterable[PageFinding]:  # noqa: ARG001 (as all readers are called)
+    """Its pages hold nothing."""
+    return ()
 
 
 def _item(payload: object) -> Item | None:

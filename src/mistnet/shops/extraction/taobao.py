@@ -25,7 +25,7 @@ _QUOTED: Final = r"[\"']?\s*:\s*[\"']([^\"']{1,60})[\"']"
 _SCRIPT_PRICES: Final = (("view_price", 0.8), ("priceText", 0.8), ("defaultItemPrice", 0.55), ("reservePrice", 0.55))
 
 
-def is_taobao(payload: object) -> bool:
+def recognizes(payload: object) -> bool:
     if not isinstance(payload, dict):
         return False
     names = set(payload)
@@ -40,7 +40,7 @@ def _priced(payload: object) -> bool:
     return any({"priceText", "priceMoney"} & set(node) for node, _ in nodes(payload))
 
 
-def read_taobao(payload: object, *, url: str | None = None) -> PageFacts:  # noqa: ARG001 (as all readers are called)
+def read_answer(payload: object, *, url: str | None = None) -> PageFacts:  # noqa: ARG001 (as all readers are called)
     """The facts of an item answer; a refusal is told by its `ret`."""
     said = json.dumps(payload.get("ret"), ensure_ascii=False) if isinstance(payload, dict) and "ret" in payload else ""
     if _GONE.search(said):

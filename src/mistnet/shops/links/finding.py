@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mistnet.shops.links.hosts import SHOPEE_REGIONS, SITES
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.naming import META_HOSTS
 
 _MARKS: Final = ".,;:!?'\"*~|$#@"
@@ -225,29 +225,45 @@ _BEGINS: Final = (
 _BELOW: Final = r"(?:[A-Za-z0-9\-]{1,63}\.){0,4}"
 _PORT: Final = r"(?::[0-9]{1,5})?"
 _ENDS: Final = r"(?![A-Za-z0-9\-_@])(?!\.[A-Za-z0-9])"
-_SHOPEE: Final = _any_of([f"shopee.{region}" for region in SHOPEE_REGIONS])
-_HOSTS: Final = _any_of([*SITES, *META_HOSTS])
-# A slug may hold any letters, but no blank and no slash, and ends in the two ids.
-_SLUG: Final = re.compile(
-    rf"{_BEGINS}(?:(?:www|m|mall)\.)?{_SHOPEE}{_PORT}/(?:universal-link/)?"
-    rf"[^\s/?#<>\"\u200b]{{0,500}}-i\.[0-9]+\.[0-9]+(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?",
-    re.IGNORECASE,
-)
-_SHOP: Final = re.compile(rf"{_BEGINS}{_BELOW}{_HOSTS}{_PORT}{_ENDS}(?P<goes_on>[/?#])?", re.IGNORECASE)
 _REST: Final = re.compile(rf"{_ASCII}*")
-# No shop's host is without one of these.
-_HINTS: Final = ("shop", "shp.ee", "xiapibuy", "taobao", "tmall", "tb.cn", "goofish", "ebay", "amazon", "amzn", "a.co")
-_MORE_HINTS: Final = ("l.", "lm.")
+_HINTS_OF_WRAPPERS: Final = ("l.", "lm.")
+_TELLING: Final = 4
 
 
-def shop_urls(text: str) -> Iterator[tuple[int, int]]:
+class ShopPatterns(msgspec.Struct, frozen=True, eq=False):
+    """The patterns of all shops' URLs, and words of which each of these has one: most texts have none."""
+
+    hints: tuple[str, ...]
+    slug: re.Pattern[str] | None
+    shop: re.Pattern[str]
+
+
+@cache
+def patterns_of(shops: ShopCatalog) -> ShopPatterns:
+    hosts = _any_of([*shops.domains, *META_HOSTS])
+    slugs = "|".join(shop.slugs for shop in shops.shops if shop.slugs)
+    slug = rf"{_BEGINS}(?:{slugs})(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?"
+    return ShopPatterns(
+        hints=(*sorted({_hint_of(domain) for domain in shops.domains}), *_HINTS_OF_WRAPPERS),
+        slug=re.compile(slug, re.IGNORECASE) if slugs else None,
+        shop=re.compile(rf"{_BEGINS}{_BELOW}{hosts}{_PORT}{_ENDS}(?P<goes_on>[/?#])?", re.IGNORECASE),
+    )
+
+
+def _hint_of(domain: str) -> str:
+    """A domain's longest label, or all of it where that is too short to be rare."""
+    longest = max(domain.split("."), key=len)
+    return longest if len(longest) >= _TELLING else domain
+
+
+def shop_urls(text: str, shops: ShopCatalog) -> Iterator[tuple[int, int]]:
     """Where each begins and ends; those with a slug first, for only they may hold more than ASCII."""
-    lower = text.casefold()
-    if not any(hint in lower for hint in (*_HINTS, *_MORE_HINTS)):
+    patterns, lower = patterns_of(shops), text.casefold()
+    if not any(hint in lower for hint in patterns.hints):
         return
-    taken = [*_matches(_SLUG, text)]
+    taken = [*_matches(patterns.slug, text)] if patterns.slug else []
     yield from taken
-    yield from _matches(_SHOP, blanked(text, taken))
+    yield from _matches(patterns.shop, blanked(text, taken))
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
@@ -288,10 +304,10 @@ class FoundUrl(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-def find_urls(text: str) -> Sequence[FoundUrl]:
+def find_urls(text: str, shops: ShopCatalog = CATALOG) -> Sequence[FoundUrl]:
     """Every occurrence, in order. What it finds is always a piece of the text, unchanged."""
     if "." not in text:
         return []
-    spans = sorted(shop_urls(text))
+    spans = sorted(shop_urls(text, shops))
     spans += other_urls(blanked(text, spans))
     return [FoundUrl(url=text[start:end], start=start, end=end) for start, end in sorted(spans)]

@@ -13,10 +13,13 @@ from typing import Final
 import msgspec
 
 from mistnet.kit.text import counted
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.finding import blanked, find_urls, replaced
 from mistnet.shops.links.naming import canonical_link
-from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention, Shop
+from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention
+from mistnet.shops.shop import WEB
+from mistnet.shops.taobao import TAOBAO
 from mistnet.social.model import LinkMention, Post, X
 
 # Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
@@ -187,20 +190,20 @@ def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
     return place < len(ordered) and ordered[place].startswith(beginning)
 
 
-def links_of(post: Post) -> Sequence[Mention]:
+def links_of(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
     """Each link once, however often the post shows it."""
-    return examine(post).mentions
+    return examine(post, shops).mentions
 
 
-def links_to_keep(post: Post) -> Sequence[Mention]:
+def links_to_keep(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
     """All of them, and those that are refused under their own words. Posts that are linked are collected as posts."""
-    found = examine(post)
+    found = examine(post, shops)
     refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
     return [*found.mentions, *map(_as_refused, refused.values()), *_left_out(post, found.left_out)]
 
 
 def _as_refused(refusal: RefusedLink) -> Mention:
-    about = Canonical(url_norm=refusal.url, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+    about = Canonical(url_norm=refusal.url, host="", shop=WEB, kind=LinkKind.REFUSED)
     return Mention(url=refusal.url, place=refusal.place, canonical=about, title=refusal.reason)
 
 
@@ -208,28 +211,28 @@ def _left_out(post: Post, count: int) -> Iterator[Mention]:
     """One for all of them, under a name no other post can have."""
     if count:
         name = f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}"
-        about = Canonical(url_norm=name, host="", shop=Shop.WEB, kind=LinkKind.REFUSED)
+        about = Canonical(url_norm=name, host="", shop=WEB, kind=LinkKind.REFUSED)
         more = counted(count, "more link", "more links")
         why = f"the post has {more} than the {MOST_LINKS:,} that are kept of one post"
         yield Mention(url=name, place=LinkPlace.TEXT, canonical=about, title=why)
 
 
-def examine(post: Post) -> Examined:
+def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
     """As `links_of`, and what it left out."""
     mentions: dict[str, Mention] = {}
     refusals: dict[tuple[str, LinkPlace], RefusedLink] = {}
     left_out: set[str] = set()
     title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
-    for posted in _posted(post):
+    for posted in _posted(post, shops):
         if len(mentions) + len(refusals) >= MOST_LINKS:
             left_out.add(posted.leads_to)
             continue
-        named = _named(posted.leads_to)
+        named = RefusedUrl(_TO_A_POST) if _OWN_POST.match(posted.leads_to) else canonical_link(posted.leads_to, shops)
         if isinstance(named, RefusedUrl):
             refusal = RefusedLink(url=posted.url, place=posted.place, reason=named.reason)
             refusals.setdefault((posted.url, posted.place), refusal)
         else:
-            shared = title() if named.shop is Shop.TAOBAO and named.kind is LinkKind.SHORT else None
+            shared = title() if named.shop is TAOBAO and named.kind is LinkKind.SHORT else None
             mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
             mentions.setdefault(named.url_norm, mention)
     for mention in _codes(post):
@@ -241,15 +244,15 @@ def examine(post: Post) -> Examined:
     return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()], left_out=len(left_out))
 
 
-def _posted(post: Post) -> Iterator[_Posted]:
+def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
     beside = [*map(_beside, post.links)]
     known = _Known({name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)})
-    for url in _in_text(post.text, known):
+    for url in _in_text(post.text, known, shops):
         if not (post.reposted and _is_xs_own(post, url)):
             yield _Posted(url, LinkPlace.TEXT, url)
     yield from beside
     for told in (post.quoted, post.reposted):
-        for url in _in_text((told and told.text) or "", known):
+        for url in _in_text((told and told.text) or "", known, shops):
             if not _is_xs_own(post, url):
                 yield _Posted(url, LinkPlace.QUOTED, url)
 
@@ -269,18 +272,12 @@ def _beside(link: LinkMention) -> _Posted:
     return _Posted(link.url, _PLACES.get(link.place or "", LinkPlace.ENTITY), link.expanded_url or link.url)
 
 
-def _in_text(text: str, known: _Known) -> Iterator[str]:
+def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
     """A link shown cut off is left to the place that has it whole."""
-    for found in find_urls(known.blanked(text)):
+    for found in find_urls(known.blanked(text), shops):
         cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
         if found.url not in known.names and not cut_off:
             yield found.url
-
-
-def _named(url: str) -> Canonical | RefusedUrl:
-    if _OWN_POST.match(url):
-        return RefusedUrl(_TO_A_POST)
-    return canonical_link(url)
 
 
 def _codes(post: Post) -> Iterator[Mention]:
@@ -292,4 +289,4 @@ def _codes(post: Post) -> Iterator[Mention]:
 
 def code_name(code: str) -> Canonical:
     """A code has no host and leads nowhere by itself."""
-    return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=Shop.TAOBAO, kind=LinkKind.CODE)
+    return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=TAOBAO, kind=LinkKind.CODE)

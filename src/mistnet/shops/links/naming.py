@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from hashlib import sha256
 from html import unescape
 from typing import Final
 from urllib.parse import unquote_plus, urljoin
 
+from msgspec.structs import replace
 from w3lib.url import canonicalize_url
 
-from mistnet.shops.links import amazon, ebay, shopee, taobao
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl, WebAddress, parse, read
-from mistnet.shops.links.hosts import SHORTENERS, Site, family, imitated, site_of
-from mistnet.shops.model import Canonical, LinkKind, Shop
+from mistnet.shops.links.look_alikes import imitated
+from mistnet.shops.model import Canonical, LinkKind
+from mistnet.shops.shop import WEB, Shop, Site
 
 LONGEST_KEY: Final = 2_000
 _DIGEST: Final = "?sha256="
@@ -86,36 +87,36 @@ META_HOSTS: Final = frozenset(
     for domain in ("threads.com", "threads.net", "instagram.com", "facebook.com", "messenger.com")
 )
 _GOOGLE: Final = frozenset(("google.com", "www.google.com"))
-_SHOPEE_FIELDS: Final = {"universal-link": "redir", "an_redir": "origin_link"}
 _YOUTUBE: Final = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com"))
-Wrapper = Callable[[WebAddress], str | None]
 
 
-def unwrap(url: str) -> str:
+def unwrap(url: str, shops: ShopCatalog = CATALOG) -> str:
     """The innermost URL; the given one, untouched, where nothing is wrapped or the wrapping has no end."""
     address = read(url)
     if isinstance(address, RefusedUrl):
         return url
-    inner = innermost(address)
+    inner = _innermost(address, shops)
     return inner.href if isinstance(inner, WebAddress) and inner is not address else url
 
 
-def innermost(address: WebAddress) -> WebAddress | RefusedUrl:
-    """Opens wrapper after wrapper. What it ends at is judged like any posted URL."""
+def _innermost(address: WebAddress, shops: ShopCatalog) -> WebAddress | RefusedUrl:
+    """Open wrapper after wrapper. The address inside is judged like any posted URL."""
     for _ in range(DEEPEST):
-        target = wrapped(address)
+        target = _wrapped(address, shops)
         if target is None:
             return address
         inner = read(urljoin(address.href, target))
         if isinstance(inner, RefusedUrl):
             return inner
-        if _leaves(address, inner):
+        outer_site, inner_site = shops.site_of(address.host), shops.site_of(inner.host)
+        # An open redirect is no proof that the shop sells what it leads to.
+        if outer_site and (inner_site is None or outer_site.shop.kin != inner_site.shop.kin):
             return RefusedUrl("a shop's wrapper leads out of the shop")
         address = inner
-    return address if wrapped(address) is None else RefusedUrl(f"it is wrapped more than {DEEPEST} times")
+    return address if _wrapped(address, shops) is None else RefusedUrl(f"it is wrapped more than {DEEPEST} times")
 
 
-def wrapped(address: WebAddress) -> str | None:
+def _wrapped(address: WebAddress, shops: ShopCatalog) -> str | None:
     """Where a wrapper leads, or None: it is none, or hides its target."""
     if not address.query:
         return None
@@ -125,102 +126,67 @@ def wrapped(address: WebAddress) -> str | None:
         return address.fields.get("q") or address.fields.get("url") or None
     if address.host in _YOUTUBE and address.path == "/redirect":
         return address.fields.get("q") or None
-    site = site_of(address.host)
-    return _OF_SHOPS[site.shop](address) or None if site and site.shop in _OF_SHOPS else None
+    site = shops.site_of(address.host)
+    return site.shop.unwrap(address) or None if site and site.shop.unwrap else None
 
 
-def _leaves(outer: WebAddress, inner: WebAddress) -> bool:
-    """An open redirect is no proof that the shop sells what it leads to."""
-    site, target = site_of(outer.host), site_of(inner.host)
-    return site is not None and (target is None or family(site.shop) is not family(target.shop))
-
-
-def _shopee(address: WebAddress) -> str | None:
-    field = _SHOPEE_FIELDS.get(address.path.strip("/").casefold())
-    return address.fields.get(field) if field else None
-
-
-def _taobao(address: WebAddress) -> str | None:
-    """A jump passes by the log-in host without asking for anything."""
-    last = address.segments[-1:]
-    return address.fields.get("target") if last in (["jump"], ["jump.htm"]) else None
-
-
-def _ebay(address: WebAddress) -> str | None:
-    return address.fields.get("mpre") if address.host.startswith("rover.") else None
-
-
-_OF_SHOPS: Final[dict[Shop, Wrapper]] = {Shop.SHOPEE: _shopee, Shop.TAOBAO: _taobao, Shop.EBAY: _ebay}
-
-Rule = Callable[[WebAddress, Site], tuple[LinkKind, Canonical | None]]
-
-_RULES: Final[dict[Shop, Rule]] = {
-    Shop.SHOPEE: shopee.named,
-    Shop.TAOBAO: taobao.named,
-    Shop.GOOFISH: taobao.named,
-    Shop.EBAY: ebay.named,
-    Shop.AMAZON: amazon.named,
-}
-# Shops' own short links: the code in the path says it all.
-_CODED: Final = frozenset(
-    ("shp.ee", "shope.ee", "tb.cn", "ebay.us", "ebay.to", "amzn.to", "amzn.asia", "amzn.eu", "a.co")
+# Shorteners of no shop: they lead anywhere.
+_SHORTENERS: Final = frozenset(
+    (
+        *("t.co", "bit.ly", "j.mp", "tinyurl.com", "goo.gl", "ow.ly", "buff.ly", "is.gd", "v.gd", "rb.gy", "cutt.ly"),
+        *("t.ly", "s.id", "shorturl.at", "rebrand.ly", "dlvr.it", "trib.al", "lnkd.in", "fb.me"),
+        *("reurl.cc", "ppt.cc", "lihi.cc", "lihi1.com", "lihi2.com", "lihi3.com", "pse.is", "psee.io", "myppt.cc"),
+        *("t.cn", "url.cn", "dwz.cn", "suo.im", "u.jd.com", "invl.io", "invle.co", "iherb.co"),
+    )
 )
-# Taobao hid its short links behind a new domain every few weeks; the form of the path stayed.
-_THROWN_AWAY: Final = re.compile(r"/h\.[A-Za-z0-9]{5,}")
 
 
-def canonical_link(url: str) -> Canonical | RefusedUrl:
-    """Any text may come in. The name is the same for every way to post the same thing, and its own name again."""
-    address = _destination(url)
+def canonical_link(url: str, shops: ShopCatalog = CATALOG) -> Canonical | RefusedUrl:
+    """The canonical name of any text. Every form of a link to one thing has the same, and the name is its own name."""
+    address = _destination(url, shops)
     if isinstance(address, RefusedUrl):
         return address
-    site = site_of(address.host)
-    return _of_shop(address, site) if site else _of_web(address)
+    site = shops.site_of(address.host)
+    if site:
+        return _name_in_shop(address, site)
+    hidden = any(each.hidden_short_links and each.hidden_short_links.fullmatch(address.path) for each in shops.shops)
+    short = hidden or (address.host in _SHORTENERS and len(address.path) > 1)
+    return _page(address, WEB, LinkKind.SHORT if short else LinkKind.PAGE, None)
 
 
-def fetchable_url(url: str) -> str | RefusedUrl:
-    """What to ask for: the posted URL with its scheme, out of its wrappers, as a browser writes it."""
-    address = _destination(url)
+def fetchable_url(url: str, shops: ShopCatalog = CATALOG) -> str | RefusedUrl:
+    """The URL to request: the posted one with its scheme, out of its wrappers, as a browser writes it."""
+    address = _destination(url, shops)
     return address if isinstance(address, RefusedUrl) else address.href.partition("#")[0]
 
 
-def _destination(url: str) -> WebAddress | RefusedUrl:
+def _destination(url: str, shops: ShopCatalog) -> WebAddress | RefusedUrl:
     address = read(url)
-    inner = address if isinstance(address, RefusedUrl) else innermost(address)
-    if isinstance(inner, WebAddress) and (shop := imitated(inner.host)):
+    inner = address if isinstance(address, RefusedUrl) else _innermost(address, shops)
+    if isinstance(inner, WebAddress) and (shop := imitated(inner.host, shops)):
         return RefusedUrl(f"the host looks like {shop} and is not")
     return inner
 
 
-def _of_shop(address: WebAddress, site: Site) -> Canonical:
+def _name_in_shop(address: WebAddress, site: Site) -> Canonical:
     if address.port:
         return _page(address, site.shop, LinkKind.PAGE, site.region)
-    kind, named = _RULES[site.shop](address, site)
-    if named:
-        return named
-    if kind is LinkKind.SHORT:
-        return _short(address, site)
-    return _page(address, site.shop, kind, site.region)
-
-
-def _short(address: WebAddress, site: Site) -> Canonical:
-    coded = site.domain in _CODED or (site.shop is Shop.SHOPEE and site.below == "s")
-    bare = WebAddress(
-        href=address.href,
-        scheme="https",
-        host=address.host,
-        port="",
-        path=address.path.rstrip("/"),
-        query="" if coded else address.query,
-        fragment="",
-    )
-    return _page(bare, site.shop, LinkKind.SHORT, site.region)
-
-
-def _of_web(address: WebAddress) -> Canonical:
-    short = address.host in SHORTENERS and len(address.path) > 1
-    kind = LinkKind.SHORT if short or _THROWN_AWAY.fullmatch(address.path) else LinkKind.PAGE
-    return _page(address, Shop.WEB, kind, None)
+    name = site.shop.name_link(address, site)
+    if name.url:
+        return Canonical(
+            url_norm=name.url,
+            host=name.url.split("/")[2],
+            shop=name.shop or site.shop,
+            kind=name.kind,
+            region=name.region,
+            shop_id=name.shop_id,
+            item_id=name.item_id,
+            variant=name.variant,
+        )
+    if name.kind is LinkKind.SHORT:
+        path, query = address.path.rstrip("/"), "" if name.coded else address.query
+        address = replace(address, scheme="https", port="", path=path, query=query, fragment="")
+    return _page(address, site.shop, name.kind, site.region)
 
 
 def _page(address: WebAddress, shop: Shop, kind: LinkKind, region: str | None) -> Canonical:
@@ -241,19 +207,20 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re
 _HEAD: Final = 200_000
 
 
-def may_follow(from_url: str, to_url: str) -> bool:
+def may_follow(from_url: str, to_url: str, shops: ShopCatalog = CATALOG) -> bool:
     """A shop's link may only lead on within the shop; any other may lead anywhere that is not refused."""
     start = read(from_url)
     if isinstance(start, RefusedUrl):
         return False
-    target = _seen_from(start, to_url)
-    if isinstance(target, RefusedUrl) or imitated(target.host):
+    joined = parse(to_url, start.href)  # a redirect may be relative
+    target = read(joined.href) if joined else None
+    if not isinstance(target, WebAddress) or imitated(target.host, shops):
         return False
-    site = site_of(start.host)
+    site = shops.site_of(start.host)
     if site is None:
         return True
-    reached = site_of(target.host)
-    return reached is not None and not target.port and family(reached.shop) is family(site.shop)
+    reached = shops.site_of(target.host)
+    return reached is not None and not target.port and reached.shop.kin == site.shop.kin
 
 
 def inline_target(html: str) -> str | None:
@@ -266,12 +233,6 @@ def inline_target(html: str) -> str | None:
     refresh = next((tag[0] for tag in _META.finditer(head) if _REFRESH.search(tag[0])), "")
     told = _CONTENT.search(refresh)
     return _target(told["url"]) if told else None
-
-
-def _seen_from(start: WebAddress, url: str) -> WebAddress | RefusedUrl:
-    """A hop may be told relative to where one stands."""
-    joined = parse(url, start.href)
-    return read(joined.href) if joined else RefusedUrl("this is not a URL")
 
 
 def _target(written: str) -> str | None:

@@ -114,7 +114,7 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
 def _product_row(name: ProductName, facts: PageFacts | None, now: datetime, *, gone: bool) -> dict[str, Any]:
     shown = {field: storable(getattr(facts, field)) if facts else None for field in _FACTS}
     return {
-        "platform": name.platform,
+        "platform": name.platform.name,
         "region": name.region,
         "shop_id": name.shop_id,
         "item_id": name.item_id,

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.types import IDS
-from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkPlace, LinkState, ProductId
+from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.shops.model import LinkId, LinkKind, LinkPlace, LinkState, ProductId
 from mistnet.shops.tables import crawls, links, post_links, products
 from mistnet.social.model import PLATFORMS, Platform, PostId, UserId, X
 from mistnet.social.tables import accounts, posts, users

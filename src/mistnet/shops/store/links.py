@@ -17,6 +17,7 @@ from mistnet.kit.types import moment, storable
 from mistnet.queue.model import NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops import links as link_rules
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
 from mistnet.shops.tables import links
 from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
@@ -44,9 +45,9 @@ class LinksAdded(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int = 0
 
 
-def links_in(post: Post) -> Iterator[PostLinks]:
+def links_in(post: Post, shops: ShopCatalog = CATALOG) -> Iterator[PostLinks]:
     """The links of a post, for the same transaction as the post. A post without any costs no statement."""
-    if mentions := link_rules.links_to_keep(post):
+    if mentions := link_rules.links_to_keep(post, shops):
         yield PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
 
 
@@ -136,7 +137,7 @@ def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
         "url": storable(target.url),
         "host": about.host,
         "lane": about.shop.lane,
-        "platform": about.shop,
+        "platform": about.shop.name,
         "kind": about.kind,
         "state": LinkState.UNRESOLVED if about.kind in NOT_CRAWLED else LinkState.NEW,
         "problem": _problem(target),
@@ -178,7 +179,12 @@ class Scanned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def scan(
-    database: Database, writer: LinkWriter, *, platform: Platform | None = None, since: datetime | None = None
+    database: Database,
+    writer: LinkWriter,
+    *,
+    platform: Platform | None = None,
+    since: datetime | None = None,
+    shops: ShopCatalog = CATALOG,
 ) -> AsyncIterator[Scanned]:
     """Looks at every stored post, or those first seen since then; tells after each part how far it is.
 
@@ -190,7 +196,7 @@ async def scan(
     for each in platforms:
         last = _LOWEST
         while part := await _part(database, each, last, since):
-            found = [told for post in part for told in links_in(post)]
+            found = [told for post in part for told in links_in(post, shops)]
             async with database.transaction() as connection:
                 added = await writer.write_post_links(connection, found, database.clock.now())
             seen, last = seen + len(part), part[-1].id

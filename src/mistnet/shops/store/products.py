@@ -14,6 +14,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
 from mistnet.shops import extraction
+from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import (
     LinkAtHand,
     LinkId,
@@ -23,9 +24,9 @@ from mistnet.shops.model import (
     PageFacts,
     ProductId,
     ProductName,
-    Shop,
     content_hash,
 )
+from mistnet.shops.shop import Shop
 from mistnet.shops.tables import links, offers, product_words, products
 
 _REMEMBERED: Final = 20
@@ -130,8 +131,9 @@ def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
 class StoreCrawlLook:
     """What crawls read before they visit."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, shops: ShopCatalog = CATALOG) -> None:
         self._database = database
+        self._shops = shops
 
     async def link(self, link_id: LinkId) -> LinkAtHand | None:
         columns = [*(links.c[name] for name in _LINK), links.c.platform]
@@ -139,13 +141,13 @@ class StoreCrawlLook:
             row = (await connection.execute(select(*columns).where(links.c.id == link_id))).mappings().first()
         if row is None:
             return None
-        known = {name: row[name] for name in _LINK} | {"shop": Shop(row["platform"])}
+        known = {name: row[name] for name in _LINK} | {"shop": self._shops[row["platform"]]}
         return LinkAtHand(**known | {"kind": LinkKind(row["kind"]), "state": LinkState(row["state"])})
 
     async def earlier(self, name: ProductName) -> Sequence[extraction.EarlierPrice]:
         """What was believed of a product's price before, oldest first."""
         same = (
-            products.c.platform == name.platform,
+            products.c.platform == name.platform.name,
             products.c.region == name.region,
             products.c.shop_id == name.shop_id,
             products.c.item_id == name.item_id,

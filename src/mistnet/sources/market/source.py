@@ -31,7 +31,7 @@ from mistnet.queue.model import Enqueued, JobClass
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.crawls import StoreHosts
 from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.sources import ebay, shopfile

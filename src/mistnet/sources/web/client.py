@@ -15,7 +15,8 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Unanswered, retry_after
 from mistnet.queue.errors import NotNow
 from mistnet.shops.errors import CrawlRefused
-from mistnet.shops.model import WEB_LANE, AnswerBook, CachedAnswer, Hop, HostBook, PageVisit
+from mistnet.shops.model import AnswerBook, CachedAnswer, Hop, HostBook, PageVisit
+from mistnet.shops.shop import WEB_LANE
 from mistnet.sources.web import robots as caching
 from mistnet.sources.web.port import WebAnswer, WebTransport
 from mistnet.sources.web.robots import Robots

@@ -24,8 +24,9 @@ from mistnet.queue.model import JobClass
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
-from mistnet.shops.jobs import Crawler, CrawlRules
-from mistnet.shops.model import CRAWL, CRAWL_LANES, CrawlArgs, Crawled, PostLinks
+from mistnet.shops.catalog import CATALOG, CRAWL_LANES, ShopCatalog
+from mistnet.shops.jobs import Crawler
+from mistnet.shops.model import CRAWL, CrawlArgs, Crawled, CrawlRules, PostLinks
 from mistnet.shops.store.crawls import CrawlWriter, StoreHosts, make_due
 from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.shops.store.links import LinkWriter
@@ -57,6 +58,7 @@ class WebCrawler:
         database: Database,
         *,
         reader: PageReader,
+        shops: ShopCatalog = CATALOG,
         transport: WebTransport | None = None,
         metrics: SourceMetrics | None = None,
         on_call: Callable[[CallRecord], None] | None = None,
@@ -88,11 +90,12 @@ class WebCrawler:
             rules=web_rules(settings),
         )
         crawler = Crawler(
-            look=StoreCrawlLook(database),
+            look=StoreCrawlLook(database, shops),
             web=self.web,
             clock=database.clock,
             read_page=reader.page,
             rules=crawl_rules(settings),
+            shops=shops,
         )
         self.kinds: Sequence[Kind] = [
             single(CRAWL, crawler.crawl, CrawlArgs, job_class=JobClass.WALK, lanes=CRAWL_LANES, timeout=_LONGEST)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from mistnet.app import App
 from mistnet.operations.monitoring import LaneGap, LaneStore
 from mistnet.queue.model import GAP_STATES, JobState, Lane
-from mistnet.shops.model import CRAWL_LANES
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.sources.lane_status import LaneStatus, lane_statuses
 from mistnet.web.api.jobs import RequeuedDocument
 from mistnet.web.auth import OPERATES, READS

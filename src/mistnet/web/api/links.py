@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
+from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import CrawlOutcome, LinkId, LinkKind, LinkPlace, LinkState
-from mistnet.shops.service import found_links
+from mistnet.shops.service import find_links
 from mistnet.shops.store.link_pages import Before, LinkFilter, LinkLine, LinkPages, MentionPage, MentionPages
 from mistnet.social.model import Platform
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Id, Moment, PathId, number_of
+from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Id, Moment, OneOf, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages, cursor_of
 
 _BYTES = 8
@@ -78,7 +79,7 @@ Mentions = Annotated[MentionPaging, Depends(_pages)]
 
 router = APIRouter(prefix="/api/links", tags=["links"], dependencies=READS)
 
-LaneWord = Literal["shopee", "taobao", "ebay", "web"]
+LaneWord = Annotated[str, OneOf(CRAWL_LANES)]
 _CRAWLS = 20
 _LEADING = 50
 
@@ -146,7 +147,7 @@ async def list_links(
 ) -> dict[str, Any]:
     """Links, the newest first. With `q` a page may be short and still have a `next`."""
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=q, before=pages.place, limit=pages.limit)
-    page = await found_links(LinkPages(mistnet.database), wanted)
+    page = await find_links(mistnet, wanted)
     return {"items": page.links, "next": None if page.next is None else cursor_of(page.next)}
 
 

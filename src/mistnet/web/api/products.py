@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, Field
 
-from mistnet.shops.model import ProductId, Shop
+from mistnet.shops.catalog import CATALOG
+from mistnet.shops.model import ProductId
 from mistnet.shops.store.link_pages import MentionPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductLine, ProductPages
 from mistnet.web.api.links import MentionDocument, Mentions
@@ -19,6 +22,10 @@ from mistnet.web.fields import PLAIN, Document, Flag, Id, Moment, PathId, number
 from mistnet.web.paging import Listing, Pages, cursor_of
 
 router = APIRouter(prefix="/api/products", tags=["products"], dependencies=READS)
+
+
+ShopWord = Annotated[str, Field(json_schema_extra={"enum": list(CATALOG.names)})]
+"""Plugins bring more shops than the schema names, so the route itself checks the word."""
 
 
 def _digits(value: object) -> object:
@@ -88,13 +95,14 @@ class OfferDocument(Document):
 async def list_products(
     mistnet: Mistnet,
     pages: Pages,
-    shop: Annotated[Shop | None, Query(description="Only products sold there.")] = None,
+    shop: Annotated[ShopWord | None, Query(description="Only products sold there.")] = None,
     price: Annotated[Asks | None, Query(description="Only those with a price, without one, or gone.")] = None,
     q: Annotated[
         str, Query(max_length=500, pattern=PLAIN, description="Only titles, brands, ids and URLs with this in them.")
     ] = "",
 ) -> dict[str, Any]:
     """Products, the newest first. With `q` or `price` a page may be short and still have a `next`."""
+    require_shop(shop, mistnet.shops.names)
     wanted = ProductFilter(shop=shop, asks=price, words=q, before=pages.place, limit=pages.limit)
     page = await ProductPages(mistnet.database).list(wanted)
     return {"items": page.products, "next": None if page.next is None else cursor_of(page.next)}
@@ -128,6 +136,15 @@ async def list_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -
     store = MentionPages(mistnet.database)
     reach = await store.reach_of_product(line.id)
     return pages.listing(await store.page(reach, before=pages.before, limit=pages.limit))
+
+
+def require_shop(given: str | None, known: Sequence[str]) -> None:
+    if given is not None and given not in known:
+        *names, last = map(repr, known)
+        expected = f"{', '.join(names)} or {last}"
+        raise RequestValidationError(
+            [{"type": "enum", "loc": ("query", "shop"), "msg": f"Input should be {expected}", "input": given}]
+        )
 
 
 async def known_product(pages: ProductPages, product_id: str) -> ProductLine:

@@ -8,8 +8,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
-from mistnet.shops.model import CRAWL_LANES, LinkId, LinkKind, LinkState
-from mistnet.shops.service import found_links, waiting_links
+from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.shops.model import LinkId, LinkKind, LinkState
+from mistnet.shops.service import find_links, waiting_links
 from mistnet.shops.store.link_pages import COUNTED, Before, LinkFilter, LinkPages, MentionPages
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet
@@ -46,7 +47,7 @@ async def links(
         before=before,
         limit=_PAGE,
     )
-    found = await found_links(LinkPages(app.database), wanted)
+    found = await find_links(app, wanted)
     return page(
         request,
         "links.html",

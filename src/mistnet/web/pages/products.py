@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, who_is
 from mistnet.prices.lineage.store import Lineage
-from mistnet.shops.model import LinkState, ProductId, Shop
+from mistnet.shops.model import LinkState, ProductId
 from mistnet.shops.service import waiting_links
 from mistnet.shops.store.link_pages import LinkPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
@@ -46,7 +46,7 @@ async def products(
     before: BeforeId = None,
 ) -> HTMLResponse:
     wanted = ProductFilter(
-        shop=shop if shop in set(Shop) else None,
+        shop=shop if shop in app.shops.names else None,
         asks=Asks(price) if price in set(Asks) else None,
         words=q.replace("\x00", ""),
         before=before,
@@ -63,7 +63,7 @@ async def products(
         before=before,
         asked={"shop": wanted.shop or "", "price": wanted.asks or "", "q": q},
         narrowed=bool(wanted.shop or wanted.asks or q.strip()),
-        shops=list(Shop),
+        shops=app.shops.names,
         prices=list(Asks),
     )
 

@@ -1,0 +1,90 @@
+"""Amazon: items go by (site, ASIN)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from mistnet.shops.model import LinkKind
+from mistnet.shops.shop import LinkName, LookAlikes, PageRules, Shop, Site
+
+if TYPE_CHECKING:
+    from mistnet.shops.links.address import WebAddress
+
+_REGIONS: Final = (
+    *("com", "ca", "com.mx", "com.br", "co.uk", "de", "fr", "it", "es", "nl", "se", "pl", "ie", "com.be", "com.tr"),
+    *("ae", "sa", "eg", "in", "sg", "com.au", "co.jp", "co.za", "cn", "cl", "com.co"),
+)
+_CODED: Final = ("amzn.to", "amzn.asia", "amzn.eu", "a.co")
+_ASIN: Final = re.compile(r"[A-Z0-9]{10}", re.IGNORECASE)
+_DEEPEST: Final = 4
+# The steps after which an ASIN stands.
+_BEFORE: Final = (
+    *(("dp",), ("dp", "product"), ("gp", "product"), ("gp", "product", "glance"), ("gp", "aw", "d"), ("gp", "d")),
+    *(("gp", "offer-listing"), ("exec", "obidos", "asin"), ("exec", "obidos", "tg", "detail", "-"), ("o", "asin")),
+)
+
+
+def _name_link(address: WebAddress, site: Site) -> LinkName:
+    steps = address.segments
+    region = "com" if site.domain == "amzn.com" else site.region
+    if region and (asin := _asin(steps, site)):
+        url = f"https://www.amazon.{region}/dp/{asin}"
+        return LinkName(kind=LinkKind.ITEM, url=url, region=region, item_id=asin)
+    if not site.region:
+        return LinkName(kind=LinkKind.SHORT, coded=site.domain in _CODED) if steps else LinkName(kind=LinkKind.PAGE)
+    return LinkName(kind=_kind_of_page([each.casefold() for each in steps]))
+
+
+def _asin(steps: list[str], site: Site) -> str | None:
+    """A language and a slug may stand in front."""
+    if site.domain == "amzn.com" and len(steps) == 1 and _ASIN.fullmatch(steps[0]):
+        return steps[0].upper()
+    lower = [each.casefold() for each in steps]
+    for start in range(_DEEPEST):
+        for before in _BEFORE:
+            place = start + len(before)
+            if tuple(lower[start:place]) == before and len(steps) > place and _ASIN.fullmatch(steps[place]):
+                return steps[place].upper()
+    return None
+
+
+def _kind_of_page(steps: list[str]) -> LinkKind:
+    match steps:
+        case ["s", *_] | ["gp", "search", *_]:
+            return LinkKind.SEARCH
+        case ["stores" | "shops" | "sp", *_]:
+            return LinkKind.SHOP
+        case ["errors", *_] | ["ap", "signin", *_]:
+            return LinkKind.BLOCKED
+        case _:
+            return LinkKind.PAGE
+
+
+AMAZON: Final = Shop(
+    name="amazon",
+    hosts={f"amazon.{region}": region for region in _REGIONS},
+    short_hosts=(*_CODED, "amzn.com", "amzn.in"),
+    other_hosts=("amazon.jobs", "amazon.science", "amazon.dev"),
+    name_link=_name_link,
+    look_alikes=LookAlikes(plain=("amazon",)),
+    pages=PageRules(
+        item=re.compile(r"/(?:dp|gp/product|gp/aw/d|exec/obidos/ASIN)/([A-Z0-9]{10})(?:[/?]|$)"),
+        places={
+            "price": (
+                *("#priceblock_dealprice", "#priceblock_saleprice", "#priceblock_ourprice", "#price_inside_buybox"),
+                *("#newBuyBoxPrice", ".apexPriceToPay .a-offscreen", ".priceToPay .a-offscreen"),
+                *("#corePrice_feature_div .a-price .a-offscreen", "#corePrice_desktop .a-price .a-offscreen"),
+                *("#kindle-price", "#usedPrice", "#buyNewSection .offer-price", "#usedBuySection .offer-price"),
+                *("#mediaNoAccordion .header-price", ".swatchElement.selected .a-color-price"),
+            ),
+            "list_price": (".priceBlockStrikePriceString", "#listPrice", ".basisPrice .a-offscreen"),
+            "availability": ("#availability", "#outOfStock", "#availabilityInsideBuyBox_feature_div"),
+            "title": ("#productTitle", "#ebooksProductTitle"),
+            "brand": ("#bylineInfo",),
+            "rating_count": ("#acrCustomerReviewText",),
+        },
+        wall_urls="validateCaptcha",
+        wall_markup='[action*="validateCaptcha"]',
+    ),
+)
