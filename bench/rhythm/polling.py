@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean, median
 
 from bench.rhythm.posting import DAYS, DAYS_BEFORE, HOURS
-from mistnet.operations.schedule.posting_rates import DayBudget, PostingRate, Watched, due, pace
+from mistnet.operations.schedule.ticks import DayBudget, IdleAccount, PostingRate, choose_due, learn_rate
 from mistnet.social.model import UserId
 from mistnet.sources.x import client as prices
 
@@ -47,7 +47,7 @@ class Net:
     def habits(self, minute: int) -> list[PostingRate]:
         """What the posts found in the last four weeks tell."""
         return [
-            pace(_by_hour(times[bisect_right(times, minute - 28 * DAY) : known]), 28)
+            learn_rate(_by_hour(times[bisect_right(times, minute - 28 * DAY) : known]), 28)
             for times, known in zip(self.written, self.known, strict=True)
         ]
 
@@ -83,19 +83,19 @@ def fixed(written: Sequence[Sequence[float]], every: int) -> Net:
 def rhythmic(written: Sequence[Sequence[float]], day_credits: float) -> Net:
     """As the scheduler does it: minute by minute, paces learned anew each day, what is spent read from the ledger."""
     net = Net(written)
-    watched: list[Watched] = []
+    watched: list[IdleAccount] = []
     for date in range(DAYS_BEFORE, DAYS_BEFORE + DAYS):
         paces = net.habits(date * DAY)
         last = [each.looked_at for each in watched] or [_time(BEGIN)] * len(written)
-        watched = [Watched(UserId(person), each, last[person]) for person, each in enumerate(paces)]
+        watched = [IdleAccount(UserId(person), each, last[person]) for person, each in enumerate(paces)]
         before = net.spent
         for minute in range(date * DAY, (date + 1) * DAY):
             now = _time(minute)
             left = day_credits - (net.spent - before)
             budget = DayBudget(left=left, look=prices.MINIMUM, post=prices.POST)
-            for person in due(watched, budget, now) if left >= prices.MINIMUM else ():
+            for person in choose_due(watched, budget, now) if left >= prices.MINIMUM else ():
                 net.look(person, minute)
-                watched[person] = Watched(UserId(person), paces[person], now)
+                watched[person] = IdleAccount(UserId(person), paces[person], now)
     _look_a_last_time(net)
     return net
 

@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import insert, text, update
 
 from mistnet.governor.model import X_SOURCE, CallRecord, KeyLabel
-from mistnet.operations.schedule.posting_rates import HOURS, Habit, StorePaces, counting, first_id_at
-from mistnet.operations.schedule.store import Members
+from mistnet.operations.schedule.store import HOURS, Habit, Members, PostingRateStore, counting, first_id_at
 from mistnet.queue.model import JobId, KindName, NewJob
 from mistnet.queue.tables import job_history
 from mistnet.social.accounts import Swept
@@ -56,7 +55,7 @@ async def test_habits_are_posts_by_hour_of_the_last_four_weeks(url: str) -> None
         night = [post(ANN, START - timedelta(days=2, hours=9, minutes=minute)) for minute in (1, 2)]
         old = [post(ANN, START - timedelta(days=29))]
         await office.write(*noon, *night, *old)
-        found = await StorePaces(office.app.database).habits([ANN, BEA, CY], now=START)
+        found = await PostingRateStore(office.app.database).habits([ANN, BEA, CY], now=START)
         ann = [0] * HOURS
         ann[12], ann[2] = 27, 2
         assert found[ANN] == Habit(counts=tuple(ann), days=28)
@@ -109,13 +108,13 @@ async def test_standings_tell_when_and_whether_somebody_looks(url: str) -> None:
             paged = update(accounts).where(accounts.c.user_id == CY).values(last_fetched_at=office.clock.now())
             await connection.execute(paged)
         await office.app.enqueue([args.catch_up(ANN, PostId(100))])
-        paces = StorePaces(office.app.database)
-        found = await paces.standings(EVERYBODY)
+        paces = PostingRateStore(office.app.database)
+        found = await paces.last_looks(EVERYBODY)
         assert {user_id: each.alive for user_id, each in found.items()} == {ANN: True, BEA: False, CY: False}
         assert found[BEA].looked_at == office.clock.now()
         assert found[CY].looked_at == START  # the pages of its backfill are no looks
-        assert set(await paces.standings(Members(handles=frozenset({"bea"})))) == {BEA}
-        assert set(await paces.standings(Members(handles=frozenset({"bea"}), all_others=True))) == {ANN, CY}
+        assert set(await paces.last_looks(Members(handles=frozenset({"bea"})))) == {BEA}
+        assert set(await paces.last_looks(Members(handles=frozenset({"bea"}), all_others=True))) == {ANN, CY}
 
 
 async def test_an_account_without_posts_has_its_time_in_a_rhythm_by_budget_too(url: str) -> None:
@@ -123,7 +122,7 @@ async def test_an_account_without_posts_has_its_time_in_a_rhythm_by_budget_too(u
         await office.account(ANN, "ann", newest=None)
         await office.account(BEA, "bea", newest=None)
         await office.write(Swept(platform=X, user_id=ANN, backfilled=True))
-        assert set(await StorePaces(office.app.database).standings(EVERYBODY)) == {ANN}
+        assert set(await PostingRateStore(office.app.database).last_looks(EVERYBODY)) == {ANN}
 
 
 async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: str) -> None:
@@ -147,7 +146,7 @@ async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: s
                 call(later_pass, 15, account=BEA),
             ]
         )
-        paces, midnight = StorePaces(office.app.database), START - timedelta(hours=12)
+        paces, midnight = PostingRateStore(office.app.database), START - timedelta(hours=12)
         assert await paces.spent([ANN], since=midnight) == 30
         assert await paces.spent([ANN, BEA], since=midnight) == 45
         assert await paces.spent([CY], since=midnight) == 0

@@ -12,11 +12,9 @@ from loguru import logger
 from sqlalchemy import text, update
 
 from mistnet.kit.errors import DatabaseBusy
-from mistnet.operations.schedule.groups import groups_of
-from mistnet.operations.schedule.posting_rates import StorePaces, first_id_at
-from mistnet.operations.schedule.scheduler import Scheduler, schedule_status
-from mistnet.operations.schedule.slots import InOurTime, Interval, Ticker
-from mistnet.operations.schedule.store import StoreSchedule
+from mistnet.operations.schedule.groups import Interval, groups_of
+from mistnet.operations.schedule.scheduler import Scheduler, SlotTrigger, Ticker, schedule_status
+from mistnet.operations.schedule.store import PostingRateStore, StoreSchedule, first_id_at
 from mistnet.operations.schedule.ticks import BudgetTicks
 from mistnet.operations.tables import ticks
 from mistnet.queue.leader import Duty, StoreLeaders
@@ -155,7 +153,7 @@ async def test_a_duty_that_fails_is_tried_again_and_disturbs_nobody(url: str, li
         async with asyncio.timeout(50):
             while not await slots(office):
                 await asyncio.sleep(0.05)
-    assert any(line.startswith("broken broke: RuntimeError: a bug") for line in lines)
+    assert any(line.startswith("broken failed: RuntimeError: a bug") for line in lines)
     assert [line for line in lines if "locked" in line] == [
         "busy: the database is busy: locked; the scheduler tries again until it answers\n"
     ]
@@ -246,7 +244,7 @@ async def looked_after(url: str, groups: Any, **given: Any) -> None:
     settings = load_settings(database_url=url, groups=groups, **given)
     app = make_app(settings)
     try:
-        await Scheduler(settings, app.database, app.job_writer, costs=COSTS)._look_after()
+        await Scheduler(settings, app.database, app.job_writer, costs=COSTS)._maintain()
     finally:
         await app.database.close()
 
@@ -300,7 +298,7 @@ async def test_a_group_that_names_a_stranger_says_so_once_and_shows_it(url: str,
             async with asyncio.timeout(50):
                 while len(await office.store.ticks("news", limit=9)) < 2:
                     await asyncio.sleep(0.05)
-            await scheduler._look_after()
+            await scheduler._maintain()
             shown = await schedule_status(load_settings(groups=groups), office.app.database, office.app.job_writer)
         news, default = shown.groups
         assert news.unknown == ["stranger"]
@@ -328,7 +326,7 @@ async def test_a_budget_is_spent_where_posts_are_and_never_exceeded(url: str) ->
             group=group,
             term=term,
             store=office.store,
-            paces=StorePaces(office.app.database),
+            rates=PostingRateStore(office.app.database),
             clock=office.clock,
             day_credits=1500,
             look=30,
@@ -336,7 +334,7 @@ async def test_a_budget_is_spent_where_posts_are_and_never_exceeded(url: str) ->
         )
         looks = dict.fromkeys((ANN, BEA), 0)
         for _ in range(180):
-            await ticks.look()
+            await ticks.make_due()
             for key in await office.keys():
                 looks[type(ANN)(int(key))] += 1
                 await _looked(office, int(key))
@@ -366,7 +364,7 @@ async def test_leadership_is_on_record(url: str) -> None:
 def test_timers_follow_our_clock_whatever_the_machines_shows() -> None:
     ours = TurnedClock(START + timedelta(seconds=4))
     machine = datetime(2031, 7, 1, 3, 0, 0, tzinfo=UTC)
-    fire = InOurTime(Interval(timedelta(seconds=10)), ours).get_next_fire_time(None, machine)
+    fire = SlotTrigger(Interval(timedelta(seconds=10)), ours).get_next_fire_time(None, machine)
     assert fire is not None
     assert timedelta(seconds=6) <= fire - machine < timedelta(seconds=6.1)
 

@@ -222,12 +222,12 @@ async def test_old_ticks_are_forgotten_but_the_latest_of_each_group(url: str) ->
         assert [tick.tick_at for tick in await office.store.ticks("news", limit=9)] == [START + timedelta(hours=2)]
 
 
-async def test_ticks_are_paged_from_the_newest(url: str) -> None:
+async def test_ticks_are_listed_from_the_newest(url: str) -> None:
     async with opened(url) as office:
         term = await office.lead()
         for minute in range(5):
             await office.tick(term, at=START + timedelta(minutes=minute))
-        first = await office.store.ticks("default", limit=2)
-        rest = await office.store.ticks("default", limit=9, before=first[-1].tick_at)
-        minutes = [(tick.tick_at - START) // timedelta(minutes=1) for tick in (*first, *rest)]
-        assert minutes == [4, 3, 2, 1, 0]
+        minutes = [
+            (tick.tick_at - START) // timedelta(minutes=1) for tick in await office.store.ticks("default", limit=4)
+        ]
+        assert minutes == [4, 3, 2, 1]

@@ -57,16 +57,16 @@ def test_the_scheduler_can_be_switched_off_by_its_other_name(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("given", "place", "words"),
     [
-        ({"news": {"accounts": ["ann"], "cron": "61 * * * *"}}, "groups.news.cron", "no crontab line"),
-        ({"news": {"accounts": ["ann"], "cron": "0 0 30 2 *"}}, "groups.news.cron", "never comes"),
+        ({"news": {"accounts": ["ann"], "cron": "61 * * * *"}}, "groups.news.cron", "not a crontab line"),
+        ({"news": {"accounts": ["ann"], "cron": "0 0 30 2 *"}}, "groups.news.cron", "never matches"),
         ({"news": {"accounts": ["ann"], "every_seconds": 0.5}}, "groups.news.every_seconds", "at least 1"),
         ({"news": {"accounts": ["no handle"], "every_seconds": 9}}, "groups.news.accounts", "write @name"),
         ({"news": {"accounts": [], "every_seconds": 9}}, "groups.news.accounts", "name its accounts"),
-        ({"default": {"accounts": ["ann"], "every_seconds": 9}}, "groups.default", "leave `accounts` out"),
+        ({"default": {"accounts": ["ann"], "every_seconds": 9}}, "groups.default", "leave out `accounts`"),
         (
             {"a": {"accounts": ["ann"], "every_seconds": 9}, "b": {"accounts": ["@ANN"], "every_seconds": 9}},
             "groups.b.accounts",
-            "@ann is in the group 'a' already",
+            "@ann is already in the group 'a'",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.operations.schedule.slots import Crontab, Due, Interval
+from mistnet.operations.schedule.groups import Crontab, Due, Interval
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)  # a Sunday
 QUARTER = Interval(timedelta(minutes=15))

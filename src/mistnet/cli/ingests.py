@@ -14,7 +14,7 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Grid, at, document, last_line
 from mistnet.cli.search import moment
 from mistnet.kit.text import counted
-from mistnet.operations.schedule.posting_rates import first_id_at
+from mistnet.operations.schedule.store import first_id_at
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests.jobs import MOST_USERS, posts_sync
 from mistnet.social.ingests.model import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus

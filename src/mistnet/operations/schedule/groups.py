@@ -1,15 +1,15 @@
-"""Groups of accounts and their rhythms, as the settings have them."""
+"""Groups of accounts as the settings define them, and their rhythms: the slots at which a group is due."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
+from apscheduler.triggers.cron import CronTrigger
 
 from mistnet.kit.errors import SettingsError
-from mistnet.operations.schedule.slots import Crontab, Interval, Slots
 from mistnet.operations.schedule.store import Members
 from mistnet.settings import GroupSettings, Settings
 from mistnet.social.errors import BadHandle
@@ -18,13 +18,138 @@ from mistnet.social.model import read_handle
 DEFAULT: Final = "default"
 EVERY: Final = timedelta(minutes=15)
 LOOK_EVERY: Final = timedelta(minutes=1)
-"""How often a group with a budget looks who of it is due."""
+"""How often the scheduler checks which accounts of a group with a budget are due."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SOME_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_INSTANT: Final = timedelta(microseconds=1)
+_LOOK_BACK: Final = timedelta(days=35)
+_SPANS: Final = (timedelta(hours=1), timedelta(days=1), _LOOK_BACK, timedelta(days=366), timedelta(days=4 * 366))
+_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A slot whose time has come. It also stands for the `missed` ones before it, at which no process was running."""
+
+    at: datetime
+    missed: int = 0
+
+
+class Slots(Protocol):
+    """A rhythm in UTC. Every process computes the same slots."""
+
+    def after(self, at: datetime) -> datetime | None:
+        """The next slot later than this moment."""
+        ...
+
+    def due(self, last: datetime | None, now: datetime) -> Due | None:
+        """The latest slot since `last`, up to now. Without a last one, the latest slot before now is due."""
+        ...
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A fixed interval, counted from the epoch, so that all processes agree on the slots, whenever they started."""
+
+    every: timedelta
+
+    def after(self, at: datetime) -> datetime:
+        return self._slot(self._number(at) + 1)
+
+    def due(self, last: datetime | None, now: datetime) -> Due | None:
+        number = self._number(now)
+        if last is None:
+            return Due(self._slot(number))
+        passed = number - self._number(last)
+        return Due(self._slot(number), passed - 1) if passed > 0 else None
+
+    def _number(self, at: datetime) -> int:
+        return (at - _EPOCH) // self.every
+
+    def _slot(self, number: int) -> datetime:
+        return _EPOCH + number * self.every
+
+    def __str__(self) -> str:
+        return f"every {self.every.total_seconds():g} s"
+
+
+class Crontab:
+    """A crontab line. Sunday is 0 or 7. If both kinds of days are given, either may match, as in cron.
+
+    Raises ValueError, which says what is wrong with the line.
+    """
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+        fields = line.split()
+        if len(fields) != 5:
+            raise ValueError(f"a crontab line has 5 fields, this one has {len(fields)}")
+        minute, hour, day, month, weekday = fields
+        weekday = _by_name(weekday)
+        days = [(day, weekday)]
+        if not day.startswith("*") and not weekday.startswith("*"):
+            days = [(day, "*"), ("*", weekday)]
+        self._triggers = [
+            CronTrigger.from_crontab(f"{minute} {hour} {each_day} {month} {each_weekday}", timezone=UTC)
+            for each_day, each_weekday in days
+        ]
+
+    def after(self, at: datetime) -> datetime | None:
+        times = [trigger.get_next_fire_time(None, at + _INSTANT) for trigger in self._triggers]
+        return min((each for each in times if each is not None), default=None)
+
+    def due(self, last: datetime | None, now: datetime) -> Due | None:
+        """Slots more than five weeks old are not counted."""
+        if last is not None:
+            slots = self._between(max(last, now - _LOOK_BACK), now)
+            return Due(slots[-1], len(slots) - 1) if slots else None
+        # Triggers compute forwards only. Short spans come first: four years have two million slots of every minute.
+        for span in _SPANS:
+            if slots := self._between(now - span, now):
+                return Due(slots[-1])
+        return None
+
+    def _between(self, last: datetime, now: datetime) -> list[datetime]:
+        slots: list[datetime] = []
+        slot = self.after(last)
+        while slot is not None and slot <= now:
+            slots.append(slot)
+            slot = self.after(slot)
+        return slots
+
+    def __str__(self) -> str:
+        return f"cron {self.line}"
+
+
+def _by_name(field: str) -> str:
+    """Weekdays by their names, because APScheduler counts them from Monday and cron from Sunday."""
+    if field.startswith("*") and "/" not in field:
+        return field
+    days = sorted({day for part in field.lower().split(",") for day in _days(part)})
+    return ",".join(_WEEKDAYS[day] for day in days)
+
+
+def _days(part: str) -> list[int]:
+    span, _, step = part.partition("/")
+    first, _, last = ("0", "-", "6") if span == "*" else span.partition("-")
+    begin = _day(first)
+    end = _day(last) if last else (6 if step else begin)
+    if step and not (step.isdecimal() and int(step)):
+        raise ValueError(f"{part!r} is not a weekday")
+    if end < begin:
+        end += 7
+    return [day % 7 for day in range(begin, end + 1, int(step or 1))]
+
+
+def _day(word: str) -> int:
+    if word in _WEEKDAYS:
+        return _WEEKDAYS.index(word)
+    if word.isdecimal() and int(word) <= 7:
+        return int(word)
+    raise ValueError(f"{word!r} is not a weekday; write 0-7 or sun-sat")
 
 
 class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Accounts that are looked at together. With `day_credits` each of them has its own time instead."""
+    """Accounts that are updated together. With `day_credits`, each of them has its own times instead."""
 
     name: str
     members: Members
@@ -37,13 +162,13 @@ class AccountGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups_of(settings: Settings) -> Sequence[AccountGroup]:
-    """All groups, `default` last. What cannot be meant is a SettingsError that names the group."""
+    """All groups, `default` last. Raises SettingsError, which names the group that is wrong."""
     given = dict(settings.groups)
     default = given.pop(DEFAULT, None)
     if default and default.accounts:
-        raise _wrong(DEFAULT, "it has all accounts that no other group names; leave `accounts` out")
+        raise _wrong(DEFAULT, "it has all accounts that no other group names; leave out `accounts`")
     named = {name: _handles(name, group) for name, group in given.items()}
-    _refuse_twice(named)
+    _require_disjoint(named)
     groups = [_group(name, given[name], Members(handles=handles)) for name, handles in named.items()]
     others = Members(handles=frozenset().union(*named.values()), all_others=True)
     return [*groups, _group(DEFAULT, default, others)]
@@ -65,27 +190,27 @@ def _slots(name: str, given: GroupSettings) -> Slots:
     try:
         crontab = Crontab(given.cron or "")
     except ValueError as error:
-        raise _wrong(f"{name}.cron", f"{given.cron!r} is no crontab line: {error}") from None
+        raise _wrong(f"{name}.cron", f"{given.cron!r} is not a crontab line: {error}") from None
     if crontab.after(_SOME_DAY) is None:
-        raise _wrong(f"{name}.cron", f"{given.cron!r} names a time that never comes")
+        raise _wrong(f"{name}.cron", f"{given.cron!r} never matches")
     return crontab
 
 
 def _handles(name: str, given: GroupSettings) -> frozenset[str]:
     if not given.accounts:
-        raise _wrong(f"{name}.accounts", f"name its accounts; the group {DEFAULT!r} has those no group names")
+        raise _wrong(f"{name}.accounts", f"name its accounts; those of no group are in {DEFAULT!r}")
     try:
         return frozenset(read_handle(each).lower() for each in given.accounts)
     except BadHandle as error:
         raise _wrong(f"{name}.accounts", str(error)) from None
 
 
-def _refuse_twice(named: dict[str, frozenset[str]]) -> None:
+def _require_disjoint(named: dict[str, frozenset[str]]) -> None:
     owners: dict[str, str] = {}
     for name, handles in named.items():
         for handle in sorted(handles):
             if (owner := owners.setdefault(handle, name)) != name:
-                raise _wrong(f"{name}.accounts", f"@{handle} is in the group {owner!r} already")
+                raise _wrong(f"{name}.accounts", f"@{handle} is already in the group {owner!r}")
 
 
 def _wrong(place: str, problem: str) -> SettingsError:

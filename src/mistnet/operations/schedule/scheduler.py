@@ -1,27 +1,31 @@
-"""The scheduler: whoever leads makes the ticks of every group, and does the duties of one process for all."""
+"""The scheduler: the leading process makes the ticks of every group, and does duties for all processes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import msgspec
+from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 from loguru import logger
 
 from mistnet.governor.model import Costs
+from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import OutageLog
 from mistnet.operations.retention import kept_since
-from mistnet.operations.schedule.groups import AccountGroup, groups_of
-from mistnet.operations.schedule.posting_rates import StorePaces
-from mistnet.operations.schedule.slots import Interval, Ticker
-from mistnet.operations.schedule.store import StoreSchedule, Tick
+from mistnet.operations.schedule.groups import AccountGroup, Interval, Slots, groups_of
+from mistnet.operations.schedule.store import PostingRateStore, StoreSchedule, Tick
 from mistnet.operations.schedule.ticks import BudgetTicks, SlotTicks
 from mistnet.queue.leader import Duty, Leader, Leadership, LeaderTerm, StoreLeaders
 from mistnet.queue.store.enqueue import JobWriter
@@ -30,12 +34,14 @@ from mistnet.social.jobs import args
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 
 LEADERSHIP: Final = "schedule"
-_LOOK_AFTER: Final = timedelta(hours=1)
+_UPKEEP_EVERY: Final = timedelta(hours=1)
 _CLOCK_SECONDS: Final = 60.0
+_LATE: Final = timedelta(milliseconds=20)
+"""A timer that fires a moment early would find nothing due, and wait for the next slot."""
 
 
 class Scheduler:
-    """One per process. Any number of them share a database, and one of them leads."""
+    """One per process. Any number of processes share a database, and one of them leads."""
 
     def __init__(
         self,
@@ -55,10 +61,10 @@ class Scheduler:
         self._store = StoreSchedule(database, job_writer)
         self._tracking_store = TrackingStore(database, job_writer)
         self._duties = [
-            Duty(name="upkeep of the schedule", every=_LOOK_AFTER, run=self._look_after),
+            Duty(name="upkeep of the schedule", every=_UPKEEP_EVERY, run=self._maintain),
             *duties,
         ]
-        self._told_of: set[str] = set()
+        self._warned_of: set[str] = set()
         self._outage = OutageLog()
         self._leadership = Leadership(
             StoreLeaders(database),
@@ -75,9 +81,9 @@ class Scheduler:
         return self._leadership.term is not None
 
     async def run(self) -> None:
-        """Until cancelled; then it resigns, so that another process leads at once."""
+        """Run until cancelled. Then resign, so that another process leads at once."""
         if not self._settings.scheduler_enabled:
-            logger.info("new posts are not looked for by themselves: scheduler_enabled is off")
+            logger.info("accounts are not updated automatically: scheduler_enabled is off")
         clock = asyncio.create_task(self._keep_time(), name="clock")
         try:
             await self._leadership.run()
@@ -85,13 +91,13 @@ class Scheduler:
             clock.cancel()
 
     async def _keep_time(self) -> None:
-        """Whoever decides on leases must not drift away from the database's time."""
+        """The leader compares leases with its own time, which must not drift away from the database's."""
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             try:
                 await self._database.correct_clock()
             except DatabaseError as error:
-                logger.debug("cannot ask for the time: {problem}", problem=str(error))
+                logger.debug("cannot read the database's time: {problem}", problem=str(error))
 
     async def _lead(self, term: LeaderTerm) -> None:
         ticker = Ticker(self._database.clock, self._outage)
@@ -104,44 +110,44 @@ class Scheduler:
     def _ticks(self, group: AccountGroup, term: LeaderTerm) -> Callable[[], Awaitable[None]]:
         clock = self._database.clock
         if group.day_credits is None:
-            return SlotTicks(group=group, term=term, store=self._store, clock=clock).look
+            return SlotTicks(group=group, term=term, store=self._store, clock=clock).make_due
         return BudgetTicks(
             group=group,
             term=term,
             store=self._store,
-            paces=StorePaces(self._database),
+            rates=PostingRateStore(self._database),
             clock=clock,
             day_credits=group.day_credits,
             look=self._costs.least * (2 if self._settings.x_reposts else 1),
             post=self._costs.post,
-        ).look
+        ).make_due
 
-    async def _look_after(self) -> None:
-        """Old ticks go; accounts that groups name are tracked from now on, or it is told why they are not, once."""
+    async def _maintain(self) -> None:
+        """Delete old ticks. Track the accounts that groups name, or warn once why they cannot be tracked."""
         if before := kept_since(self._database.clock.now(), self._settings.history_days):
             await self._store.prune(before=before)
         for group in self.groups if self._settings.scheduler_enabled else ():
             unknown = await unknown_handles(self._store, group)
-            begun = await self._track(group, unknown)
+            suggested = await self._track(group, unknown)
             waiting = {each.handle.lower() for each in await self._tracking_store.suggestions()} if unknown else set()
             for handle in unknown:
-                if handle not in self._told_of and handle not in begun and handle not in waiting:
-                    self._told_of.add(handle)
+                if handle not in self._warned_of and handle not in suggested and handle not in waiting:
+                    self._warned_of.add(handle)
                     await self._warn(group, handle)
 
     async def _track(self, group: AccountGroup, handles: Sequence[str]) -> Sequence[str]:
-        wanted = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in handles]
-        if not wanted:
+        new = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in handles]
+        if not new:
             return []
-        begun = await self._tracking_store.suggest_first(wanted, job=args.suggestion, now=self._database.clock.now())
-        for handle in begun:
+        suggested = await self._tracking_store.suggest_first(new, job=args.suggestion, now=self._database.clock.now())
+        for handle in suggested:
             logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
-        return begun
+        return suggested
 
     async def _warn(self, group: AccountGroup, handle: str) -> None:
-        """Why an account that a group names is not tracked, and what helps."""
+        """Say why an account that a group names is not tracked, and what helps."""
         refused = await Refusals(self._database).of_handle(handle)
-        why = f"it was refused, {refused.reason}" if refused else "it was untracked, or goes by another handle now"
+        why = f"it was refused, {refused.reason}" if refused else "it was untracked, or has another handle now"
         logger.warning(
             "group {group} names @{handle}, which is not tracked: {why}; `mistnet track {handle}` tries again",
             group=group.name,
@@ -150,8 +156,95 @@ class Scheduler:
         )
 
 
+class Ticker:
+    """Calls actions at their slots. Calls of one action never overlap: slots that pass meanwhile become one call."""
+
+    def __init__(self, clock: Clock, outage: OutageLog | None = None) -> None:
+        self._clock = clock
+        self._outage = outage or OutageLog()
+        self._actions: dict[str, tuple[Slots, Callable[[], Awaitable[object]]]] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def add(self, name: str, slots: Slots, action: Callable[[], Awaitable[object]]) -> None:
+        """The action is called at once, then at every slot."""
+        if name in self._actions:
+            raise ValueError(f"two actions are called {name!r}")
+        self._actions[name] = slots, action
+
+    async def run(self) -> None:
+        """Run until cancelled. Then cancel the actions that are running, and wait for them."""
+        timers = self._timers()
+        timers.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            timers.shutdown(wait=False)
+            await asyncio.sleep(0)  # it shuts down in the loop's next turn
+            running = [task for task in self._running if task is not asyncio.current_task()]
+            for task in running:
+                task.cancel()
+            if running:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait(running)
+
+    def _timers(self) -> AsyncIOScheduler:
+        quiet = logging.getLogger("apscheduler")
+        quiet.propagate = False  # its lines may hold secrets; what matters is logged here
+        quiet.addHandler(logging.NullHandler())
+        timers = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
+        )
+        timers.add_listener(_log_failure, EVENT_JOB_ERROR)
+        for name, (slots, action) in self._actions.items():
+            timers.add_job(
+                self._call,
+                SlotTrigger(slots, self._clock),
+                args=(name, action),
+                id=name,
+                next_run_time=datetime.now(UTC),
+            )
+        return timers
+
+    async def _call(self, name: str, action: Callable[[], Awaitable[object]]) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 (we are a coroutine that runs)
+        self._running.add(task)
+        try:
+            await action()
+        except DatabaseError as error:
+            self._outage.failed(name, error)  # it is called again at its next slot
+        else:
+            self._outage.answered(name)
+        finally:
+            self._running.discard(task)
+
+
+class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """Fires at the slots by the database's clock. The machine's own clock may be wrong."""
+
+    def __init__(self, slots: Slots, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+
+    def get_next_fire_time(self, _previous: datetime | None, now: datetime) -> datetime | None:
+        ours = self._clock.now()
+        slot = self._slots.after(ours)
+        return None if slot is None else now + (slot - ours) + _LATE
+
+
+def _log_failure(event: JobExecutionEvent) -> None:
+    """The action is called again at its next slot."""
+    if not isinstance(event.exception, asyncio.CancelledError):
+        logger.error(
+            "{name} failed: {problem}",
+            name=event.job_id,
+            problem=f"{type(event.exception).__name__}: {event.exception}",
+        )
+        logger.debug("{traceback}", traceback=event.traceback)
+
+
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group, its rhythm, handles in it that nobody tracks, its latest tick and its next slot."""
+    """A group, its rhythm, its handles that are not tracked, its latest tick and its next slot."""
 
     name: str
     rhythm: str
@@ -161,7 +254,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether new posts are looked for, who leads, and how the groups stand."""
+    """Whether the scheduler is enabled, which process leads, and the status of each group."""
 
     enabled: bool
     leader: Leader | None
@@ -169,7 +262,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def schedule_status(settings: Settings, database: Database, job_writer: JobWriter) -> ScheduleStatus:
-    """What there is to see of the schedule, from any process."""
+    """The schedule as any process sees it."""
     store, now = StoreSchedule(database, job_writer), database.clock.now()
     last = await store.last_ticks()
     leading = [each for each in await StoreLeaders(database).all() if each.name == LEADERSHIP and each.leads_at(now)]
@@ -190,15 +283,12 @@ async def schedule_status(settings: Settings, database: Database, job_writer: Jo
 
 
 async def unknown_handles(store: StoreSchedule, group: AccountGroup) -> Sequence[str]:
-    """Handles a group names that no tracked account goes by."""
+    """The handles of a group that no tracked account has."""
     if group.members.all_others or not group.members.handles:
         return []
     return sorted(group.members.handles - await store.tracked(group.members.handles))
 
 
 def holder_name() -> str:
-    """A name that no other process has, not even one of the same name in another container."""
+    """A unique name. Containers may share host names and process ids, so a random part is added."""
     return f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
-
-
-__all__ = ["Duty", "GroupStatus", "ScheduleStatus", "Scheduler", "holder_name", "schedule_status"]

@@ -1,34 +1,43 @@
-"""Ticks: each creates a group's catch-ups, once, by whoever leads."""
+"""Ticks, each of which creates the catch-ups of a group once; and how often accounts write."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, delete, func, insert, select, text
+from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.governor.tables import calls
 from mistnet.kit.database import Database
 from mistnet.operations.tables import ticks
 from mistnet.queue.leader import LeaderTerm, still_leads
 from mistnet.queue.model import KindName, NewJob
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.queue.tables import LIVE_KEY, jobs
+from mistnet.queue.tables import LIVE_KEY, job_history, jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import revive_gaps, slices
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
-from mistnet.social.tables import accounts, users
+from mistnet.social.tables import accounts, posts, users
 
 CATCH_UP: Final = KindName("catch_up")
+HOURS: Final = 24
+WINDOW: Final = timedelta(days=28)
+"""The posts of this time tell how often an account writes."""
+
+_FIRST_ID_AT_MS: Final = 1_288_834_974_657
+_BITS_BELOW_TIME: Final = 22
+_HOUR_MS: Final = 3_600_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """Which accounts a tick is for: those with these handles, all but those, or these ids of them."""
+    """The accounts of a tick: those with these handles, or all others; and of them only these ids, if given."""
 
     handles: frozenset[str] = frozenset()
     all_others: bool = False
@@ -36,7 +45,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTick(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot of a group whose time has come. It stands for `missed` earlier ones too."""
+    """A slot of a group whose time has come. It also stands for `missed` earlier ones."""
 
     group: str
     at: datetime
@@ -45,7 +54,7 @@ class NewTick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a slot: how many accounts were looked at, and how many of them had no catch-up alive."""
+    """A slot that was acted on: how many accounts it covered, and how many catch-ups it created."""
 
     group: str
     tick_at: datetime
@@ -58,14 +67,14 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TickRefusal(StrEnum):
-    """Why nothing was made of a slot."""
+    """Why no tick was made."""
 
     NOT_LEADING = "another process leads"
-    ALREADY_MADE = "it is made already"
+    ALREADY_MADE = "it was made already"
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """An account that could be caught up with, as far as it is now. Without a newest post, no post was ever found."""
+    """An account without a live catch-up. Without a newest post, no post of it was ever found."""
 
     user_id: UserId
     newest_post_id: PostId | None
@@ -81,55 +90,52 @@ class StoreSchedule:
         self._platform = platform
 
     async def tick(
-        self, wanted: NewTick, term: LeaderTerm, *, job: Callable[[Idle], NewJob], now: datetime
+        self, new: NewTick, term: LeaderTerm, *, job: Callable[[Idle], NewJob], now: datetime
     ) -> Tick | TickRefusal:
-        """One transaction in which nobody else can begin to lead. It only creates jobs."""
+        """Create the catch-ups of a slot and its row in one transaction."""
         async with self._database.transaction() as connection:
+            # This locks the leader's row, so no other process can become the leader before the transaction ends.
             if not await still_leads(connection, term, now=now):
                 return TickRefusal.NOT_LEADING
-            last = await _last(connection, wanted.group)
-            if last is not None and last >= wanted.at:
+            last = (await connection.execute(_last(new.group))).scalar()
+            if last is not None and last >= new.at:
                 return TickRefusal.ALREADY_MADE
-            found, idle = await self._members(connection, wanted.members)
+            total, idle = await self._members(connection, new.members)
             created = await self._create(connection, [job(each) for each in idle], now)
             made = Tick(
-                group=wanted.group,
-                tick_at=wanted.at,
+                group=new.group,
+                tick_at=new.at,
                 made_at=now,
                 holder=term.holder,
                 fence=term.fence,
-                accounts=found,
+                accounts=total,
                 jobs=created,
-                missed=wanted.missed,
+                missed=new.missed,
             )
-            await connection.execute(insert(ticks).values(_row(made)))
+            row = msgspec.structs.asdict(made)
+            await connection.execute(insert(ticks).values(group_name=row.pop("group"), **row))
         return made
 
     async def last_tick(self, group: str) -> datetime | None:
-        """The slot of a group's latest tick, whoever made it."""
-        async with self._database.read() as connection:
-            return await _last(connection, group)
+        """The slot of a group's latest tick, made by any process."""
+        return await self._database.fetch_value(_last(group))  # type: ignore[no-any-return]
 
     async def last_ticks(self) -> Mapping[str, Tick]:
-        """The latest tick of each group that ever had one."""
+        """The latest tick of each group that has had one."""
         latest = select(ticks.c.group_name, func.max(ticks.c.tick_at).label("at")).group_by(ticks.c.group_name)
         newest = latest.subquery()
-        asked = select(*_TICK).join(
+        query = select(*_TICK).join(
             newest, (newest.c.group_name == ticks.c.group_name) & (newest.c.at == ticks.c.tick_at)
         )
-        async with self._database.read() as connection:
-            return {row["group"]: Tick(**row) for row in (await connection.execute(asked)).mappings()}
+        return {row["group"]: Tick(**row) for row in await self._database.fetch_rows(query)}
 
-    async def ticks(self, group: str, *, limit: int, before: datetime | None = None) -> Sequence[Tick]:
+    async def ticks(self, group: str, *, limit: int) -> Sequence[Tick]:
         """A group's ticks, the newest first."""
-        asked = select(*_TICK).where(ticks.c.group_name == group).order_by(ticks.c.tick_at.desc()).limit(limit)
-        if before is not None:
-            asked = asked.where(ticks.c.tick_at < before)
-        async with self._database.read() as connection:
-            return [Tick(**row) for row in (await connection.execute(asked)).mappings()]
+        query = select(*_TICK).where(ticks.c.group_name == group).order_by(ticks.c.tick_at.desc()).limit(limit)
+        return [Tick(**row) for row in await self._database.fetch_rows(query)]
 
     async def prune(self, *, before: datetime) -> int:
-        """Forgets ticks made before then, but of each group the latest: it says from where to count."""
+        """Delete ticks made before then, except the latest of each group: the next slot is counted from it."""
         later = ticks.alias("later")
         outlived = (
             select(later.c.tick_at)
@@ -140,24 +146,30 @@ class StoreSchedule:
             return (await connection.execute(delete(ticks).where(ticks.c.made_at < before, outlived))).rowcount
 
     async def tracked(self, handles: Collection[str]) -> frozenset[str]:
-        """Those of the handles (in lower case) that tracked accounts go by now."""
-        found: set[str] = set()
-        async with self._database.read() as connection:
-            for each in slices(sorted(handles)):
-                asked = _HANDLES.where(accounts.c.platform == self._platform, users.c.handle_key.in_(each))
-                found.update((await connection.execute(asked)).scalars())
-        return frozenset(found)
+        """Those of the handles (in lower case) that tracked accounts have now."""
+        tracked: set[str] = set()
+        for some in slices(sorted(handles)):
+            query = (
+                select(users.c.handle_key)
+                .select_from(accounts)
+                .join(users, _OWNERS)
+                .where(accounts.c.state != AccountState.UNTRACKED)
+                .where(accounts.c.platform == self._platform, users.c.handle_key.in_(some))
+            )
+            tracked.update(row["handle_key"] for row in await self._database.fetch_rows(query))
+        return frozenset(tracked)
 
     async def _members(self, connection: AsyncConnection, members: Members) -> tuple[int, list[Idle]]:
-        """How many there are, and those without a catch-up alive.
-
-        Which catch-ups live is asked first: one that ends in between has moved its account's newest post by then.
-        """
-        live = await self._caught_up_with(connection)
+        """How many there are, and those without a live catch-up."""
+        # Live catch-ups are read first. One that ends between the two reads has already moved its account's newest
+        # post; in the other order, a catch-up could be created for posts that were just fetched.
+        live = set((await connection.execute(_LIVE_CATCH_UPS)).scalars())
+        every = _CATCHABLE.where(accounts.c.platform == self._platform)
+        by_handle = [every.where(users.c.handle_key.in_(some)) for some in slices(sorted(members.handles))]
         rows = [
             row
-            for asked in self._questions(members)
-            for row in (await connection.execute(asked)).mappings()
+            for query in ([every] if members.all_others else by_handle)
+            for row in (await connection.execute(query)).mappings()
             if not (members.all_others and row["handle_key"] in members.handles)
             and (members.only is None or row["user_id"] in members.only)
         ]
@@ -166,32 +178,16 @@ class StoreSchedule:
             Idle(user_id=row["user_id"], newest_post_id=row["newest_post_id"], fetch=stats_of(row)) for row in idle
         ]
 
-    async def _caught_up_with(self, connection: AsyncConnection) -> set[str]:
-        asked = select(jobs.c.key).where(jobs.c.kind == CATCH_UP, text(LIVE_KEY))
-        return set((await connection.execute(asked)).scalars())
-
-    def _questions(self, members: Members) -> Sequence[Select[Any]]:
-        asked = _CATCHABLE.where(accounts.c.platform == self._platform)
-        if members.all_others:
-            return [asked]
-        return [asked.where(users.c.handle_key.in_(each)) for each in slices(sorted(members.handles))]
-
-    async def _create(self, connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:
-        """A catch-up that ended as a gap goes on where it stood, in place of a new one beside it."""
-        if not wanted:
+    async def _create(self, connection: AsyncConnection, new: Sequence[NewJob], now: datetime) -> int:
+        """A catch-up that failed is revived and continues where it was, instead of a new one beside it."""
+        if not new:
             return 0
-        revived = await revive_gaps(connection, wanted, now)
-        return revived + (await self._job_writer.write(connection, wanted, now)).created
+        revived = await revive_gaps(connection, new, now)
+        return revived + (await self._job_writer.write(connection, new, now)).created
 
 
-async def _last(connection: AsyncConnection, group: str) -> datetime | None:
-    asked = select(ticks.c.tick_at).where(ticks.c.group_name == group).order_by(ticks.c.tick_at.desc()).limit(1)
-    return (await connection.execute(asked)).scalar()
-
-
-def _row(tick: Tick) -> dict[str, Any]:
-    row = msgspec.structs.asdict(tick)
-    return {"group_name": row.pop("group"), **row}
+def _last(group: str) -> Select[Any]:
+    return select(ticks.c.tick_at).where(ticks.c.group_name == group).order_by(ticks.c.tick_at.desc()).limit(1)
 
 
 _TICK: Final = (
@@ -199,19 +195,128 @@ _TICK: Final = (
     *(ticks.c[name] for name in Tick.__struct_fields__ if name != "group"),
 )
 _OWNERS: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
-_HANDLES: Final = (
-    select(users.c.handle_key)
-    .select_from(accounts)
-    .join(users, _OWNERS)
-    .where(accounts.c.state != AccountState.UNTRACKED)
-)
+_LIVE_CATCH_UPS: Final = select(jobs.c.key).where(jobs.c.kind == CATCH_UP, text(LIVE_KEY))
 CAN_BE_CAUGHT_UP_WITH: Final = (accounts.c.state == AccountState.ACTIVE) & (
     accounts.c.newest_post_id.is_not(None) | accounts.c.backfilled_at.is_not(None)
 )
-"""An account that had no posts when its backfill ended may write its first one any day."""
+"""An account that had no posts when its backfill ended may write its first one at any time."""
 
 _CATCHABLE: Final = (
     select(accounts.c.user_id, accounts.c.newest_post_id, users.c.handle_key, *STATISTICS)
     .join(users, _OWNERS)
     .where(CAN_BE_CAUGHT_UP_WITH)
 )
+
+
+class Habit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many posts an account wrote in each hour of the day, over this many days."""
+
+    counts: tuple[int, ...]
+    days: float
+
+
+class LastLook(msgspec.Struct, frozen=True, kw_only=True):
+    """When an account was last caught up with, and whether a catch-up is under way."""
+
+    looked_at: datetime
+    alive: bool
+
+
+class PostingRateStore:
+    """Reads for groups with a budget. Ids of X carry their time, so an index of ids is enough to count by hour."""
+
+    def __init__(self, database: Database, platform: Platform = X) -> None:
+        self._database = database
+        self._platform = platform
+
+    async def last_looks(self, members: Members) -> Mapping[UserId, LastLook]:
+        """All accounts of a group that can be caught up with."""
+        query = (
+            select(accounts.c.user_id, users.c.handle_key, _LOOKED_AT)
+            .join(users, _OWNERS)
+            .where(accounts.c.platform == self._platform, CAN_BE_CAUGHT_UP_WITH)
+        )
+        async with self._database.read() as connection:
+            alive = set((await connection.execute(_LIVE_CATCH_UPS)).scalars())
+            rows = (await connection.execute(query)).mappings().all()
+        return {
+            row["user_id"]: LastLook(looked_at=row["looked_at"], alive=str(row["user_id"]) in alive)
+            for row in rows
+            if (row["handle_key"] in members.handles) is not members.all_others
+        }
+
+    async def habits(self, user_ids: Collection[UserId], *, now: datetime) -> Mapping[UserId, Habit]:
+        """The last four weeks of each account, or the time since its first post if that is shorter."""
+        counts = {user_id: [0] * HOURS for user_id in user_ids}
+        oldest: dict[UserId, int] = {}
+        async with self._database.read() as connection:
+            for some in slices(sorted(user_ids)):
+                by_hour = await connection.execute(counting(self._platform, some, now - WINDOW))
+                for author, hour, written in by_hour:
+                    counts[author][hour] = written
+                first = select(accounts.c.user_id, accounts.c.oldest_post_id).where(
+                    accounts.c.platform == self._platform,
+                    accounts.c.user_id.in_(some),
+                    accounts.c.oldest_post_id.is_not(None),
+                )
+                oldest |= {row.user_id: row.oldest_post_id for row in await connection.execute(first)}
+        return {
+            user_id: Habit(counts=tuple(each), days=_days(oldest.get(user_id), now)) for user_id, each in counts.items()
+        }
+
+    async def spent(self, user_ids: Collection[UserId], *, since: datetime) -> int:
+        """What catch-ups of these accounts have cost since then, including native retweets.
+
+        The first sweep of an account's native retweets belongs to its history and does not count.
+        """
+        query = (
+            select(calls.c.account_id, func.sum(calls.c.credits).label("credits"))
+            .join(accounts, accounts.c.user_id == calls.c.account_id)
+            .where(
+                calls.c.at >= since,
+                accounts.c.platform == self._platform,
+                or_(_KIND == CATCH_UP, and_(_KIND == "reposts", calls.c.at > accounts.c.reposts_backfilled_at)),
+            )
+            .group_by(calls.c.account_id)
+        )
+        chosen = set(user_ids)
+        rows = await self._database.fetch_rows(query)
+        return sum(row["credits"] for row in rows if row["account_id"] in chosen)
+
+
+_LOOKED_AT: Final = case(
+    ((accounts.c.fetches > 0) & accounts.c.backfilled_at.is_not(None), accounts.c.last_fetched_at),
+    else_=accounts.c.tracked_at,
+).label("looked_at")
+"""The pages of a backfill count as fetches, but they do not look for new posts."""
+
+_KIND: Final = func.coalesce(
+    *(select(each.c.kind).where(each.c.id == calls.c.job_id).scalar_subquery() for each in (jobs, job_history))
+)
+"""The kind of the job that made a call. Read for each call of the day, as the history of jobs is far longer."""
+
+
+_HOUR_OF_DAY: Final[ColumnElement[int]] = literal_column(
+    f"((posts.id >> {_BITS_BELOW_TIME}) + {_FIRST_ID_AT_MS}) / {_HOUR_MS} % {HOURS}"
+).label("hour")
+
+
+def counting(platform: Platform, some: Collection[UserId], since: datetime) -> Select[Any]:
+    """How many posts each author wrote in each hour of the day."""
+    return (
+        select(posts.c.author_id, _HOUR_OF_DAY, func.count())
+        .where(posts.c.platform == platform, posts.c.author_id.in_(some), posts.c.id >= first_id_at(since))
+        .group_by(posts.c.author_id, _HOUR_OF_DAY)
+    )
+
+
+def first_id_at(at: datetime) -> int:
+    """The lowest id that a post of X written at this time can have."""
+    return max((at - _EPOCH) // timedelta(milliseconds=1) - _FIRST_ID_AT_MS, 0) << _BITS_BELOW_TIME
+
+
+def _days(oldest_id: int | None, now: datetime) -> float:
+    if oldest_id is None:
+        return WINDOW / timedelta(days=1)
+    begun = _EPOCH + timedelta(milliseconds=(oldest_id >> _BITS_BELOW_TIME) + _FIRST_ID_AT_MS)
+    return min(max(now - begun, timedelta(days=1)), WINDOW) / timedelta(days=1)

@@ -1,9 +1,11 @@
-"""Makes the ticks of one group during one term: at its slots, or where a day's credits find most."""
+"""Ticks of a group: at its slots, or, with a budget, for the accounts whose new posts a day's credits find soonest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
+from math import sqrt
 from typing import Final
 
 import msgspec
@@ -11,8 +13,7 @@ from loguru import logger
 
 from mistnet.kit.clock import Clock
 from mistnet.operations.schedule.groups import AccountGroup
-from mistnet.operations.schedule.posting_rates import DayBudget, LastLook, PostingRate, StorePaces, Watched, due, pace
-from mistnet.operations.schedule.store import Idle, Members, NewTick, StoreSchedule, Tick
+from mistnet.operations.schedule.store import HOURS, Idle, LastLook, NewTick, PostingRateStore, StoreSchedule, Tick
 from mistnet.queue.leader import LeaderTerm
 from mistnet.queue.model import NewJob
 from mistnet.social.fetch_sizes import next_limit
@@ -20,25 +21,178 @@ from mistnet.social.jobs import args
 from mistnet.social.model import UserId
 
 _LEARN_EVERY: Final = timedelta(hours=1)
+_HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
+_PRIOR_POSTS: Final = 0.5
+"""Added to every count, so that a silent account is still checked now and then."""
+
+_PRIOR_SHAPE: Final = 12.0
+"""With this many posts, an account's day is half its own distribution and half an even one."""
+
+_PASSES: Final = 4
+
+
+class PostingRate(msgspec.Struct, frozen=True):
+    """How many posts an account writes in each hour of the day (UTC), and sums over it from midnight on.
+
+    `posts` counts them, `moments` weighs each by its hour, `roots` adds up the roots of the rates.
+    """
+
+    busiest: float
+    rates: tuple[float, ...]
+    posts: tuple[float, ...]
+    moments: tuple[float, ...]
+    roots: tuple[float, ...]
+
+    def delay(self, since: datetime, now: datetime) -> float:
+        """The expected delay of unseen posts since the last look, in post-hours."""
+        begin = hour_of(since)
+        end = begin + (now - since) / _HOUR
+        posts_before, moments_before = self._sums(begin)
+        posts_until, moments_until = self._sums(end)
+        return end * (posts_until - posts_before) - (moments_until - moments_before)
+
+    def _sums(self, at: float) -> tuple[float, float]:
+        """Posts and moments from a midnight to so many hours later, over any number of days."""
+        days, hour = divmod(at, HOURS)
+        whole = int(hour)
+        rate, part = self.rates[whole], hour - whole
+        posts = self.posts[whole] + rate * part
+        moments = self.moments[whole] + rate * part * (whole + part / 2)
+        all_posts, all_moments = self.posts[HOURS], self.moments[HOURS]
+        earlier = days * all_moments + HOURS * all_posts * days * (days - 1) / 2
+        return days * all_posts + posts, earlier + moments + days * HOURS * posts
+
+    def root_until_midnight(self, hour: float) -> float:
+        whole = int(hour)
+        return self.roots[HOURS] - self.roots[whole] - sqrt(self.rates[whole]) * (hour - whole)
+
+    def posts_until_midnight(self, hour: float) -> float:
+        whole = int(hour)
+        return self.posts[HOURS] - self.posts[whole] - self.rates[whole] * (hour - whole)
+
+    def may_owe(self, delay: float, hours: float) -> bool:
+        """Whether this much delay can have accumulated in these hours. Cheap, and mostly false."""
+        return self.busiest * hours * hours >= 2 * delay
+
+
+def hour_of(at: datetime) -> float:
+    """Hours since midnight."""
+    return at.hour + at.minute / 60 + (at.second + at.microsecond / 1e6) / 3600
+
+
+def learn_rate(counts: Sequence[int], days: float) -> PostingRate:
+    """The rate of an account that wrote this many posts in each hour of the day, over these days."""
+    total = sum(counts)
+    a_day = (total + _PRIOR_POSTS) / days
+    smooth = [(counts[hour - 1] + 2 * counts[hour] + counts[(hour + 1) % HOURS]) / 4 for hour in range(HOURS)]
+    shape = [(each + _PRIOR_SHAPE / HOURS) / (total + _PRIOR_SHAPE) for each in smooth]
+    return make_rate([a_day * part for part in shape])
+
+
+def make_rate(rates: Sequence[float]) -> PostingRate:
+    """The rate of an account that writes this many posts in each hour of the day."""
+    return PostingRate(
+        busiest=max(rates),
+        rates=tuple(rates),
+        posts=tuple(accumulate(rates, initial=0.0)),
+        moments=tuple(accumulate((rate * (hour + 0.5) for hour, rate in enumerate(rates)), initial=0.0)),
+        roots=tuple(accumulate((sqrt(rate) for rate in rates), initial=0.0)),
+    )
+
+
+class IdleAccount(msgspec.Struct, frozen=True):
+    """An account without a live catch-up, its rate, and the time of its last look."""
+
+    user_id: UserId
+    rate: PostingRate
+    looked_at: datetime
+
+
+class DayBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """The credits left for the rest of the day (UTC), the price of a look, and of each post that it finds."""
+
+    left: float
+    look: float
+    post: float = 0.0
+
+
+def choose_due(idle: Sequence[IdleAccount], budget: DayBudget, now: datetime) -> list[UserId]:
+    """The accounts to look at now, the most delayed first, within the budget.
+
+    Each at most once a minute, and at least once a day if the budget allows it.
+    """
+    hour = hour_of(now)
+    daily = budget.look * len(idle) * (HOURS - hour) / HOURS <= budget.left
+    least = delay_per_credit([each.rate for each in idle], budget, hour) * budget.look
+    ripe: list[tuple[float, IdleAccount]] = []
+    for each in idle:
+        age = (now - each.looked_at) / _HOUR
+        overdue = daily and age >= HOURS
+        if age * 60 >= 1 and (overdue or each.rate.may_owe(least, age)):
+            delay = each.rate.delay(each.looked_at, now)
+            if overdue or delay >= least:
+                ripe.append((delay, each))
+    ripe.sort(key=lambda pair: -pair[0])
+    chosen: list[UserId] = []
+    left = budget.left
+    for _, each in ripe:
+        found = each.rate.posts[HOURS] * ((now - each.looked_at) / _DAY)
+        left -= budget.look + budget.post * found
+        if left < 0:
+            break
+        chosen.append(each.user_id)
+    return chosen
+
+
+def delay_per_credit(rates: Sequence[PostingRate], budget: DayBudget, hour: float) -> float:
+    """How many post-hours of delay a credit must end, so that the budget is used up at midnight and not before.
+
+    An account gets a look at least once a day and at most once a minute. One that would get more or fewer is counted
+    with that bound, and the rest of the budget is divided again among the others.
+    """
+    rest = HOURS - hour
+    roots = [each.root_until_midnight(hour) for each in rates]
+    left = budget.left - budget.post * sum(each.posts_until_midnight(hour) for each in rates)
+    left = max(left, budget.left / 10)  # too little even for the posts: look rarely, but not never
+    fewest, most = rest / HOURS, rest * 60
+    if budget.look * fewest * len(rates) > left:
+        fewest = 0.0
+    root = _root(sum(roots), left, budget.look)
+    for _ in range(_PASSES):
+        looks = [each / (sqrt(2 * budget.look) * root) if root else most for each in roots]
+        bound = [min(max(each, fewest), most) for each in looks]
+        free = sum(each for each, few, got in zip(roots, looks, bound, strict=True) if few == got)
+        fixed = sum(got for few, got in zip(looks, bound, strict=True) if few != got)
+        again = _root(free, left - budget.look * fixed, budget.look)
+        if not free or again == root:
+            break
+        root = again
+    return root * root
+
+
+def _root(roots: float, left: float, look: float) -> float:
+    """The root of the delay per credit at which the looks cost what is left."""
+    return sqrt(look / 2) * roots / left if left > 0 else float("inf")
 
 
 class SlotTicks(msgspec.Struct, frozen=True, kw_only=True):
-    """Every account of the group at every slot. Slots that nobody was there for are one tick."""
+    """Makes every account of the group due at every slot. Slots that were missed become one tick."""
 
     group: AccountGroup
     term: LeaderTerm
     store: StoreSchedule
     clock: Clock
 
-    async def look(self) -> None:
+    async def make_due(self) -> None:
         now = self.clock.now()
         slot = self.group.slots.due(await self.store.last_tick(self.group.name), now)
         if slot is None:
             return
-        wanted = NewTick(group=self.group.name, at=slot.at, missed=slot.missed, members=self.group.members)
-        made = await self.store.tick(wanted, self.term, job=catch_up, now=now)
+        new = NewTick(group=self.group.name, at=slot.at, missed=slot.missed, members=self.group.members)
+        made = await self.store.tick(new, self.term, job=catch_up, now=now)
         if isinstance(made, Tick):
-            late = f", in place of {made.missed} more that nobody was there for" if made.missed else ""
+            late = f", which also stands for {made.missed} missed ones" if made.missed else ""
             logger.info(
                 "tick of {group}: {jobs} of {accounts} accounts{late}",
                 group=made.group,
@@ -51,7 +205,7 @@ class SlotTicks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetTicks:
-    """Each account when it is worth it. What looks have cost today is read from the ledger, whoever made them."""
+    """Makes each account due when its expected new posts are worth a look. What looks cost today is in the ledger."""
 
     def __init__(
         self,
@@ -59,7 +213,7 @@ class BudgetTicks:
         group: AccountGroup,
         term: LeaderTerm,
         store: StoreSchedule,
-        paces: StorePaces,
+        rates: PostingRateStore,
         clock: Clock,
         day_credits: int,
         look: int,
@@ -68,73 +222,66 @@ class BudgetTicks:
         self._group = group
         self._term = term
         self._store = store
-        self._stored = paces
+        self._rate_store = rates
         self._clock = clock
         self._day_credits = day_credits
         self._look = look
         self._post = post
-        self._paces: dict[UserId, PostingRate] = {}
+        self._rates: dict[UserId, PostingRate] = {}
         self._learned_at: datetime | None = None
-        self._asked_at: dict[UserId, datetime] = {}
+        self._made_due_at: dict[UserId, datetime] = {}
         self._warned = False
 
-    async def look(self) -> None:
+    async def make_due(self) -> None:
         now = self._clock.now()
         slot = self._group.slots.due(None, now)
-        standings = await self._stored.standings(self._group.members)
-        if slot is None or not standings:
+        looks = await self._rate_store.last_looks(self._group.members)
+        if slot is None or not looks:
             return
-        await self._learn(standings, now)
-        chosen = due(self._watched(standings), await self._budget(standings, slot.at), slot.at)
-        if chosen:
-            members = msgspec.structs.replace(self._group.members, only=frozenset(chosen))
-            await self._tick(members, slot.at, now)
-
-    async def _tick(self, members: Members, at: datetime, now: datetime) -> None:
-        wanted = NewTick(group=self._group.name, at=at, missed=0, members=members)
-        made = await self._store.tick(wanted, self._term, job=catch_up, now=now)
+        await self._learn(looks, now)
+        idle = [
+            IdleAccount(user_id, self._rates[user_id], self._looked_at(user_id, each))
+            for user_id, each in looks.items()
+            if not each.alive
+        ]
+        chosen = choose_due(idle, await self._budget(looks, slot.at), slot.at)
+        if not chosen:
+            return
+        members = msgspec.structs.replace(self._group.members, only=frozenset(chosen))
+        new = NewTick(group=self._group.name, at=slot.at, missed=0, members=members)
+        made = await self._store.tick(new, self._term, job=catch_up, now=now)
         if isinstance(made, Tick):
-            self._asked_at |= dict.fromkeys(members.only or (), at)
+            self._made_due_at |= dict.fromkeys(chosen, slot.at)
             logger.debug("tick of {group}: {jobs} accounts", group=made.group, jobs=made.jobs)
 
-    async def _learn(self, standings: Mapping[UserId, LastLook], now: datetime) -> None:
-        """All paces once an hour, and those of newcomers at once."""
+    async def _learn(self, looks: Mapping[UserId, LastLook], now: datetime) -> None:
+        """Learn all rates once an hour, and those of new accounts at once."""
         if self._learned_at is None or now - self._learned_at >= _LEARN_EVERY:
-            self._paces, self._learned_at = {}, now
-        wanted = standings.keys() - self._paces.keys()
-        habits = await self._stored.habits(wanted, now=now) if wanted else {}
-        self._paces |= {user_id: pace(habit.counts, habit.days) for user_id, habit in habits.items()}
-        self._warn_of_a_small_budget()
-
-    def _warn_of_a_small_budget(self) -> None:
-        written = self._post * sum(each.posts[-1] for each in self._paces.values())
+            self._rates, self._learned_at = {}, now
+        unknown = looks.keys() - self._rates.keys()
+        habits = await self._rate_store.habits(unknown, now=now) if unknown else {}
+        self._rates |= {user_id: learn_rate(habit.counts, habit.days) for user_id, habit in habits.items()}
+        written = self._post * sum(each.posts[-1] for each in self._rates.values())
         if written > self._day_credits and not self._warned:
             self._warned = True
             logger.warning(
-                "group {group}: {budget} credits a day are less than the new posts of its accounts cost, about {cost}; "
+                "group {group}: {budget} credits a day do not pay for the new posts of its accounts, about {cost}; "
                 "raise day_credits or name fewer accounts",
                 group=self._group.name,
                 budget=self._day_credits,
                 cost=round(written),
             )
 
-    def _watched(self, standings: Mapping[UserId, LastLook]) -> list[Watched]:
-        return [
-            Watched(user_id, self._paces[user_id], self._looked_at(user_id, each))
-            for user_id, each in standings.items()
-            if not each.alive
-        ]
+    def _looked_at(self, user_id: UserId, look: LastLook) -> datetime:
+        """To the minute: a look that took some seconds would otherwise delay the next one by a minute."""
+        looked_at = look.looked_at.replace(second=0, microsecond=0)
+        return max(looked_at, self._made_due_at.get(user_id, looked_at))
 
-    def _looked_at(self, user_id: UserId, standing: LastLook) -> datetime:
-        """To the minute, or a look that took some seconds would put off the next one by a minute."""
-        looked_at = standing.looked_at.replace(second=0, microsecond=0)
-        return max(looked_at, self._asked_at.get(user_id, looked_at))
-
-    async def _budget(self, standings: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
-        """What is left today, without what looks that are under way will cost at least."""
+    async def _budget(self, looks: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
+        """What is left today, minus the least that looks under way will cost."""
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        spent = await self._stored.spent(standings.keys(), since=midnight)
-        under_way = sum(each.alive for each in standings.values()) * self._look
+        spent = await self._rate_store.spent(looks.keys(), since=midnight)
+        under_way = sum(each.alive for each in looks.values()) * self._look
         return DayBudget(left=self._day_credits - spent - under_way, look=self._look, post=self._post)
 
 
