@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mistnet.app import App
+from mistnet.governor.model import THREADS_SOURCE
 from mistnet.kit.database import Database
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
 from mistnet.queue.model import Lane, WorkerName
@@ -81,9 +82,13 @@ def threads_settings(url: str, **settings: Any) -> Settings:
 async def open_feeds(
     url: str, service: ThreadsService, *, clock: TurnedClock | None = None, **settings: Any
 ) -> AsyncIterator[App]:
-    app = make_app(threads_settings(url, **settings), clock=clock or TurnedClock(), threads=ThreadsTransport(service))
+    app = make_app(
+        threads_settings(url, **settings),
+        clock=clock or TurnedClock(),
+        transports={"threads": ThreadsTransport(service)},
+    )
     try:
-        async with app.feeds.opened():
+        async with app.sources[THREADS_SOURCE].opened():
             yield app
     finally:
         await app.database.close()

@@ -28,7 +28,7 @@ from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.jobs.args import CollectRules
 from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X
-from mistnet.sources.x.source import WRITERS
+from mistnet.sources.collecting import WRITERS
 from tests.databases import open_database
 from tests.support import TurnedClock
 

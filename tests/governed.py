@@ -37,7 +37,7 @@ async def main(url: str, folder: Path, per_second: float) -> None:
     limits = GovernorLimits(
         rate_per_minute=per_second * 60, burst=BURST, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN
     )
-    governor = Governor(SHOP, {KEY: ""}, book=DatabaseSourceStore(database), clock=database.clock, limits=limits)
+    governor = Governor(SHOP, {KEY: ""}, store=DatabaseSourceStore(database), clock=database.clock, limits=limits)
     print("ready", flush=True)
     sys.stdin.readline()
     async with governor.opened(), asyncio.TaskGroup() as callers:

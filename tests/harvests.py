@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,12 +14,16 @@ from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from mistnet.app import App
+from mistnet.governor.model import KeyLabel
+from mistnet.governor.source import Source, SourceContext
+from mistnet.kit.transport import Transport
 from mistnet.queue.model import NewJob, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import Settings
 from mistnet.social.coverage.model import moment_of
 from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
-from mistnet.sources.x.source import WRITERS
+from mistnet.sources.collecting import WRITERS
+from mistnet.sources.x.source import x_source
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 
@@ -31,6 +35,24 @@ async def open_harvest(url: str, *, clock: TurnedClock | None = None, **settings
         yield app
     finally:
         await app.database.close()
+
+
+def x_beside(app: App, transport: Transport | None = None) -> Source:
+    """X as another process with the same settings has it."""
+    context = SourceContext(
+        settings=app.settings,
+        database=app.database,
+        store=app.sources.store,
+        transports={"x": transport} if transport else {},
+    )
+    return x_source(context)
+
+
+async def balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:
+    """Asks for the balance of each key; tells what went wrong, by key."""
+    check = x_beside(app, transport).check_balances
+    assert check is not None
+    return await check()
 
 
 async def tell(app: App, *writes: Write) -> None:

@@ -157,9 +157,9 @@ async def open_fair(
     clock = TurnedClock()
     market = MarketService(clock.now, seed=seed, faults=faults)
     given = load_settings(**market_settings(url, folder, **settings))
-    app = make_app(given, clock=clock, market=EbayTransport(market), web=ShopsTransport(market))
+    app = make_app(given, clock=clock, transports={"ebay_api": EbayTransport(market), "web": ShopsTransport(market)})
     try:
-        async with app.valuing.opened():
+        async with app.sources.opened():
             yield Fair(app=app, clock=clock, market=market)
     finally:
         await app.database.close()

@@ -230,9 +230,9 @@ async def open_shops(
         "x_api_key": [],
         **settings,
     }
-    app = make_app(load_settings(**given), clock=clock, web=transport)
+    app = make_app(load_settings(**given), clock=clock, transports={"web": transport})
     try:
-        async with app.crawling.opened():
+        async with app.sources.opened():
             yield town(app=app, clock=clock, shops=shops, transport=transport)
     finally:
         await app.database.close()

@@ -113,7 +113,7 @@ async def admitting(
         yield one_trip(DatabaseSourceStore(database), database, Grants(source=SOURCE, limits=limits))
         return
     book = Forgetful(database) if form == "gate" else DatabaseSourceStore(database)
-    governor = Governor(SOURCE, {KEY: ""}, book=book, clock=database.clock, limits=limits)
+    governor = Governor(SOURCE, {KEY: ""}, store=book, clock=database.clock, limits=limits)
     purpose = CallPurpose()
 
     async def admit() -> None:

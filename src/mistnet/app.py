@@ -6,7 +6,7 @@ import os
 import random
 import secrets as random_names
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mistnet import __version__
-from mistnet.governor.governor import Governor
-from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, CallRecord, Halt, SourceName
-from mistnet.graph.segments import service as segmenting
+from mistnet.governor.model import X_SOURCE, CallRecord, Halt
+from mistnet.governor.source import Source, SourceContext, Sources
+from mistnet.governor.store import DatabaseSourceStore
 from mistnet.graph.segments.service import SegmentService
 from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database, patiently
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import ready
 from mistnet.kit.outage import Outage
-from mistnet.kit.transport import Transport
 from mistnet.operations.alerts.watch import AlertWatcher
-from mistnet.operations.events import service as outgoing
 from mistnet.operations.events.service import EventService
 from mistnet.operations.progress_log import ProgressLog
 from mistnet.operations.pruning import Pruning
@@ -40,7 +38,7 @@ from mistnet.queue.kinds import Kind, KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
 from mistnet.queue.opentelemetry import Tracing, tracing_to
-from mistnet.queue.plugins import Plugin, load_plugin, require_own_kinds
+from mistnet.queue.plugins import Feature, Plugin, load_plugin, require_own_kinds
 from mistnet.queue.ports import Wakeups, WorkerCard
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes
@@ -55,47 +53,46 @@ from mistnet.settings import KindSettings, Settings
 from mistnet.shops.plugins import ShopPlugin, shops_of
 from mistnet.shops.store.links import links_in
 from mistnet.social.ingests.store import Ingests, end_with_jobs
-from mistnet.social.jobs.args import backfill, relook
-from mistnet.social.model import THREADS, Platform, Post, X
-from mistnet.social.store.accounts import accounts_to_look_at, suspects_to_look_at, tracked_handles
-from mistnet.social.store.quarantine import take_up_unreadable
+from mistnet.social.model import Platform, Post
+from mistnet.social.sources import SocialSources
+from mistnet.social.store.accounts import tracked_handles
+from mistnet.sources.collecting import Collecting
 from mistnet.sources.market.source import PriceCollector
 from mistnet.sources.reading import PageReader, ReadingLimits, ReadsApart, ReadsHere
-from mistnet.sources.threads import source as feeding
 from mistnet.sources.threads.source import ThreadsCollector
-from mistnet.sources.web.port import WebTransport
 from mistnet.sources.web.source import WebCrawler
-from mistnet.sources.x.client import COSTS
+from mistnet.sources.x.client import COSTS, XClient
 from mistnet.sources.x.hydration import hydration_of
-from mistnet.sources.x.source import WRITERS, XCollector
+from mistnet.sources.x.source import x_source
 
 if TYPE_CHECKING:
     from mistnet.operations.schedule.scheduler import Scheduler
 
 INGEST_GIVEN_UP = timedelta(hours=1)
-"""Nothing that is asked for at once takes longer: its process is gone."""
+"""No direct request takes longer: its process is gone."""
 
 
 class Via(StrEnum):
-    """How a worker gets its jobs: from the table, or by messages that name them."""
+    """How a worker gets its jobs: from the database, or by messages over RabbitMQ."""
 
     DB = "db"
     AMQP = "amqp"
 
 
 class App:
-    """All parts, put together for one process."""
+    """All parts, put together for one process.
+
+    `sources` are added to mistnet's own; `transports` replaces the network of sources, by their names.
+    """
 
     def __init__(
         self,
         settings: Settings,
         *,
         plugins: Sequence[Plugin] = (),
+        sources: Sequence[Callable[[SourceContext], Source]] = (),
+        transports: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
-        transport: Transport | None = None,
-        web: WebTransport | None = None,
-        threads: Transport | None = None,
-        market: Transport | None = None,
         database: Database | None = None,
     ) -> None:
         self.settings = settings
@@ -104,55 +101,54 @@ class App:
         self.shops = shops_of([*plugins, *named.values()])
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
-        self.platforms: Sequence[Platform] = (X, THREADS)
-        calls = SourceMetrics(self.metrics.registry)
-        self.collector = XCollector(settings, self.database, transport=transport, metrics=calls, on_call=self._called)
-        self.reader: PageReader = _page_reader(settings) if web is None else ReadsHere(self.shops)
-        self.crawling = WebCrawler(
-            settings,
-            self.database,
-            reader=self.reader,
-            shops=self.shops,
-            transport=web,
-            metrics=calls,
+        plugins = [*plugins, *named.values()]
+        context = SourceContext(
+            settings=settings,
+            database=self.database,
+            store=DatabaseSourceStore(self.database),
+            metrics=SourceMetrics(self.metrics.registry),
             on_call=self._called,
+            transports=transports or {},
         )
-        self.feeds = ThreadsCollector(settings, self.database, transport=threads, metrics=calls, on_call=self._called)
-        self.valuing = PriceCollector(
-            settings,
-            self.database,
-            reader=self.reader,
-            transport=market,
-            web=web,
-            metrics=calls,
-            on_call=self._called,
-        )
-        self.hydration = hydration_of(settings, self.database, self.collector.x)
+        self.reader: PageReader = ReadsHere(self.shops) if "web" in context.transports else _page_reader(settings)
+        self.feeds = ThreadsCollector(context)
+        self.crawling = WebCrawler(context, self.reader, self.shops)
+        self.valuing = PriceCollector(context, self.reader)
+        declared = [
+            x_source(context),
+            self.feeds.source,
+            *self.crawling.sources,
+            *self.valuing.sources,
+            *(make(context) for make in sources),
+            *(make(context) for plugin in plugins for make in plugin.sources),
+        ]
+        self.sources = Sources(declared, context.store)
+        self.platforms = [Platform(each.platform) for each in declared if each.platform]
+        self.x: XClient = self.sources[X_SOURCE].client
+        social = SocialSources([source.client for source in declared if source.client is not None])
+        self.collecting = Collecting(settings, self.database, social, self.x)
+        self.hydration = hydration_of(settings, self.database, self.x)
         self.ingests = Ingests(self.database)
         self.pruning = Pruning(settings, self.database)
         self.outgoing = EventService(settings, self.database)
-        self.segments = SegmentService(settings, self.database, collector=self.collector, hydration=self.hydration)
-        brought = [
-            Plugin(kinds=self.collector.kinds, writers=WRITERS),
-            Plugin(kinds=self.crawling.kinds),
-            Plugin(kinds=self.feeds.kinds, writers=feeding.WRITERS),
-            Plugin(kinds=self.valuing.kinds),
-            Plugin(kinds=self.outgoing.kinds, writers=outgoing.WRITERS),
-            Plugin(kinds=self.segments.kinds, writers=segmenting.WRITERS),
-            *plugins,
+        self.segments = SegmentService(settings, self.database, x=self.sources[X_SOURCE], hydration=self.hydration)
+        self.features: Sequence[Feature] = [
+            self.collecting,
+            self.crawling,
+            self.feeds,
+            self.valuing,
+            self.outgoing,
+            self.segments,
         ]
+        brought: list[Feature | Source | Plugin] = [*self.features, *self.sources.values(), *plugins]
         for name, plugin in named.items():
-            require_own_kinds(name, plugin, [kind for each in brought for kind in each.kinds])
-            brought.append(plugin)
-        self.kinds = KindRegistry([tuned(kind, settings) for plugin in brought for kind in plugin.kinds])
-        self._require_known_kinds()
+            require_own_kinds(name, plugin, [kind for part in brought if part is not plugin for kind in part.kinds])
+        self.kinds = KindRegistry([tuned(kind, settings) for part in brought for kind in part.kinds])
+        for name in settings.kinds:
+            self.kinds[KindName(name)]  # raises UnknownKind
         self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
         self.job_writer = JobWriter(self.kinds.rules)
-        jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
-        wakes = Writer(Wake, write_wakes)
-        writers: list[Writer[Any]] = [w for plugin in brought for w in plugin.writers]
-        writers += [*self.crawling.writers(self.job_writer), *self.valuing.writers(self.job_writer), jobs, wakes]
-        self.writers = Writers(writers, {Post: partial(links_in, shops=self.shops)})
+        self.writers = Writers(self._writers(plugins), {Post: partial(links_in, shops=self.shops)})
         self.hydration.write_with(self.writers)
         self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
         self.upkeep = StoreUpkeep(self.database, given_up=end_with_jobs)
@@ -171,13 +167,20 @@ class App:
             self.database,
             fan_out=self.outgoing.fan_out(self.job_writer),
             subscribers=self.outgoing.subscribers,
-            costs=COSTS,
+            sources=self.sources,
             targets=[(name, lane) for name, rules in self.kinds.rules.items() for lane in rules.lanes],
         )
 
-    def _require_known_kinds(self) -> None:
-        for name in self.settings.kinds:
-            self.kinds[KindName(name)]
+    def _writers(self, plugins: Sequence[Plugin]) -> list[Writer[Any]]:
+        """All writers in the order of their foreign keys. Jobs come last: they refer to what the others wrote."""
+        jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
+        return [
+            *(writer for feature in self.features for writer in feature.writers(self.job_writer)),
+            *(writer for source in self.sources.values() for writer in source.writers),
+            *(writer for plugin in plugins for writer in plugin.writers),
+            jobs,
+            Writer(Wake, write_wakes),
+        ]
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Enqueued:
         return await self.queue.enqueue(jobs, now=self.database.clock.now())
@@ -191,9 +194,9 @@ class App:
         until_idle: bool = False,
         via: Via | None = None,
     ) -> AsyncIterator[Worker]:
-        """A worker with its feed; run it inside the block. Unless it is told, it leaves dispatched lanes alone.
+        """A worker; run it inside the block. By default it leaves lanes that are dispatched over RabbitMQ alone.
 
-        One that takes these lanes from the database does not dispatch: it would hand away what it is to do itself.
+        One that takes these lanes from the database does not dispatch: it would give its own work away.
         """
         width = concurrency or self.settings.concurrency
         lanes = self.lanes_of(lanes, via)
@@ -207,47 +210,43 @@ class App:
         )
         async with (
             DatabaseWakeups(self.database) as wakeup,
-            self.collector.opened(),
-            self.crawling.opened(),
-            self.feeds.opened(),
-            self.valuing.opened(),
+            self.sources.opened(),
             self.outgoing.opened(),
             self._traced(card.name),
             self.dispatching.opened(card.name) if via is not Via.DB else nullcontext(),
         ):
-            await patiently(self._look_around, seconds=self.settings.database_wait_seconds)
+            await patiently(self._prepare_work, seconds=self.settings.database_wait_seconds)
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
             outage = self.outage()
-            mail = self.dispatching.mail(card.name, own_lanes or [], self.policy, outage) if via is Via.AMQP else None
+            feed = self.dispatching.mail(card.name, own_lanes or [], self.policy, outage) if via is Via.AMQP else None
             every = [Lane(lane) for lane in card.lanes]
             taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
             tools = self.tools(wakeup, outage=outage)
-            yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=mail, handed_over=taken)
+            yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=feed, handed_over=taken)
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.all_buried()
-            with suppress(DatabaseError):  # the next look finds it
+            with suppress(DatabaseError):  # the next check of any worker finds it
                 await self.watch.check_pauses()
 
-    async def _look_around(self) -> None:
-        """What a worker wants to know before it begins."""
+    async def _prepare_work(self) -> None:
         await self.look_at_keys()
         await self.watch.close_no_workers()
-        await self.collector.look_at_the_budget(self.database.clock.now())
+        await self.sources.wake_for_budget()
         self.progress.know(await tracked_handles(self.database))
 
     @property
     def watchdog_seconds(self) -> float:
-        """How long this process may stand still before it ends itself: less than its leases last."""
+        """How long this process may hang before it ends itself: less than its leases last."""
         return self.settings.watchdog_seconds or max(self.settings.lease_seconds / 3, 10.0)
 
     def outage(self) -> Outage:
-        """What the parts of one worker know together of a database that fails."""
+        """What the parts of one worker share about a database that fails."""
         chance = random.Random()  # noqa: S311 (it spreads waits)
         return Outage(self.database.clock, mercy=self.policy.mercy, chance=chance)
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:
-        """The lanes a worker works on: those it names, or all that are meant for its way of getting jobs."""
+        """The lanes a worker works on: those given, or all for its way of getting jobs."""
         dispatched = self.dispatching.lanes
         if via is Via.AMQP:
             return self.dispatching.chosen(lanes)
@@ -256,7 +255,7 @@ class App:
         return lanes
 
     def scheduler(self) -> Scheduler:
-        """Looks for new posts at their times and does the duties of one process for all, while it leads."""
+        """Checks accounts for new posts at their times and does the periodic duties, while it leads."""
         from mistnet.operations.schedule.scheduler import Scheduler  # noqa: PLC0415 (timers take long to load, and few commands schedule)
 
         return Scheduler(
@@ -266,10 +265,8 @@ class App:
             costs=COSTS,
             duties=[
                 *self.watch.duties,
-                *self.segments.duties(self.job_writer),
-                *self.crawling.duties(self.job_writer),
-                *self.feeds.duties(self.job_writer),
-                *self.valuing.duties(self.job_writer),
+                *(duty for feature in self.features for duty in feature.duties(self.job_writer)),
+                *(duty for source in self.sources.values() for duty in source.duties),
             ],
         )
 
@@ -289,12 +286,12 @@ class App:
 
     @property
     def policy(self) -> Policy:
-        """A server gains from settling two groups at once; one file has one writer."""
+        """A database server settles two groups at once; SQLite has one writer at a time."""
         settlers = 2 if self.database.dialect == "postgresql" else 1
         return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
 
     def tools(self, wakeup: Wakeups, **other: Any) -> Tools:
-        """What a worker of this app works with."""
+        """The parts that a worker of this app uses."""
         given: dict[str, Any] = {"policy": self.policy, "secrets": self.secrets, **other}
         return Tools(
             queue=self.queue,
@@ -305,55 +302,29 @@ class App:
             metrics=self.metrics,
             observer=self.progress,
             halted=self.halted,
-            left_to_others=lambda: {lane for lane, each in self._governors.items() if each.stands_aside},
+            left_to_others=lambda: {name for name, each in self.sources.items() if each.governor.stands_aside},
             chores=[
                 self.look_at_keys,
                 self.watch.close_no_workers,
-                self.look_again,
-                self.look_after_unreadable,
-                self.look_after_runs,
-                self.look_after_ingests,
+                *(chore for feature in self.features for chore in feature.chores(self.job_writer)),
+                self.settle_runs,
+                self.settle_ingests,
                 self.pruning.look_after,
-                self.feeds.look_after_token,
+                *(chore for source in self.sources.values() for chore in source.chores),
                 self.dispatching.look_after_queued,
             ],
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )
 
-    @property
-    def _governors(self) -> Mapping[SourceName, Governor]:
-        """Of the sources that know us by a key."""
-        return {X_SOURCE: self.collector.governor, THREADS_SOURCE: self.feeds.governor, **self.valuing.governors}
-
     async def look_at_keys(self) -> int:
-        """Learns which keys are refused: a new one ends the old one's pause. Returns how many alerts that changed."""
-        sources, keys = await self.collector.book.states(), await self.collector.book.keys()
-        for governor in self._governors.values():
-            await governor.look_at_keys(sources, keys)
+        """Learn which keys are refused; a new key ends the old one's pause. Return how many alerts that changed."""
+        await self.sources.look_at_keys()
         changes = await self.watch.check_pauses()
         return len(changes.opened) + len(changes.closed)
 
-    async def look_again(self) -> int:
-        """Makes the jobs that look again at accounts which could not be collected, or are suspect; returns how many.
-
-        A suspect account's backfill goes on below its oldest post. Most often it ended there too early.
-        """
-        now = self.database.clock.now()
-        async with self.database.transaction() as connection:
-            due = await accounts_to_look_at(connection, now=now, next_at=now + self.collector.rules.relook)
-            suspects = await suspects_to_look_at(connection, now=now)
-            again = [*(relook(user_id) for user_id in due), *(backfill(user_id) for user_id in suspects)]
-            await self.job_writer.write(connection, again, now)
-        return len(again)
-
-    async def look_after_unreadable(self) -> int:
-        """Tries posts again that could not be read, at growing intervals; returns how many."""
-        async with self.database.transaction() as connection:
-            return await take_up_unreadable(connection, self.database.clock.now())
-
-    async def look_after_runs(self) -> int:
-        """End runs whose jobs ended without a report, delete old ones. Return how many accounts of runs were ended."""
+    async def settle_runs(self) -> int:
+        """End runs whose jobs ended without a report and delete old runs; return how many accounts were ended."""
         now = self.database.clock.now()
         await self.runs.prune(now - timedelta(hours=self.settings.run_hours))
         ended = await self.runs.settle(now)
@@ -361,35 +332,28 @@ class App:
             self.progress.report(run)
         return ended
 
-    async def look_after_ingests(self) -> int:
-        """Ends ingests whose job or process ended without telling, and forgets old ones; returns how many ended."""
+    async def settle_ingests(self) -> int:
+        """End ingests whose job or process ended without a report and delete old ones; return how many ended."""
         now = self.database.clock.now()
         if before := kept_since(now, self.settings.history_days):
             await self.ingests.prune(before)
         return await self.ingests.settle(now, lost_before=now - INGEST_GIVEN_UP)
 
     async def halted(self) -> Collection[str]:
-        """Lanes whose source will not serve us until somebody acts or the day is over, or whose receiver is away."""
-        away = await self.outgoing.away() | await self.crawling.paused()
-        return {*away, *await self._halts()}
-
-    async def _halts(self) -> Mapping[str, Halt]:
-        """The platforms that will not serve us for now, and why."""
-        asked = {X_SOURCE: await self.collector.halt(), THREADS_SOURCE: await self.feeds.halt()}
-        return {lane: halt for lane, halt in asked.items() if halt} | dict(await self.valuing.halts())
+        """Lanes whose work cannot go on: their source is paused, refuses us, or their receiver does not answer."""
+        return {*await self.outgoing.away(), *await self.sources.paused_lanes(), *await self.sources.halts()}
 
     async def stopped_by(self, lanes: Sequence[str] | None = None) -> tuple[str, Halt] | None:
-        """Which source keeps work of these lanes from going on, and why."""
+        """The source that keeps work of these lanes from going on, and why."""
         now = self.database.clock.now()
-        for lane, halt in (await self._halts()).items():
-            wanted = lanes is None or lane in lanes
-            if wanted and await self.upkeep.work_left(list(self.kinds), [lane], now=now):
+        for lane, halt in (await self.sources.halts()).items():
+            if (lanes is None or lane in lanes) and await self.upkeep.work_left(list(self.kinds), [lane], now=now):
                 return lane, halt
         return None
 
     @property
     def secrets(self) -> Sequence[str]:
-        return [*self.settings.secrets, *self.feeds.secrets, *self.valuing.secrets]
+        return [*self.settings.secrets, *(each for source in self.sources.values() for each in source.secrets())]
 
 
 @asynccontextmanager
@@ -397,15 +361,16 @@ async def open_app(
     settings: Settings,
     *,
     plugins: Sequence[Plugin] = (),
+    sources: Sequence[Callable[[SourceContext], Source]] = (),
     checked: bool = True,
     create: bool = False,
     patient: bool = False,
 ) -> AsyncIterator[App]:
-    """The app on a database that is ready for it. With `create`, a SQLite file that is not there yet is made.
+    """The app on a database that is ready for it. With `create`, a missing SQLite file is created.
 
     Services are `patient`: they wait for a database that starts later than they do.
     """
-    app = App(settings, plugins=plugins)
+    app = App(settings, plugins=plugins, sources=sources)
     try:
         if checked:
             wait = settings.database_wait_seconds if patient else 0.0
@@ -437,7 +402,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def tuned(kind: Kind, settings: Settings) -> Kind:
-    """A kind as its author made it, with what the settings say of it on top."""
+    """A kind with the overrides of the settings."""
     own = settings.kinds.get(kind.name) or KindSettings.model_validate({})
     rules = msgspec.structs.replace(
         kind.rules,

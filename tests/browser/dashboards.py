@@ -52,7 +52,7 @@ async def dashboard(
     """Served on loopback; `host` is what the service believes to listen on."""
     transport = WorldTransport(service_of(world or World(7, SMALLEST)))
     given = Settings(database_url=SecretStr(url), x_api_key=[SecretStr(KEY)], **{**HURRIED, **settings})
-    app = App(given, transport=transport)
+    app = App(given, transports={"x": transport})
     listener = listen(HERE, port)
     try:
         with closing(listener), api_on(app, host=host) as service:

@@ -97,7 +97,7 @@ async def furnish(app: App) -> Furnished:
     await end_badly(app, args.backfill(ANN))
     await change(app, "UPDATE jobs SET last_error = :error", error=f"{HOSTILE} {LONG}")
     ((dead,),) = await rows(app, "SELECT id FROM jobs WHERE kind = 'backfill'")
-    await app.collector.book.pause(X_SOURCE, f"{HOSTILE} {LONG}", now=now)
+    await app.sources.store.pause(X_SOURCE, f"{HOSTILE} {LONG}", now=now)
     run = await RunService(app.database, app.job_writer).start(["ann_of_the_net1", "bea"], 10, asked_by=LONG, now=now)
     await change(app, "UPDATE run_accounts SET reason = :reason", reason=f"{HOSTILE} {LONG}")
     await _alert(app, f"{HOSTILE} {LONG}")

@@ -118,6 +118,6 @@ async def _lanes(app: App, worst: str) -> int:
         for place, state in enumerate(states):
             about = {"last_error": worst} if state in ("dead", "failed") else {}
             await job(database, lane, state, key=f"https://{lane}.example/{place}", run_at=now, **about)
-    await app.collector.book.pause(SourceName("ebay"), worst, now=now)
+    await app.sources.store.pause(SourceName("ebay"), worst, now=now)
     name = "https://shopee.tw/product/1/9007199254740993"
     return await job(database, "shopee", "dead", key=name, run_at=now, last_error=f"403: {worst}")

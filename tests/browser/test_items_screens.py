@@ -37,7 +37,7 @@ async def test_a_thing_is_followed_asked_for_paused_and_removed(browser: Browser
         await expect(page.get_by_text("Nothing was found yet.")).to_be_visible()
         await page.get_by_role("button", name="Ask now").click()
         await expect(page.get_by_text("Its sources will be asked")).to_be_visible()
-        assert len(await rows(site.app, "SELECT id FROM jobs WHERE kind = 'price'")) == len(site.app.valuing.sources)
+        assert len(await rows(site.app, "SELECT id FROM jobs WHERE kind = 'price'")) == len(site.app.valuing.by_name)
         await page.get_by_role("button", name="Pause").click()
         await expect(page.locator("h1 .state")).to_have_text("paused")
         await page.get_by_role("button", name="Resume").click()

@@ -61,9 +61,9 @@ async def open_street(url: str, plugin: str, pages: Pages) -> AsyncIterator[Stre
     settings = load_settings(
         database_url=url, plugins=[plugin], crawl_lanes=["web"], crawl_host_seconds=0, crawl_rate_per_minute=100_000
     )
-    app = make_app(settings, clock=clock, web=pages)
+    app = make_app(settings, clock=clock, transports={"web": pages})
     try:
-        async with app.crawling.opened():
+        async with app.sources.opened():
             yield Street(app, clock)
     finally:
         await app.database.close()

@@ -169,7 +169,7 @@ async def test_a_paused_kind_and_parked_work_are_not_late(url: str) -> None:
 async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
-        governor = app.collector.governor
+        governor = app.sources[X_SOURCE].governor
 
         async def call(*, limited: bool) -> None:
             async with governor.call("tweets", most=0, purpose=CallPurpose()):
@@ -194,7 +194,7 @@ async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url:
 async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when_mended(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock, x_api_key=[SecretStr("hunter2-key")]) as app:
-        governor = app.collector.governor
+        governor = app.sources[X_SOURCE].governor
 
         async def call(error: Exception | None = None) -> None:
             async with governor.call("tweets", most=0, purpose=CallPurpose()):
@@ -216,7 +216,7 @@ async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when
             await call(SourceRefused(X_SOURCE, clock.now() + timedelta(hours=1), "credits are spent", status=402))
         await app.watch.check()
         assert await opened(app) == [("source_paused", "x")]
-        await app.collector.book.resume(X_SOURCE, now=clock.now())
+        await app.sources.store.resume(X_SOURCE, now=clock.now())
         await app.watch.check()
         assert await opened(app) == []
         kinds = [kind for kind, channel, _ in await told(app) if channel == "alerts"]
@@ -306,7 +306,7 @@ async def test_a_budget_spent_by_real_calls_is_told_to_operators_and_to_nobody_e
                 },
             }
         )
-        app = make_app(settings, transport=WorldTransport(service_of(world)))
+        app = make_app(settings, transports={"x": WorldTransport(service_of(world))})
         try:
             await app.enqueue([args.suggestion(handle) for handle in Oracle(world).suggested])
             async with app.worker(until_idle=True) as worker:

@@ -117,7 +117,7 @@ async def test_inputs_are_hydrated_first_and_one_that_is_missing_commits_nothing
     found = Truth(world).hydratable([UserId(each.id) for each in world.people], WORLD_START_AT)
     somebody = [str(each) for each in sorted(found)[:2]]
     async with open_api(url, x_api_key=["sim-key"]) as api:
-        line = api.app.collector._transport
+        line: Any = api.app.x._transport
         line._given = line._open = WorldTransport(service_of(world))
         await put(api, "some", **SPECIFIED)
         missing = await api.post("/api/segments/some/inputs", json={"add": [*somebody, "99"]})

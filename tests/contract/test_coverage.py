@@ -235,9 +235,9 @@ async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str
         for _ in range(6):
             next_at = (await ann(app)).next_look_at
             assert next_at
-            assert await app.look_again() == 0
+            assert await app.collecting.recheck_accounts(app.job_writer) == 0
             clock.turn(seconds=(next_at - clock.now()).total_seconds())
-            assert await app.look_again() == 1
+            assert await app.collecting.recheck_accounts(app.job_writer) == 1
             assert await rows(app, "SELECT kind, key FROM jobs") == [("backfill", "11")]
             await change(app, "DELETE FROM jobs")
             await tell(app, judged(suspect=True))

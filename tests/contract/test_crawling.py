@@ -338,10 +338,10 @@ async def test_a_polite_pause_is_a_snooze_with_its_reason(url: str) -> None:
 async def test_a_paused_lane_stands_still_and_loses_nothing(url: str) -> None:
     async with open_town(url) as town:
         await town.write(post(1, COIN))
-        await town.app.collector.book.pause(LANES[0], "by hand", now=town.clock.now())  # type: ignore[arg-type]
+        await town.app.sources.store.pause(LANES[0], "by hand", now=town.clock.now())  # type: ignore[arg-type]
         (outcome,) = await town.step()
         assert isinstance(outcome, Snooze)
-        assert await town.app.crawling.paused() == {"shopee"}
+        assert await town.app.sources.paused_lanes() == {"shopee"}
         assert "shopee" in await town.app.halted()
 
 

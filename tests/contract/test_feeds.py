@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from mistnet.app import App
 from mistnet.cli.main import app as command_line
-from mistnet.governor.model import THREADS_SOURCE, Halt
+from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, Halt
 from mistnet.kit.metadata import metadata
 from mistnet.queue.model import WorkerName
 from mistnet.queue.settler import settlement
@@ -153,7 +153,7 @@ async def test_a_void_token_pauses_threads_and_costs_no_attempt(url: str) -> Non
         service.tokens[DEFAULT_TOKEN].expires_at = WORLD_START_AT
         await add(app, "ann")
         await work_off(app)
-        assert await app.feeds.halt() is Halt.REFUSED
+        assert (await app.sources.halts()).get(THREADS_SOURCE) is Halt.REFUSED
         assert "threads" in await app.halted()
         assert await app.stopped_by() == ("threads", Halt.REFUSED)
         assert await app.stopped_by(["x"]) is None
@@ -163,7 +163,7 @@ async def test_a_void_token_pauses_threads_and_costs_no_attempt(url: str) -> Non
         kinds = [kind for (kind,) in await rows(app, "SELECT kind FROM events ORDER BY id")]
         assert [kind for kind in kinds if kind != "alert.opened"] == ["source.paused"], "its alert may be open already"
         service.tokens[DEFAULT_TOKEN].expires_at = WORLD_START_AT + timedelta(days=60)
-        await app.collector.book.resume(THREADS_SOURCE, now=app.database.clock.now())
+        await app.sources.store.resume(THREADS_SOURCE, now=app.database.clock.now())
     handle = FeedOracle(service).open_handles[1]
     async with open_feeds(url, service) as app:
         await add(app, handle)
@@ -201,18 +201,18 @@ async def test_the_token_is_looked_after_by_workers(url: str, tmp_path: Path) ->
     service.now = clock.now
     file = tmp_path / "token"
     async with open_feeds(url, service, clock=clock, threads_token_file=file) as app:
-        await app.feeds.look_after_token()
+        await app.feeds.maintain_token()
         assert app.feeds.token.state.expires_at == service.tokens[DEFAULT_TOKEN].expires_at
         assert app.feeds.token.refresh_from == WORLD_START_AT + timedelta(days=38)
         assert not app.feeds.token.state.refreshed
         clock.turn(days=39)
-        await app.feeds.look_after_token()
+        await app.feeds.maintain_token()
         assert app.feeds.token.state.refreshed
         fresh = app.feeds.keeper.token
         assert fresh not in (None, DEFAULT_TOKEN)
         assert app.feeds.token.state.expires_at == clock.now() + timedelta(days=60)
         asked = service.stats.calls.total()
-        await app.feeds.look_after_token()
+        await app.feeds.maintain_token()
         assert service.stats.calls.total() == asked, "once an hour is enough"
         assert str(fresh) not in await everything(app)
         assert set(app.secrets) >= {fresh, DEFAULT_TOKEN}
@@ -266,12 +266,12 @@ def test_feeds_are_governed_from_the_command_line(url: str) -> None:
 async def test_threads_is_a_source_with_a_pause_and_a_rate_of_its_own(url: str) -> None:
     service = threads_of(3, size=SIZE)
     async with open_feeds(url, service, x_api_key=[SecretStr("an-x-key")]) as app:
-        await app.collector.book.pause(THREADS_SOURCE, "by hand", now=app.database.clock.now())
+        await app.sources.store.pause(THREADS_SOURCE, "by hand", now=app.database.clock.now())
         await add(app, FeedOracle(service).open_handles[1])
         await work_off(app)
         assert service.stats.calls.total() == 0
-        assert await app.collector.halt() is None
-        assert await app.feeds.halt() is Halt.PAUSED
+        assert (await app.sources.halts()).get(X_SOURCE) is None
+        assert (await app.sources.halts()).get(THREADS_SOURCE) is Halt.PAUSED
 
 
 def test_the_world_of_threads_follows_from_its_seed() -> None:

@@ -186,7 +186,7 @@ async def test_upstream_bills_no_more_than_the_cap_of_a_sync(sqlite_url: str) ->
     world = World(7, "small")
     service, clock = service_of(world), TurnedClock(WORLD_START_AT)
     settings = load_settings(database_url=sqlite_url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    app = make_app(settings, clock=clock, transport=WorldTransport(service))
+    app = make_app(settings, clock=clock, transports={"x": WorldTransport(service)})
     try:
         star = UserId(world.stars[0].id)
         await app.enqueue([follow_sync(star, Side.FOLLOWERS, mode="full", asked_by="a test", max_credits=500)])
@@ -206,7 +206,7 @@ async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_c
     star = world.stars[0]
     assert star.standing is SimAccountState.ACTIVE
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    app = make_app(settings, clock=clock, transport=WorldTransport(service))
+    app = make_app(settings, clock=clock, transports={"x": WorldTransport(service)})
     try:
         await app.enqueue([follow_sync(UserId(star.id), Side.FOLLOWERS, mode="full", asked_by="a test")])
         async with app.worker(concurrency=1, until_idle=True) as worker:

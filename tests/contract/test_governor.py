@@ -90,7 +90,7 @@ class Office:
     def governor(self, *, keys: Sequence[KeyLabel] = (FIRST,), secret: str = "secret", **limits: object) -> Governor:
         given = GovernorLimits(**{"failure_credits": prices.failure, **limits})  # type: ignore[arg-type]
         secrets = {label: f"{secret} of {label}" for label in keys}
-        return Governor(X_SOURCE, secrets, book=self.book, clock=self.clock, limits=given, sleep=self.sleep)
+        return Governor(X_SOURCE, secrets, store=self.book, clock=self.clock, limits=given, sleep=self.sleep)
 
     async def state(self) -> SourceState:
         (found,) = await self.book.states()

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered
 from mistnet.queue.errors import NotNow, WorkError
@@ -56,10 +57,10 @@ class Lab:
         self.clock = TurnedClock(WORLD_START_AT)
         self.line = Line(WorldTransport(service_of(world)))
         settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000, **about)
-        self.app = make_app(settings, clock=self.clock, transport=self.line)
+        self.app = make_app(settings, clock=self.clock, transports={"x": self.line})
         self.slept: list[float] = []
         batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
-        self.hydration = Hydration(self.app.database, self.app.collector.x, batches=batches, sleep=self.sleep)
+        self.hydration = Hydration(self.app.database, self.app.x, batches=batches, sleep=self.sleep)
         self.hydrate = self.hydration.hydrate
 
     async def sleep(self, seconds: float) -> None:
@@ -113,7 +114,7 @@ def words(world: World) -> Sequence[PostId]:
 async def open_lab(url: str, world: World, **about: Any) -> AsyncIterator[Lab]:
     lab = Lab(url, world, **about)
     try:
-        async with lab.app.collector.opened():
+        async with lab.app.sources[X_SOURCE].opened():
             yield lab
     finally:
         await lab.app.database.close()
@@ -434,7 +435,7 @@ async def test_an_interrupted_hydration_is_cancelled_and_leaves_nothing(
             reached.set()
             await asyncio.Event().wait()
 
-        hydration = Hydration(lab.app.database, lab.app.collector.x, sleep=wait)
+        hydration = Hydration(lab.app.database, lab.app.x, sleep=wait)
         lab.line.spoil[2] = refusing(429, **{"Retry-After": "5"})
         task = asyncio.create_task(hydration.hydrate("users", people))
         await reached.wait()

@@ -224,7 +224,7 @@ async def test_an_ingest_whose_job_died_without_a_word_says_what_the_job_says(ur
         ((job_id,),) = await rows(b.app, "SELECT id FROM jobs")
         await tell(b.app, begun(job_id=job_id))
         await end_badly(b.app, job, state="failed")
-        assert await b.app.look_after_ingests() == 1
+        assert await b.app.settle_ingests() == 1
         assert (await b.only()).problem == "it broke"
 
 
@@ -292,7 +292,7 @@ async def test_old_hydrations_are_forgotten_and_syncs_stay(url: str) -> None:
         b.clock.turn(days=6)
         recent = await b.finished(IngestStatus.ERROR, kind=IngestKind.WEBHOOK)
         b.clock.turn(days=2)
-        await b.app.look_after_ingests()
+        await b.app.settle_ingests()
         left = {each.id: each.kind for each in await b.ingests.list()}
         syncs = {IngestKind.FOLLOWERS_SYNC, IngestKind.FOLLOWINGS_SYNC, IngestKind.POSTS_SYNC}
         assert {kind for ingest_id, kind in left.items() if ingest_id not in (still_open, recent)} == syncs

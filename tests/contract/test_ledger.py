@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.sources import check_balances
 from mistnet.cli.spend import plot, spend, today_of
 from mistnet.governor.errors import BudgetSpent, SourcePaused
 from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceState
@@ -22,7 +21,7 @@ from mistnet.social.model import UserId
 from mistnet.sources.status import SourceStatus, source_statuses
 from mistnet.sources.x.source import keys_of
 from tests.command_groups import commands_of
-from tests.harvests import open_harvest, rows, run, tell, told, user
+from tests.harvests import balances, open_harvest, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import START
 from tests.worlds import SMALLEST, WorldTransport
@@ -57,7 +56,7 @@ def call(
 
 async def some_calls(app: App) -> None:
     await tell(app, user(11, "ann"))
-    await app.collector.book.record(
+    await app.sources.store.record(
         [
             call("tweets", 30),
             call("tweets", 15, at=START - timedelta(hours=13), account=11),
@@ -114,9 +113,9 @@ async def test_spending_can_be_bounded_on_both_sides(url: str) -> None:
 
 async def test_what_workers_that_died_had_set_aside_shows_beside_the_ledger(url: str) -> None:
     async with open_harvest(url, x_api_key="one") as app:
-        async with app.collector.governor.call("tweets", most=30, purpose=CallPurpose()) as ticket:
+        async with app.sources[X_SOURCE].governor.call("tweets", most=30, purpose=CallPurpose()) as ticket:
             ticket.settle(items=1, credits_due=15)
-        await app.collector.governor.write_down()
+        await app.sources[X_SOURCE].governor.write_down()
         (today,) = await today_of(app)
         assert (today.committed, today.in_ledger, today.difference) == (3_000, 15, 2_985)
 
@@ -161,7 +160,7 @@ async def x(app: App) -> SourceStatus:
 async def set_state(app: App, **values: Any) -> None:
     """The shared row as workers would have left it."""
     (label, *_) = keys_of(app.settings)
-    await app.collector.book.change(X_SOURCE, label, lambda _, key: (SourceState(name=X_SOURCE, **values), key, None))
+    await app.sources.store.change(X_SOURCE, label, lambda _, key: (SourceState(name=X_SOURCE, **values), key, None))
 
 
 async def test_a_source_nobody_has_asked_yet_is_open(url: str) -> None:
@@ -175,10 +174,10 @@ async def test_a_source_nobody_has_asked_yet_is_open(url: str) -> None:
 
 async def test_a_cap_that_was_set_goes_before_the_settings(url: str) -> None:
     async with open_harvest(url, x_api_key="one", x_day_credits=900, x_month_credits=9000) as app:
-        await app.collector.book.set_caps(X_SOURCE, day=500, month=None)
+        await app.sources.store.set_caps(X_SOURCE, day=500, month=None)
         found = await x(app)
         assert (found.day_cap, found.month_cap) == (500, 9000)
-        await app.collector.book.lift_caps(X_SOURCE, day=True, month=False)
+        await app.sources.store.lift_caps(X_SOURCE, day=True, month=False)
         assert (await x(app)).day_cap == 900
 
 
@@ -226,9 +225,9 @@ async def test_resuming_and_raising_a_cap_make_waiting_work_due(url: str) -> Non
         for user_id, reason in enumerate((SourcePaused(X_SOURCE, later, "no").reason, budget, "sleepy"), start=1):
             await app.enqueue([msgspec.structs.replace(args.relook(UserId(user_id)), run_at=later, reason=reason)])
         waiting = "SELECT key FROM jobs WHERE wait_reason IS NOT NULL ORDER BY key"
-        assert await app.collector.book.wake_for_budget(X_SOURCE, now=START) == 1
+        assert await app.sources.store.wake_for_budget(X_SOURCE, now=START) == 1
         assert await rows(app, waiting) == [("1",), ("3",)]
-        assert await app.collector.book.resume(X_SOURCE, now=START) == 1
+        assert await app.sources.store.resume(X_SOURCE, now=START) == 1
         assert await rows(app, waiting) == [("3",)]
 
 
@@ -273,13 +272,13 @@ def test_reconciling_needs_a_key_and_no_span(sqlite_url: str, arguments: tuple[s
 async def test_each_key_is_asked_for_its_own_balance_and_a_bad_one_pauses_nothing(url: str) -> None:
     secrets = "rich-key,poor-key,wrong-key"
     async with open_harvest(url, x_api_key=secrets) as app:
-        await app.collector.book.pause(X_SOURCE, "by hand", now=START)
+        await app.sources.store.pause(X_SOURCE, "by hand", now=START)
         keys = [
             Key(name="rich-key", tier=Tier.UNLIMITED, recharge_credits=5000),
             Key(name="poor-key", tier=Tier.UNLIMITED, recharge_credits=7),
         ]
         service = XService(World(7, SMALLEST), lambda: START, keys=keys)
-        problems = await check_balances(app, WorldTransport(service))
+        problems = await balances(app, WorldTransport(service))
         rich, poor, wrong = keys_of(app.settings)
         assert list(problems) == [wrong]
         assert "the key is refused" in problems[wrong]

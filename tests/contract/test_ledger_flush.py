@@ -31,7 +31,7 @@ async def test_a_call_that_is_being_written_down_at_the_end_is_there_once(url: s
     try:
         book = SlowBook(database)
         keys = {KeyLabel("key-1"): "secret"}
-        governor = Governor(X_SOURCE, keys, book=book, clock=database.clock, limits=GovernorLimits())
+        governor = Governor(X_SOURCE, keys, store=book, clock=database.clock, limits=GovernorLimits())
         loop = asyncio.get_running_loop()
         async with governor.opened():
             async with governor.call("tweets", most=15, purpose=CallPurpose()) as call:

@@ -361,7 +361,7 @@ def somebody(world: World) -> Sequence[UserId]:
 
 def app_in(url: str, world: World) -> App:
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    return make_app(settings, clock=TurnedClock(WORLD_START_AT), transport=WorldTransport(service_of(world)))
+    return make_app(settings, clock=TurnedClock(WORLD_START_AT), transports={"x": WorldTransport(service_of(world))})
 
 
 async def test_specified_users_are_hydrated_first_on_an_empty_database(

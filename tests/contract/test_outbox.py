@@ -305,13 +305,13 @@ async def test_a_source_that_closes_itself_is_told_of_with_its_pause(url: str) -
     async with open_harvest(url, x_api_key=[SecretStr("hunter2-key")]) as app:
         now = app.database.clock.now()
         with pytest.raises(SourceRefused):
-            async with app.collector.governor.call("tweets", most=0, purpose=CallPurpose()):
+            async with app.sources[X_SOURCE].governor.call("tweets", most=0, purpose=CallPurpose()):
                 raise SourceRefused(X_SOURCE, now + timedelta(hours=1), "the key is wrong", status=401)
         told = await app.outgoing.outbox.recent()
         assert [(each.kind, each.channel) for each in told] == [("source.paused", Channel.ALERTS)]
         assert b"the key is wrong" in bytes(told[0].payload)
         assert b"hunter2" not in bytes(told[0].payload)
-        await app.collector.book.pause(X_SOURCE, "by hand", now=now)
+        await app.sources.store.pause(X_SOURCE, "by hand", now=now)
         assert len(await app.outgoing.outbox.recent()) == 1
 
 

@@ -132,7 +132,7 @@ async def test_looks_cost_what_the_ledger_says_and_history_does_not_count(url: s
         async with office.app.database.transaction() as connection:
             done = update(accounts).where(accounts.c.user_id == BEA)
             await connection.execute(done.values(reposts_backfilled_at=START - timedelta(days=3)))
-        book = office.app.collector.book
+        book = office.app.sources.store
         backfill = await add(office, args.backfill(ANN))
         look = await add(office, args.catch_up(ANN, PostId(100)))
         first_pass = await add(office, args.reposts(ANN, PostId(0)))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from loguru import logger
 
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport
 from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
@@ -61,7 +62,7 @@ class Sync:
         self.line = Line(WorldTransport(service_of(world)))
         given: dict[str, Any] = {"second_look_seconds": 0, "x_rate_per_minute": 6_000_000, **about}
         self.app = make_app(
-            load_settings(database_url=url, x_api_key=KEY, **given), clock=self.clock, transport=self.line
+            load_settings(database_url=url, x_api_key=KEY, **given), clock=self.clock, transports={"x": self.line}
         )
 
     async def sync(self, ids: Sequence[int], floor: int) -> None:
@@ -213,7 +214,7 @@ async def test_a_page_with_something_illegible_is_read_once_more(
 
 async def test_users_who_are_known_are_not_asked_for_again(url: str, world: World, targets: Sequence[Target]) -> None:
     async with opened(url, world) as s:
-        async with s.app.collector.opened():
+        async with s.app.sources[X_SOURCE].opened():
             await s.app.hydration.hydrate("users", [targets[0].id])
         s.line.asked.clear()
         await s.sync([targets[0].id], targets[0].posts[-1])
@@ -244,7 +245,7 @@ async def test_a_handle_that_changed_hands_is_looked_up_and_asked_for_anew(
     one, other = targets[:2]
     floor = one.posts[-3]
     async with opened(url, world) as s:
-        async with s.app.collector.opened():
+        async with s.app.sources[X_SOURCE].opened():
             await s.app.hydration.hydrate("users", [one.id])
         await change(s.app, "UPDATE users SET handle = :name, handle_key = :key", name=other.handle, key=other.handle)
         await s.sync([one.id], min(floor, other.posts[-3]))

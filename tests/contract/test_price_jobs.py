@@ -10,7 +10,7 @@ import pytest
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import SettingsError
-from mistnet.prices.model import ItemRequest, ItemState, PriceAsked, price_job
+from mistnet.prices.model import EBAY_API, ItemRequest, ItemState, PriceAsked, price_job
 from mistnet.queue.model import Done, Fail, Retry, Snooze
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
@@ -211,7 +211,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
         outcomes = await fair.step()
         assert all(isinstance(outcome, Snooze) for outcome in outcomes)
         assert fair.market.stats.asked.total() == 1
-        assert await fair.app.valuing.halts() == {"ebay_api": "refused"}
+        assert (await fair.app.sources.halts())[EBAY_API] == "refused"
         assert await fair.rows("SELECT DISTINCT attempts FROM jobs") == [(0,)]
         assert "not-the-secret" not in str(await fair.rows("SELECT pause_reason FROM sources"))
     monkeypatch.setattr("tests.markets.HUB_KEY", "another")
@@ -219,7 +219,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
         (item,) = await fair.follow(request_for(fair.market.good(5), sources=["hub"]))
         await fair.ask(item)
         assert {type(outcome) for outcome in await fair.step()} == {Snooze}
-        assert (await fair.app.valuing.halts())["hub"] == "refused"
+        assert (await fair.app.sources.halts())[SourceName("hub")] == "refused"
 
 
 async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ async def test_a_source_that_is_not_configured_here_is_left_to_others(url: str, 
         (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub"]))
         await fair.ask(item)
     async with open_fair(url, tmp_path, price_sources=None) as fair:
-        assert "hub" not in fair.app.valuing.sources
+        assert "hub" not in fair.app.valuing.by_name
         assert await fair.look() == []
         assert await fair.one(JOBS) == 1
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.sources import check_balances
 from mistnet.cli.spend import tell, today_of
 from mistnet.governor.bills import RECONCILIATION, Bill, Bills, BillVerdict, Reconciled, month_start
 from mistnet.governor.errors import SourceDown
@@ -22,8 +21,8 @@ from mistnet.queue.ports import WorkerCard
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.world import World
-from mistnet.sources.x.source import XCollector, keys_of
-from tests.harvests import open_harvest, rows
+from mistnet.sources.x.source import keys_of
+from tests.harvests import balances, open_harvest, rows, x_beside
 from tests.support import TurnedClock
 from tests.worlds import SMALLEST, WorldTransport
 
@@ -45,8 +44,7 @@ class Vendor:
     async def call(self, billed: int, *, is_lost: bool = False, fails: bool = False) -> None:
         """One call, billed; a lost one is made by a process that dies before it writes it down."""
         self.bill(billed)
-        collector = XCollector(self.app.settings, self.app.database) if is_lost else self.app.collector
-        governor = collector.governor
+        governor = (x_beside(self.app) if is_lost else self.app.sources[X_SOURCE]).governor
         with suppress(SourceDown):
             async with governor.call("tweets", most=30, purpose=CallPurpose()) as ticket:
                 if fails:
@@ -65,7 +63,7 @@ class Vendor:
         balance.granted += more
 
     async def check(self) -> None:
-        assert not await check_balances(self.app, WorldTransport(self.service))
+        assert not await balances(self.app, WorldTransport(self.service))
 
     async def reconcile(self, *, later: timedelta = timedelta(minutes=5)) -> Reconciled:
         self.clock.turn(seconds=later.total_seconds())

@@ -55,7 +55,7 @@ async def totals(app: App) -> list[object]:
 async def test_sums_of_calls_are_the_same_before_and_after_they_are_pruned(url: str) -> None:
     async with open_harvest(url, clock=TurnedClock(NOON), calls_days=3) as app:
         await tell(app, user(11, "ann"), user(12, "bob"))
-        await app.collector.book.record(
+        await app.sources.store.record(
             [
                 *(call(days_ago=days, account=11) for days in (0, 1, 2, 3, 3.2, 4, 5, 400)),
                 *(call(days_ago=days, account=12, credits_spent=300) for days in (3, 4, 4.1)),
@@ -66,7 +66,7 @@ async def test_sums_of_calls_are_the_same_before_and_after_they_are_pruned(url: 
         await app.pruning.look_after()
         assert await rows(app, "SELECT count(*) FROM calls") == [(6,)]
         assert await totals(app) == before
-        await app.collector.book.record([call(days_ago=4, account=11), call(days_ago=1)])
+        await app.sources.store.record([call(days_ago=4, account=11), call(days_ago=1)])
         before = await totals(app)
         await app.pruning.prune(NOON)
         assert await totals(app) == before, "what is written late is added to the sums there are"
@@ -74,7 +74,7 @@ async def test_sums_of_calls_are_the_same_before_and_after_they_are_pruned(url: 
 
 async def test_calls_are_pruned_in_slices_and_by_several_processes_at_once(url: str) -> None:
     async with open_harvest(url, clock=TurnedClock(NOON)) as app:
-        await app.collector.book.record([call(days_ago=10, account=1 + n % 3) for n in range(50)])
+        await app.sources.store.record([call(days_ago=10, account=1 + n % 3) for n in range(50)])
         before = await totals(app)
         some, others = (StorePruning(app.database, slice_rows=7) for _ in range(2))
         async with asyncio.TaskGroup() as group:
@@ -90,11 +90,11 @@ async def test_calls_are_pruned_in_slices_and_by_several_processes_at_once(url: 
 
 async def test_zero_days_keep_everything(url: str) -> None:
     async with open_harvest(url, clock=TurnedClock(NOON), calls_days=0, crawls_days=0, history_days=0) as app:
-        await app.collector.book.record([call(days_ago=4_000)])
+        await app.sources.store.record([call(days_ago=4_000)])
         await visits(app, {1: [(4_000, None), (3_000, None)]})
         await app.pruning.prune(NOON)
         await app.watch.prune()
-        await app.look_after_ingests()
+        await app.settle_ingests()
         assert app.policy.retention is None
         assert await rows(app, "SELECT count(*) FROM calls") == [(1,)]
         assert await rows(app, "SELECT count(*) FROM crawls") == [(2,)]
@@ -172,7 +172,7 @@ async def test_a_worker_prunes_once_an_hour(url: str) -> None:
     clock = TurnedClock(NOON)
     async with open_harvest(url, clock=clock, calls_days=3) as app:
         await app.pruning.look_after()
-        await app.collector.book.record([call(days_ago=5)])
+        await app.sources.store.record([call(days_ago=5)])
         clock.turn(minutes=59)
         await app.pruning.look_after()
         assert await rows(app, "SELECT count(*) FROM calls") == [(1,)]
@@ -183,7 +183,7 @@ async def test_a_worker_prunes_once_an_hour(url: str) -> None:
 
 async def test_a_look_prunes_so_many_rows_at_most_and_the_next_goes_on(url: str) -> None:
     async with open_harvest(url, clock=TurnedClock(NOON), calls_days=3) as app:
-        await app.collector.book.record([call(days_ago=5) for _ in range(12)])
+        await app.sources.store.record([call(days_ago=5) for _ in range(12)])
         pruning = Pruning(app.settings, app.database, store=StorePruning(app.database, slice_rows=5, most=10))
         left = []
         for _ in range(2):

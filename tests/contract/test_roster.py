@@ -29,7 +29,7 @@ from mistnet.social.store.tracking import (
     TrackingStore,
 )
 from mistnet.social.tracking import next_step, track_handles, track_ids
-from mistnet.sources.x.source import WRITERS
+from mistnet.sources.collecting import WRITERS
 from tests.databases import analyze, make_app
 from tests.support import START, TurnedClock, new
 

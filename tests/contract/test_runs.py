@@ -238,7 +238,7 @@ async def test_new_posts_of_an_account_are_those_stored_since_and_no_native_retw
         o.clock.turn(minutes=1)
         since = o.clock.now()
         await tell(o.app, post(90), post(60), post(80), post(95, reposts=1))
-        found = await o.app.collector.look.new_posts(X, ANN, above=PostId(65), stored_since=since)
+        found = await o.app.collecting.look.new_posts(X, ANN, above=PostId(65), stored_since=since)
         assert found == [80, 90]
 
 
@@ -310,7 +310,7 @@ async def test_a_cancelled_job_ends_its_account_and_the_run(url: str) -> None:
         await o.step(run, posts=[PostId(90)])
         found = await rows(o.app, "SELECT id FROM jobs")
         await o.app.operations.cancel([each[0] for each in found], now=o.clock.now())
-        assert await o.app.look_after_runs() == 1
+        assert await o.app.settle_runs() == 1
         done = await o.get(run)
         assert (done.status, done.accounts[0].reason) == (RunStatus.FAILED, "its job was cancelled")
         assert await o.counts(run) == (1, 1, 0, 0), "what it had collected counts"
@@ -453,14 +453,14 @@ async def test_finished_runs_are_forgotten_after_their_time_and_unfinished_ones_
         await o.step(young, status="completed")
         o.clock.turn(hours=2)
         going = await o.start()
-        await o.app.look_after_runs()
+        await o.app.settle_runs()
         assert [each.id for each in await o.page()] == [going.id, young.id]
         assert await o.harness.get(old.id) is None
         assert await rows(o.app, "SELECT count(*) FROM run_posts") == [(0,)]
         assert await rows(o.app, "SELECT count(*) FROM run_accounts") == [(2,)]
         assert await rows(o.app, "SELECT count(*) FROM posts") == [(1,)], "what was collected stays"
         o.clock.turn(days=30)
-        await o.app.look_after_runs()
+        await o.app.settle_runs()
         assert [each.id for each in await o.page()] == [going.id]
 
 

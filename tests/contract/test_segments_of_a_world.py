@@ -2,6 +2,7 @@
 
 import pytest
 
+from mistnet.governor.model import X_SOURCE
 from mistnet.graph.segments.model import SegmentName
 from mistnet.graph.segments.rules import read_rule
 from mistnet.settings import load_settings
@@ -24,14 +25,14 @@ async def test_friends_of_somebody_nobody_has_heard_of_are_found_with_one_sync_o
     truth, clock = Truth(world), TurnedClock(WORLD_START_AT)
     handle = max(truth.accounts(WORLD_START_AT), key=lambda each: len(friends(truth, each)))
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
-    app = make_app(settings, clock=clock, transport=WorldTransport(service_of(world)))
+    app = make_app(settings, clock=clock, transports={"x": WorldTransport(service_of(world))})
     shop = Workshop(app, clock)
     rules = {
         "fans": {"kind": "followers", "subject": f"@{handle}"},
         "friends": {"kind": "mutuals", "subject": f"@{handle}"},
         "idols": {"kind": "unreciprocated_followed", "subject": f"@{handle}"},
     }
-    async with app.collector.opened():
+    async with app.sources[X_SOURCE].opened():
         for name, rule in rules.items():
             await app.segments.define(SegmentName(name), read_rule(name, rule))
             await shop.ask(name)

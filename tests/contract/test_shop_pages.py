@@ -281,7 +281,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
             await crawl(database, own, at=now - DAY + timedelta(seconds=60 * (place + 1)))
             again = await link(database, f"https://shopee.tw/product/2/{place}", first_seen_at=now - place * DAY / 100)
             await crawl(database, again, at=now)
-        await app.collector.book.pause(SourceName("ebay"), "too dear", now=now)
+        await app.sources.store.pause(SourceName("ebay"), "too dear", now=now)
         lanes = {each.lane: each for each in await lane_statuses(app)}
         assert list(lanes)[:4] == ["ebay", "shopee", "taobao", "web"]
         shopee = lanes[Lane("shopee")]

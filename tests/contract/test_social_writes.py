@@ -32,8 +32,8 @@ from mistnet.social.model import (
 )
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.store.post_listing import PostListing
+from mistnet.sources.collecting import WRITERS
 from mistnet.sources.x.decode import gather_posts
-from mistnet.sources.x.source import WRITERS
 from tests.databases import open_database
 from tests.examples import count_examples
 from tests.loops import LOOP

@@ -25,7 +25,7 @@ from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.shops.tables import cached_answers
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId
-from mistnet.sources.status import known_sources, source_statuses
+from mistnet.sources.status import known_source, source_statuses
 from tests.apis import open_api
 from tests.command_groups import commands_of
 from tests.databases import numbers
@@ -52,7 +52,7 @@ def prepared(url: str, prepare: Callable[[App], Awaitable[None]], *, now: dateti
 
 async def set_state(app: App, source: SourceName = EBAY, **values: Any) -> None:
     told_by = KeyLabel("direct")
-    await app.collector.book.change(source, told_by, lambda _, key: (SourceState(name=source, **values), key, None))
+    await app.sources.store.change(source, told_by, lambda _, key: (SourceState(name=source, **values), key, None))
 
 
 async def keep(app: App, *keys: str, source: SourceName = EBAY, fresh_until: datetime | None = None) -> None:
@@ -88,12 +88,12 @@ async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path
         assert found[EBAY].breaker.stays_open == timedelta(minutes=5)
         (key,) = found[SourceName("ebay_api")].keys
         assert (key.configured_here, key.rate_per_minute, key.bucket, key.burst) == (True, 60, 2, 2)
-        assert "threads" in await known_sources(app)
+        assert await known_source(app, "threads") == "threads"
 
 
 async def test_credits_are_told_of_sources_alone_that_cost_some(sqlite_url: str) -> None:
     async with open_api(sqlite_url, x_api_key="one", crawl_lanes=["ebay"]) as api:
-        shown = {each.name: blocks(each, START)[0] for each in await source_statuses(api.app)}
+        shown = {each.name: blocks(api.app, each)[0] for each in await source_statuses(api.app)}
         told = {name: [row[0] for row in grid.rows] for name, grid in shown.items() if isinstance(grid, Grid)}
         assert ["credits today" in told[name] for name in (X_SOURCE, EBAY)] == [True, False]
         page = (await api.get("/sources", headers=PAGE)).text
@@ -116,7 +116,7 @@ async def test_the_bucket_and_the_cache_of_a_source_are_shown(url: str) -> None:
     async with open_harvest(url, x_api_key="one", crawl_lanes=["ebay"], crawl_cache=True) as app:
         await keep(app, "a", "b")
         await keep(app, "c", fresh_until=START - timedelta(seconds=1))
-        await app.collector.book.set_rate(EBAY, 60, [KeyLabel("direct")])
+        await app.sources.store.set_rate(EBAY, 60, [KeyLabel("direct")])
         found = {each.name: each for each in await source_statuses(app)}[EBAY]
         assert found.cache is not None
         assert (found.cache.answers, found.cache.fresh) == (3, 2)
@@ -239,7 +239,7 @@ async def test_the_views_are_served_by_the_api_and_shown_on_a_page(url: str) -> 
 async def _trouble(app: App) -> None:
     until = app.database.clock.now() + timedelta(hours=1)
     await set_state(app, failure_streak=5, opened_until=until, last_failure="503")
-    await app.collector.book.pause(X_SOURCE, "too dear", now=app.database.clock.now())
+    await app.sources.store.pause(X_SOURCE, "too dear", now=app.database.clock.now())
     await app.enqueue([args.relook(UserId(7))])
     async with app.database.transaction() as connection:
         await connection.exec_driver_sql(
@@ -269,7 +269,7 @@ def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
 
 def test_without_a_cap_the_doctor_and_track_warn(url: str) -> None:
     async def capped(app: App) -> None:
-        await app.collector.book.set_caps(X_SOURCE, day=None, month=3_000_000)
+        await app.sources.store.set_caps(X_SOURCE, day=None, month=3_000_000)
 
     def found(**environment: str) -> Any:
         key = {"MISTNET_X_API_KEY": "one", **environment}

@@ -17,7 +17,7 @@ from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
-from mistnet.sources.x.source import WRITERS
+from mistnet.sources.collecting import WRITERS
 from tests.databases import make_app
 from tests.support import START, TurnedClock
 

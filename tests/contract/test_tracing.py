@@ -120,7 +120,7 @@ async def test_a_batch_links_its_members(url: str) -> None:
 
 async def test_calls_upstream_stand_below_the_job_that_made_them(sqlite_url: str) -> None:
     exporter, world = InMemorySpanExporter(), World(5, SMALLEST)
-    app = make_app(settings_for(sqlite_url, x_api_key="sim-key"), transport=WorldTransport(service_of(world)))
+    app = make_app(settings_for(sqlite_url, x_api_key="sim-key"), transports={"x": WorldTransport(service_of(world))})
     try:
         await app.enqueue([args.suggestion(Oracle(world).handles[0])])
         async with traced(app, exporter):

@@ -41,7 +41,7 @@ async def test_a_gap_is_tried_once_more_and_later_each_time(url: str) -> None:
         await die(app)
         for _ in range(8 * 24):
             clock.turn(hours=1)
-            if await app.look_after_unreadable():
+            if await app.collecting.retry_unreadable():
                 assert await jobs(app) == [("70", "pending", 1)]
                 tried.append(clock.now() - START)
                 await die(app)
@@ -56,17 +56,17 @@ async def test_a_gap_is_closed_when_its_post_is_stored_by_any_path(url: str) -> 
         await end_badly(app, wanted[1], state="failed")
         await try_now(app)
         clock.turn(minutes=1)
-        assert await app.look_after_unreadable() == 0
+        assert await app.collecting.retry_unreadable() == 0
         await tell(app, user(11), post(70), post(71))
-        assert await app.look_after_unreadable() == 2
+        assert await app.collecting.retry_unreadable() == 2
         assert [state for _, state, _ in await jobs(app)] == ["pending", "pending"]
         await end_badly(app)  # nobody asked for anything else
-        assert await app.look_after_unreadable() == 0
+        assert await app.collecting.retry_unreadable() == 0
 
 
 async def test_a_sighting_knows_the_gaps(url: str) -> None:
     async with open_harvest(url) as app:
         await end_badly(app, args.hydrate_post(PostId(70), UserId(11)))
         await app.enqueue([args.hydrate_post(PostId(71), UserId(11))])
-        assert await app.collector.look.unreadable_posts(X, [PostId(70), PostId(71), PostId(72)]) == {70}
-        assert await app.collector.look.unreadable_posts(X, []) == set()
+        assert await app.collecting.look.unreadable_posts(X, [PostId(70), PostId(71), PostId(72)]) == {70}
+        assert await app.collecting.look.unreadable_posts(X, []) == set()

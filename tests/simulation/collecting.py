@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.governor.model import Halt
+from mistnet.governor.model import X_SOURCE, Halt
 from mistnet.kit.database import Database
 from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, Tick
 from mistnet.operations.schedule.ticks import catch_up
@@ -65,13 +65,13 @@ class HarvestFleet(Fleet):
         app = App(
             settings_for(self.url, x_day_credits=self.day_credits),
             database=machine.database(),
-            transport=WorldTransport(self.service, point),
+            transports={"x": WorldTransport(self.service, point)},
         )
         tools = app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=self.concurrency, lanes=["x"], version="sim"
         )
-        async with app.collector.opened():
+        async with app.sources[X_SOURCE].opened():
             await Worker(tools, card).run()
 
 
@@ -132,7 +132,7 @@ def paid_and_least(
 
 async def _collected(url: str, seed: int, oracle: Oracle, service: XService) -> list[str]:
     database = open_database(url)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     try:
         await _collect_all(url, seed, service, app, [args.suggestion(handle) for handle in oracle.suggested])
         return await oracle.compare(database)
@@ -171,13 +171,15 @@ async def _collector(
         concurrency=4 if chaos else 8,
         day_credits=day_credits,
     )
-    app = App(settings_for(url, x_day_credits=day_credits), database=database, transport=WorldTransport(service))
+    app = App(
+        settings_for(url, x_day_credits=day_credits), database=database, transports={"x": WorldTransport(service)}
+    )
     problems: list[str] = []
     try:
         await app.enqueue([args.suggestion(handle) for handle in oracle.suggested])
 
         async def done() -> bool:
-            if day_credits is not None and await app.collector.halt() is Halt.BUDGET:
+            if day_credits is not None and (await app.sources.halts()).get(X_SOURCE) is Halt.BUDGET:
                 await asyncio.sleep(CALLS_END_IN)
                 return True
             return not await app.upkeep.work_left(list(app.kinds), ["x"], now=database.clock.now())
@@ -235,7 +237,7 @@ async def _catch_up_later(url: str, seed: int, days: int, faults: str, limit: in
     database = open_database(url)
     world, at = World(seed, "tiny"), [WORLD_START_AT]
     service = service_of(world, faults=faults, now=lambda: at[0])
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     try:
         first = Oracle(world)
         tracked = {handle: user_of(first, handle) for handle in first.handles}
@@ -273,7 +275,7 @@ async def _first_posts_later(url: str, seed: int, faults: str) -> FirstPosts:
     database = open_database(url)
     world, at = World(seed, "tiny", quiet=True), [WORLD_START_AT]
     service = service_of(world, faults=faults, now=lambda: at[0])
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     handle = world.stars[-1].handles[-1][1]
     try:
         await _collect_all(url, seed, service, app, [args.suggestion(handle)])
@@ -329,7 +331,7 @@ async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
     world, at = World(seed, "tiny"), [WORLD_START_AT]
     service = service_of(world, now=lambda: at[0])
     service.faults = Faults(seed, {SimFault.EMPTY_AT_FIRST: 1.0})
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     handle = world.stars[0].handles[-1][1]
 
     async def standing() -> tuple[tuple[int, bool], Sequence[StretchState], Sequence[str]]:
@@ -345,7 +347,7 @@ async def _hidden_at_first(url: str, seed: int) -> HiddenAtFirst:
         at_first, shown_at_first, alerts = await standing()
         await asyncio.sleep(3_601)
         at[0] += timedelta(hours=1)
-        assert await app.look_again() == 1
+        assert await app.collecting.recheck_accounts(app.job_writer) == 1
         await _collect_all(url, seed, service, app, [])
         later, shown_later, alerts_later = await standing()
         truth = Truth(world).account(handle, at[0])

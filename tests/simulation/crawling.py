@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from sqlalchemy import text
 
 from mistnet.app import App
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.database import Database
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import WorkerName
@@ -85,14 +86,13 @@ class CrawlFleet(Fleet):
         app = App(
             self.settings(),
             database=machine.database(),
-            transport=WorldTransport(self.service, point),
-            web=ShopTransport(self.shops, point, self.crowd),
+            transports={"x": WorldTransport(self.service, point), "web": ShopTransport(self.shops, point, self.crowd)},
         )
         tools = app.tools(LocalWakeups(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_LANES), version="sim"
         )
-        async with app.collector.opened(), app.crawling.opened():
+        async with app.sources[X_SOURCE].opened(), app.sources.opened():
             await Worker(tools, card).run()
 
 
@@ -123,7 +123,9 @@ async def _visit_shops(
     shops = ShopService(clock.now, seed=seed, faults=faults)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = CrawlFleet(url, chaos or calm, size=3 if chaos else 1, service=service, shops=shops)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service), web=ShopTransport(shops))
+    app = App(
+        settings_for(url), database=database, transports={"x": WorldTransport(service), "web": ShopTransport(shops)}
+    )
     wrong: list[str] = []
     try:
         async with database.transaction() as connection:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mistnet.app import App
+from mistnet.governor.model import X_SOURCE
 from mistnet.graph.follows.model import Cause, FollowKind, Side, SyncMode, follow_sync
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
@@ -90,7 +91,7 @@ async def _follow(url: str, seed: int, size: WorldSize, rates: Mapping[SimFault,
     world, time = World(seed, size, restless=True), WorldTime()
     key = Key(name=KEY, tier=Tier.UNLIMITED, recharge_credits=10**12)
     service = XService(world, time.now, keys=[key])
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     subjects = [world.people[(0, 1, 3)[seed % 3]]]
     result = Followed()
     try:
@@ -121,7 +122,7 @@ async def _sync_all(
     await app.enqueue([follow_sync(each, side, mode=mode, asked_by="a test") for each in people for side in Side])
     if chaos is None:
         card = WorkerCard(name=WorkerName("calm"), host="box", pid=1, concurrency=4, lanes=["x"], version="sim")
-        async with app.collector.opened():
+        async with app.sources[X_SOURCE].opened():
             await Worker(app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(1)), card, until_idle=True).run()
         return 0
 

@@ -56,14 +56,13 @@ class PriceFleet(Fleet):
         app = App(
             self.settings,
             database=machine.database(),
-            market=EbayTransport(self.market, point),
-            web=ShopsTransport(self.market, point),
+            transports={"ebay_api": EbayTransport(self.market, point), "web": ShopsTransport(self.market, point)},
         )
         tools = app.tools(LocalWakeups(), policy=self.policy, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=list(ALL_SOURCES), version="sim"
         )
-        async with app.valuing.opened():
+        async with app.sources.opened():
             await Worker(tools, card).run()
 
 
@@ -114,7 +113,9 @@ async def _look(
     settings = Settings.model_validate(market_settings(url, folder, **SETTINGS))
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = PriceFleet(url, chaos or calm, size=3 if chaos else 1, market=market, settings=settings, policy=policy)
-    app = App(settings, database=database, market=EbayTransport(market), web=ShopsTransport(market))
+    app = App(
+        settings, database=database, transports={"ebay_api": EbayTransport(market), "web": ShopsTransport(market)}
+    )
     wrong: list[str] = []
     begun = clock.now()
     try:

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
+from mistnet.governor.model import THREADS_SOURCE
 from mistnet.kit.database import Database
 from mistnet.queue.model import WorkerName
 from mistnet.queue.ports import WorkerCard
@@ -66,12 +67,14 @@ class FeedFleet(Fleet):
 
         assert self.service is not None
         database = machine.database()
-        app = App(settings_for(self.url), database=database, threads=ThreadsTransport(self.service, point))
+        app = App(
+            settings_for(self.url), database=database, transports={"threads": ThreadsTransport(self.service, point)}
+        )
         tools = app.tools(LocalWakeups(), policy=POLICY, chance=random.Random(f"{self.chaos.seed} {machine.name}"))
         card = WorkerCard(
             name=WorkerName(machine.name), host="box", pid=1, concurrency=4, lanes=["threads"], version="sim"
         )
-        async with app.feeds.opened():
+        async with app.sources[THREADS_SOURCE].opened():
             await Worker(tools, card).run()
 
 
@@ -98,7 +101,7 @@ async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, day
         service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = FeedFleet(url, chaos or calm, size=3 if chaos else 1, service=service)
-    app = App(settings_for(url), database=database, threads=ThreadsTransport(service))
+    app = App(settings_for(url), database=database, transports={"threads": ThreadsTransport(service)})
     try:
         oracle = FeedOracle(service) if faults == "none" else FewerFeeds(service)
         await app.feeds.add(oracle.all_handles, every_seconds=None, job_writer=app.job_writer)

@@ -44,7 +44,7 @@ async def _segment(url: str, seed: int, faults: str, *, storm: bool) -> Segmente
     truth = Truth(world)
     one, other = truth.accounts(WORLD_START_AT)[:2]
     service = service_of(world)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     chaos = Chaos(seed, crash=0.02, freeze=0.02) if storm else calm
     fleet = HarvestFleet(url, chaos, size=3 if storm else 1, service=service, concurrency=4)

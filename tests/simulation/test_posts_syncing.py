@@ -26,7 +26,7 @@ async def synced(url: str, seed: int) -> list[str]:
     database = open_database(url)
     world = World(seed, SMALLEST)
     service, oracle = service_of(world, faults="all"), Oracle(world)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     found = [oracle.truth.account(handle, oracle.at) for handle in oracle.handles]
     targets = [each for each in found if each is not None]
     posts = sorted(each for target in targets for each in target.search)

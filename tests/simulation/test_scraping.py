@@ -70,7 +70,7 @@ async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, t
     service = Choosy.of(service_of(world, faults=faults))
     if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell
         service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service))
+    app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = HarvestFleet(url, chaos or calm, size=3 if chaos else 1, service=service, concurrency=4)
     try:

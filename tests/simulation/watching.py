@@ -195,7 +195,9 @@ async def _watch_prices(url: str, seed: int, chaos: Chaos) -> Watched:
     for thing in THINGS:
         shops.tags[thing] = _tagging(truth, thing)
     fleet = WatchFleet(url, chaos, size=2, service=service, shops=shops, policy=PATIENT)
-    app = App(settings_for(url), database=database, transport=WorldTransport(service), web=ShopTransport(shops))
+    app = App(
+        settings_for(url), database=database, transports={"x": WorldTransport(service), "web": ShopTransport(shops)}
+    )
     wrong: list[str] = []
     try:
         async with database.transaction() as connection:

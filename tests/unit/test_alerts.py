@@ -36,7 +36,7 @@ from mistnet.social.model import UserId
 from tests.support import START
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-PATIENCE = AlertThresholds(page_credits=300)
+PATIENCE = AlertThresholds()
 
 
 def found(**about: Any) -> list[Alert]:
@@ -45,7 +45,7 @@ def found(**about: Any) -> list[Alert]:
 
 def source(*, keys: Any = (), since: Any = None, day: int | None = None, month: int | None = None, **state: Any) -> Any:
     known = SourceState(name=X_SOURCE, **state)
-    return SourceReading(state=known, keys=keys, failing_since=since, day_cap=day, month_cap=month)
+    return SourceReading(state=known, keys=keys, failing_since=since, day_cap=day, month_cap=month, page_credits=300)
 
 
 def worker(*lanes: str, draining: bool = False) -> WorkerReading:

@@ -81,7 +81,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.book = SharedBook()
         limits = GovernorLimits(rate_per_minute=6_000, burst=5, breaker_failures=FAILURES, breaker_cooldown=COOLDOWN)
         self.governors = [
-            Governor(SHOP, {KEY: ""}, book=self.book, clock=self.clock, limits=limits, sleep=self.sleep)
+            Governor(SHOP, {KEY: ""}, store=self.book, clock=self.clock, limits=limits, sleep=self.sleep)
             for _ in range(PROCESSES)
         ]
         self.opened_until: datetime | None = None

@@ -34,9 +34,9 @@ def test_work_that_is_due_needs_a_worker(due: int, there: int, level: str) -> No
 
 @pytest.mark.parametrize(("caps", "level"), [([None, None], "warn"), ([200_000, None], "ok"), ([None, 0], "ok")])
 def test_a_key_without_a_cap_on_credits_is_told(caps: list[int | None], level: str) -> None:
-    found = installation.budget(caps, configured=True)
+    found = installation.budget("x", caps, configured=True)
     assert found.level == level
-    assert installation.budget(caps, configured=False).level == "ok", "nothing can be spent"
+    assert installation.budget("x", caps, configured=False).level == "ok", "nothing can be spent"
 
 
 @pytest.mark.parametrize(

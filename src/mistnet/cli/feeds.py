@@ -12,6 +12,7 @@ from mistnet.cli.errors import complain
 from mistnet.cli.input import FileOption, listed_values, unique
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.cli.segment_rules import seconds
+from mistnet.governor.model import THREADS_SOURCE
 from mistnet.queue.errors import WorkError
 from mistnet.social.errors import NoThreadsToken
 from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
@@ -109,7 +110,7 @@ async def token(
         if not standing.state.configured:
             raise NoThreadsToken
         try:
-            async with app.feeds.opened():
+            async with app.sources[THREADS_SOURCE].opened():
                 standing = await app.feeds.refresh_token() if refresh else standing
                 standing = await app.feeds.check_token() if check else standing
         except WorkError as error:

@@ -220,7 +220,7 @@ async def status(
 ) -> None:
     """Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not."""
     async with open_app(invocation.settings) as app:
-        await app.look_after_ingests()
+        await app.settle_ingests()
         subject = await known_subject(app, who) if who else None
         syncs = await Follows(app.database).syncs(user_id=subject.user_id if subject else None, limit=limit)
     grid = Grid(

@@ -12,6 +12,7 @@ from mistnet.cli.input import FileOption, read_ids
 from mistnet.cli.output import document
 from mistnet.cli.placeholders import hydrate_placeholders
 from mistnet.governor.errors import NoKey
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.errors import MistnetError
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import NewJob
@@ -88,7 +89,7 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
         if not app.settings.x_api_key and (force or set(ids) - await app.hydration.present(what, ids)):
             raise NoKey
         try:
-            async with app.collector.opened():
+            async with app.sources[X_SOURCE].opened():
                 done = await app.hydration.hydrate(what, ids, force=force, asked_by="cli")
         except NotReturned as error:
             if invocation.out.as_json:
@@ -115,7 +116,7 @@ def _told_by(error: MistnetError) -> str:
 async def _enqueue(invocation: Invocation, app: App, what: What, ids: Sequence[int]) -> int:
     present = await app.hydration.present(what, ids)
     wanted = [each for each in ids if each not in present]
-    now, fill = app.database.clock.now(), app.collector.rules.batch_fill
+    now, fill = app.database.clock.now(), app.collecting.rules.batch_fill
     jobs: list[NewJob] = (
         [args.hydrate_user(UserId(each), now=now, fill=fill) for each in wanted]
         if what == "users"

@@ -9,6 +9,7 @@ from mistnet.cli.command import Invocation
 from mistnet.cli.errors import complain
 from mistnet.cli.output import document
 from mistnet.governor.errors import NoKey
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.migrate import require_current
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests.model import IngestId, NotReturned
@@ -31,7 +32,7 @@ async def hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
         fetched = 0
         lacking: dict[UserId, IngestId] = {}
         try:
-            async with app.collector.opened():
+            async with app.sources[X_SOURCE].opened():
                 async for some in _batches(placeholders, app.settings.batch_users_by_ids_max):
                     done = await _hydrate(app, some)
                     fetched += done.fetched

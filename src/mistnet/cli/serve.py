@@ -17,6 +17,7 @@ from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
+from mistnet.governor.model import X_SOURCE
 from mistnet.operations.schedule.scheduler import Scheduler
 from mistnet.queue.watchdog import watched
 from mistnet.queue.worker import Worker
@@ -151,7 +152,7 @@ async def _run(
                     _offer_link(url, service.state.authenticator.links.make())
             if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
                 logger.warning(_EASY_TO_GUESS)
-            if working and app.settings.x_api_key and not await app.collector.is_capped():
+            if working and app.settings.x_api_key and not await app.sources.is_capped(X_SOURCE):
                 logger.warning(NO_CAP)
             await _until(asked, scheduler, server, worker)
 

@@ -34,7 +34,7 @@ async def try_source(
     async with open_app(invocation.settings) as app:
         source = _source(app, name)
         item = _item(app, title, attributes or [], urls or [])
-        async with app.valuing.opened():
+        async with app.sources[SourceName(name)].opened():
             answer = await source.search(item, purpose=CallPurpose(), fresh=True)
     read = [_read(item, listing) for listing in answer.listings]
     odd = [{"problem": each.problem, "payload": _shown(each.payload)} for each in answer.unreadable]

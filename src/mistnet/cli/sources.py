@@ -1,34 +1,33 @@
 """Commands for what we read from: how each source stands, its kill switch, its breaker, its limits, its memory."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import typer
 
-from mistnet import __version__
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import storable
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
-from mistnet.governor.errors import NoKey, SourceRefused
-from mistnet.governor.governed_call import Ticket
-from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceStore
-from mistnet.kit.clock import Clock
+from mistnet.governor.model import KeyLabel, SourceName
 from mistnet.kit.text import are, counted
-from mistnet.kit.transport import Transport
-from mistnet.queue.errors import WorkError
 from mistnet.shops.store.http_cache import KeptAnswers
 from mistnet.sources import controls as switches
 from mistnet.sources.controls import Caps, Switched
-from mistnet.sources.status import KeyStatus, SourceStatus, known_source, source_statuses, status_of_source
-from mistnet.sources.x.client import XClient
-from mistnet.sources.x.source import keys_of
+from mistnet.sources.status import (
+    KeyStatus,
+    SourceStatus,
+    costs_credits,
+    known_source,
+    source_statuses,
+    status_of_source,
+)
 
 
-def blocks(source: SourceStatus, now: datetime) -> list[Block]:
+def blocks(app: App, source: SourceStatus) -> list[Block]:
+    now = app.database.clock.now()
     state = source.state + (f" until {at(source.until)} UTC" if source.until else "")
     facts = {
         "state": state + (f" ({source.why})" if source.why else ""),
@@ -38,13 +37,15 @@ def blocks(source: SourceStatus, now: datetime) -> list[Block]:
         "last failure": _failure(source, now) or "never",
         "kept answers": _cache(source.cache),
     }
-    if source.costs_credits:
+    if costs_credits(app, source):
         facts["credits today"] = _of(source.day_credits, source.day_cap)
         facts["credits this month"] = _of(source.month_credits, source.month_cap)
-    return [Grid(title=f"source {source.name}", columns=("", ""), rows=list(facts.items())), keys_grid(source, now)]
+    return [Grid(title=f"source {source.name}", columns=("", ""), rows=list(facts.items())), keys_grid(app, source)]
 
 
-def keys_grid(source: SourceStatus, now: datetime) -> Grid:
+def keys_grid(app: App, source: SourceStatus) -> Grid:
+    now, declared = app.database.clock.now(), app.sources.get(source.name)
+    no_balance = "not asked yet" if costs_credits(app, source) else ""
     return Grid(
         title=f"keys of {source.name}",
         columns=("key", "calls a minute", "at once", "balance", "as of", ""),
@@ -53,22 +54,14 @@ def keys_grid(source: SourceStatus, now: datetime) -> Grid:
                 key.label,
                 f"{key.rate_per_minute:,g} ({key.rate_is})",
                 _bucket(key),
-                f"{key.balance:,}" if key.balance is not None else "not asked yet" if source.costs_credits else "",
+                f"{key.balance:,}" if key.balance is not None else no_balance,
                 _ago(key.balance_at, now),
                 _key_note(key),
             )
             for key in source.keys
         ],
-        empty=f"no key is configured: {_how_to_configure(source.name)}",
+        empty=f"no key is configured: {declared.setup if declared else 'another machine calls it'}",
     )
-
-
-def _how_to_configure(name: str) -> str:
-    return {
-        "x": "set MISTNET_X_API_KEY",
-        "threads": "set MISTNET_THREADS_TOKEN",
-        "ebay_api": "set MISTNET_EBAY_CLIENT_ID and MISTNET_EBAY_CLIENT_SECRET",
-    }.get(name, "another machine asks it")
 
 
 def _breaker(source: SourceStatus) -> str:
@@ -113,62 +106,13 @@ NOT_ANSWERED: Final = 1
 """Exit code when a key's balance could not be had."""
 
 
-async def ask_balances(app: App) -> Mapping[KeyLabel, str]:
-    """Ask X with every key that is configured here; tell what went wrong, by key."""
-    if not app.settings.x_api_key:
-        raise NoKey
-    from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load; other commands do without)
-
-    async with HttpTransport(app.settings.x_base_url, user_agent=f"mistnet/{__version__}") as transport:
-        return await check_balances(app, transport)
-
-
-async def check_balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:
-    """Asks with each key by itself and keeps the answers; tells what went wrong, by key."""
-    problems: dict[KeyLabel, str] = {}
-    book, clock = app.collector.book, app.database.clock
-    for label, secret in keys_of(app.settings).items():
-        client = XClient(transport, gate=_OneKey(label, secret, book, clock), clock=clock)
-        try:
-            balance = await client.balance()
-        except SourceRefused as refused:
-            problems[label] = refused.problem
-        except WorkError as error:
-            problems[label] = str(error)
-        else:
-            await book.note_balance(X_SOURCE, label, balance, now=clock.now())
-    return problems
-
-
-class _OneKey:
-    """Lets a free question through with one key, paused or not: that is how one finds out whether it serves again."""
-
-    def __init__(self, label: KeyLabel, secret: str, book: SourceStore, clock: Clock) -> None:
-        self._label, self._secret, self._book, self._clock = label, secret, book, clock
-
-    @asynccontextmanager
-    async def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> AsyncIterator[Ticket]:
-        ticket, at_, error = Ticket(key=self._secret, label=self._label, reserved=most), self._clock.now(), None
-        try:
-            yield ticket
-        except WorkError as failed:
-            error = failed
-            raise
-        finally:
-            record = CallRecord(
-                source=X_SOURCE,
-                key_label=self._label,
-                endpoint=endpoint,
-                at=at_,
-                seconds=(self._clock.now() - at_).total_seconds(),
-                status=getattr(error, "status", None) if error else 200,
-                items=ticket.items,
-                credits=ticket.cost or 0,
-                job_id=purpose.job_id,
-                account_id=purpose.account_id,
-                error=f"{type(error).__name__}: {error}"[:500] if error else None,
-            )
-            await self._book.record([record])
+async def ask_balances(app: App, name: SourceName) -> Mapping[KeyLabel, str]:
+    """Ask what each key of a source has left; return what went wrong, by key."""
+    source = app.sources.get(name)
+    if source is None or source.check_balances is None:
+        with_balances = [each.name for each in app.sources.values() if each.check_balances]
+        raise typer.BadParameter(f"{name} has no balance: it costs nothing; only {', '.join(with_balances)} has one")
+    return await source.check_balances()
 
 
 BY: Final = "command line"
@@ -187,9 +131,9 @@ Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown t
 async def list_sources(invocation: Invocation) -> None:
     """Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys."""
     async with open_app(invocation.settings) as app:
-        now = app.database.clock.now()
-        found = await source_statuses(app)
-    invocation.out.show(document(sources=found), *(block for each in found for block in blocks(each, now)))
+        statuses = await source_statuses(app)
+        shown = [block for each in statuses for block in blocks(app, each)]
+    invocation.out.show(document(sources=statuses), *shown)
 
 
 @shared_options
@@ -281,10 +225,10 @@ async def set_limits(
     if rate is None and not caps:
         raise typer.BadParameter("say what: --rate, --day-credits, --month-credits, --no-day-cap or --no-month-cap")
     async with open_app(invocation.settings) as app:
-        source, now = await known_source(app, name), app.database.clock.now()
+        source = await known_source(app, name)
         await switches.set_limits(app, source, rate=rate, caps=caps, by=BY)
-        found = await status_of_source(app, source)
-    invocation.out.show(document(source=found), *blocks(found, now))
+        status = await status_of_source(app, source)
+    invocation.out.show(document(source=status), *blocks(app, status))
 
 
 @shared_options
@@ -292,13 +236,10 @@ async def check(invocation: Invocation, name: Name) -> int:
     """Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer."""
     async with open_app(invocation.settings) as app:
         source = await known_source(app, name)
-        if source != X_SOURCE:
-            raise typer.BadParameter(f"{source} has no balance: it costs nothing; only x has one")
-        problems = await ask_balances(app)
-        found = await status_of_source(app, source)
-        now = app.database.clock.now()
-    shown = document(source=source, keys=found.keys, problems=problems)
-    invocation.out.show(shown, keys_grid(found, now), *(f"{label}: {said}" for label, said in problems.items()))
+        problems = await ask_balances(app, source)
+        status = await status_of_source(app, source)
+    shown = document(source=source, keys=status.keys, problems=problems)
+    invocation.out.show(shown, keys_grid(app, status), *(f"{label}: {said}" for label, said in problems.items()))
     return NOT_ANSWERED if problems else 0
 
 

@@ -18,7 +18,6 @@ from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.watch import silence_of
 from mistnet.operations.spend import By, CallLedger, Spent
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR, shown_dollars
-from mistnet.sources.x.source import keys_of
 
 
 async def reconcile(invocation: Invocation) -> int:
@@ -26,8 +25,8 @@ async def reconcile(invocation: Invocation) -> int:
     settings = invocation.settings
     lag, silence = timedelta(seconds=settings.x_balance_lag_seconds), silence_of(settings)
     async with open_app(settings) as app:
-        problems = await ask_balances(app)
-        answered = [label for label in keys_of(settings) if label not in problems]
+        problems = await ask_balances(app, X_SOURCE)
+        answered = [label for label in app.sources[X_SOURCE].keys if label not in problems]
         done = await Bills(app.database).reconcile(X_SOURCE, answered, lag=lag, silence=silence) if answered else None
         now = app.database.clock.now()
     complaints = [f"{label}: {problem}" for label, problem in problems.items()]
@@ -255,7 +254,7 @@ async def today_of(app: App) -> Sequence[Today]:
     now = app.database.clock.now()
     day = now.astimezone(UTC).date().isoformat()
     costs = await CallLedger(app.database).credits_on(now)
-    committed = {state.name: state.day_credits for state in await app.collector.book.states() if state.day == day}
+    committed = {state.name: state.day_credits for state in (await app.sources.states()).values() if state.day == day}
     return [
         Today(source=name, committed=committed.get(name, 0), in_ledger=costs.get(name, 0))
         for name in sorted({*costs, *committed})

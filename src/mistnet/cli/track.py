@@ -13,6 +13,7 @@ from mistnet.cli.errors import complain
 from mistnet.cli.input import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows, storable
 from mistnet.cli.output import Grid, at, document
 from mistnet.governor.errors import NoKey
+from mistnet.governor.model import X_SOURCE
 from mistnet.kit.text import counted
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState
@@ -34,8 +35,8 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
         raise NoKey
     quotes: list[Quote] = []
     failure: WorkError | None = None
-    quoter = Quoter(app.settings, app.collector)
-    async with app.collector.opened():
+    quoter = Quoter(app)
+    async with app.sources[X_SOURCE].opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
                 quotes.append(await quoter.quote(handle))  # noqa: PERF401 (what came before a failure is kept)
@@ -180,10 +181,10 @@ async def track(
         if by_id:
             ids = sort_rows(handles, source, "id", lambda row: UserId(read_id(row)))
             told = await track_ids(app, ids.good)
-            return _tell(invocation, told, ids, is_capped=await app.collector.is_capped())
+            return _tell(invocation, told, ids, is_capped=await app.sources.is_capped(X_SOURCE))
         wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
         told = await track_handles(app, wanted.good)
-        return _tell(invocation, told, wanted, is_capped=await app.collector.is_capped())
+        return _tell(invocation, told, wanted, is_capped=await app.sources.is_capped(X_SOURCE))
 
 
 @shared_options

@@ -136,9 +136,9 @@ def wanted_lanes(app: App, lanes: Sequence[str] | None, via: Via | None = None) 
     if via is Via.AMQP and not lanes:
         return app.dispatching.chosen(None)
     named = unique(split_list(*lanes)) if lanes else []
-    others = app.settings.plugins or app.feeds.keeper.token
-    needs_x = not others if not lanes else X_SOURCE in named and not app.settings.plugins
-    if needs_x and not app.settings.x_api_key:
+    others = any(source.needs_key and source.keys for name, source in app.sources.items() if name != X_SOURCE)
+    needs_x = X_SOURCE in named if lanes else not others
+    if needs_x and not app.settings.plugins and not app.sources[X_SOURCE].keys:
         raise NoKey
     if not lanes:
         return None

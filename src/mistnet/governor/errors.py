@@ -32,6 +32,14 @@ class SourceNotFound(UsageError):
         self.given, self.known = given, tuple(known)
 
 
+class DuplicateSource(UsageError):
+    """Two sources have one name: their jobs, limits and pauses could not be told apart."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There are two sources named {name!r}. Give one of them another name.")
+        self.name = name
+
+
 _SERVER_AT_FAULT = 500
 
 

@@ -7,7 +7,7 @@ the database. Whatever is refused is refused with a reason and a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -67,7 +67,7 @@ class Governor:
         source: SourceName,
         keys: Mapping[KeyLabel, str],
         *,
-        book: SourceStore,
+        store: SourceStore,
         clock: Clock,
         limits: GovernorLimits,
         metrics: SourceMetrics | None = None,
@@ -75,11 +75,11 @@ class Governor:
         fingerprint_of: Callable[[], str] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._source = source
+        self.source = source
+        self.limits = limits
         self._key_slots = [KeySlots(label, secret) for label, secret in keys.items()]
-        self._book = book
+        self._store = store
         self._now = clock.now
-        self._limits = limits
         self._grants = Grants(source=source, limits=limits)
         self._metrics = metrics
         self._on_call = on_call
@@ -87,7 +87,7 @@ class Governor:
         self._sleep = sleep
         self._lock = asyncio.Lock()
         self._reserve = CreditReserve()
-        self._notes = CallBuffer(book)
+        self._notes = CallBuffer(store)
         self._probing: GovernedCall | None = None
         self._turned_away_until: datetime | None = None
         self._halt: Halt | None = None
@@ -95,12 +95,17 @@ class Governor:
         self.stands_aside = False
         """Whether no key of this process is any good while another process's is: the work is left to that one."""
 
+    @property
+    def labels(self) -> Collection[KeyLabel]:
+        """The keys of this process, by labels that do not give them away."""
+        return [key_slots.label for key_slots in self._key_slots]
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Governor]:
         """Writes the ledger while calls are made; gives unspent credits back at the end."""
         over = asyncio.Event()
         writing = asyncio.create_task(
-            self._notes.write_down_until(over, self.keep_probe), name=f"ledger of {self._source}"
+            self._notes.write_down_until(over, self.keep_probe), name=f"ledger of {self.source}"
         )
         try:
             yield self
@@ -129,14 +134,14 @@ class Governor:
 
     async def look_at_keys(self, sources: Sequence[SourceState], keys: Sequence[KeyState]) -> None:
         """Learns which keys are refused; one that is not ends the pauses that belonged to others."""
-        source = next((each for each in sources if each.name == self._source), SourceState(name=self._source))
-        rows = {each.label: each for each in keys if each.source == self._source}
+        source = next((each for each in sources if each.name == self.source), SourceState(name=self.source))
+        rows = {each.label: each for each in keys if each.source == self.source}
         for key_slots in self._key_slots:
-            key = rows.get(key_slots.label) or KeyState(source=self._source, label=key_slots.label)
+            key = rows.get(key_slots.label) or KeyState(source=self.source, label=key_slots.label)
             key_slots.paused = self._is_refused(key_slots, key)
             self.stands_aside = not source.paused_at and all(each.paused for each in self._key_slots)
             if not key_slots.paused and left_behind(source, key) != (source, key):
-                await self._book.change(self._source, key_slots.label, lambda own, row: (*left_behind(own, row), None))
+                await self._store.change(self.source, key_slots.label, lambda own, row: (*left_behind(own, row), None))
 
     def _is_refused(self, key_slots: KeySlots, key: KeyState) -> bool:
         """Resuming the source takes the fingerprint away: then a key that was told no here is tried again."""
@@ -217,7 +222,7 @@ class Governor:
 
     def _by_turn(self, now: datetime) -> list[KeySlots]:
         if not self._key_slots:
-            raise SourcePaused(self._source, now + PAUSED_LOOK, "no key is configured", resumable=False)
+            raise SourcePaused(self.source, now + PAUSED_LOOK, "no key is configured", resumable=False)
         at = now.timestamp()
         open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused] or self._key_slots
         return sorted(open_ones, key=lambda key_slots: key_slots.free_from(at))
@@ -230,8 +235,8 @@ class Governor:
         self._reserve.begin_day(now)
         need = max(most - self._reserve.left, 0)
         span, emptied = 0.0 if len(key_slots.slots) else key_slots.next_span(), key_slots.emptied
-        grant = await self._book.change(
-            self._source,
+        grant = await self._store.change(
+            self.source,
             key_slots.label,
             lambda source, key: self._grants.grant(
                 source, key, refused=self._is_refused(key_slots, key), need=need, span=span, now=now
@@ -256,10 +261,10 @@ class Governor:
         """While this one looked or waited, another was told to stop: what it was granted is not used."""
         now = self._now()
         later = max(key_slots.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
-        return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self._source}: another call was just told to stop")
+        return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self.source}: another call was just told to stop")
 
     def _stopped(self, refusal: NotNow) -> Grant:
-        return Grant(refusal=refusal, free_at=refusal.until, rate=self._limits.rate_per_minute / 60)
+        return Grant(refusal=refusal, free_at=refusal.until, rate=self.limits.rate_per_minute / 60)
 
     def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
         """Those whom the rate turns away come back one after the other."""
@@ -292,7 +297,7 @@ class Governor:
                 await self._end_probe(governed)
 
     async def _failed(self, governed: GovernedCall, problem: str) -> None:
-        now, rules = self._now(), self._limits.breaker
+        now, rules = self._now(), self.limits.breaker
         self.failing = True
         self._probe_ends(governed)
         after = await self._change_source(
@@ -338,8 +343,7 @@ class Governor:
         key_slots.empty()
         self._probe_ends(governed)
         last = all(other.paused for other in self._key_slots)
-        own = [each.label for each in self._key_slots]
-        others = last and await self._book.another_works(self._source, own, since=now - LATELY)
+        others = last and await self._store.another_works(self.source, self.labels, since=now - LATELY)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             source = breaker.let_go(source, probe=governed.probe_until)
@@ -347,16 +351,16 @@ class Governor:
             own_print = self._fingerprint(key_slots)
             return *put_down(source, key, own_print, refused.problem, now, last=last and not others), None
 
-        await self._book.change(self._source, key_slots.label, paused)
+        await self._store.change(self.source, key_slots.label, paused)
         logger.error(
             "{source} refuses the key {label}: {problem}. Set another, which is used at once; or mend this one, then: "
             "mistnet sources resume {source}",
-            source=self._source,
+            source=self.source,
             label=key_slots.label,
             problem=refused.problem,
         )
         if self._metrics:
-            self._metrics.refusals.labels(self._source).inc()
+            self._metrics.refusals.labels(self.source).inc()
         if last:
             self._halt = Halt.REFUSED
         self.stands_aside = others
@@ -372,7 +376,7 @@ class Governor:
             key_slots.unseen += 1
             if key_slots.unseen >= _UNSEEN_LIMIT:
                 problem = f"it says {key_slots.unseen} times in a row that no key was sent"
-                await self._refused(governed, SourceRefused(self._source, limited.until, problem, status=403))
+                await self._refused(governed, SourceRefused(self.source, limited.until, problem, status=403))
                 return
         self._probe_ends(governed)
 
@@ -380,25 +384,25 @@ class Governor:
             slowed = slower_key(key, limited, rate=self._grants.rate(key), now=now)
             return breaker.let_go(source, probe=governed.probe_until), slowed, None
 
-        await self._book.change(self._source, key_slots.label, slower)
+        await self._store.change(self.source, key_slots.label, slower)
 
     async def _change_source(self, change: Callable[[SourceState], SourceState]) -> SourceState:
         def both(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, SourceState]:
             changed = change(source)
             return changed, key, changed
 
-        return await self._book.change(self._source, self._key_slots[0].label, both)
+        return await self._store.change(self.source, self._key_slots[0].label, both)
 
     def note(self, governed: GovernedCall, seconds: float, error: BaseException | None) -> None:
         """The ledger's row, and the unspent part of what was set aside back into the purse."""
         ticket, purpose = governed.ticket, governed.purpose
         status = 200 if error is None else getattr(error, "status", None)
-        cost = ticket.cost if ticket.cost is not None else self._limits.failure_credits(status, ticket.reserved)
+        cost = ticket.cost if ticket.cost is not None else self.limits.failure_credits(status, ticket.reserved)
         self._reserve.put_back(ticket.reserved - cost, governed.day)
         if purpose.meter:
             purpose.meter.credits += cost
         record = CallRecord(
-            source=self._source,
+            source=self.source,
             key_label=ticket.label,
             endpoint=governed.endpoint,
             at=governed.at,
@@ -412,7 +416,7 @@ class Governor:
         )
         self._notes.add(record)
         if self._metrics:
-            self._metrics.called(self._source, governed.endpoint, status, cost, seconds)
+            self._metrics.called(self.source, governed.endpoint, status, cost, seconds)
         if self._on_call:
             self._on_call(record)
 

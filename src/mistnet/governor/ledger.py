@@ -17,8 +17,8 @@ _AT_ONCE: Final = 5_000
 class CallBuffer:
     """What was called and is not written down yet. A database that is away loses nothing."""
 
-    def __init__(self, book: SourceStore) -> None:
-        self._book = book
+    def __init__(self, store: SourceStore) -> None:
+        self._store = store
         self._unwritten: list[CallRecord] = []
         self.add: Callable[[CallRecord], None] = self._unwritten.append
 
@@ -31,7 +31,7 @@ class CallBuffer:
             written = self._unwritten[:_AT_ONCE]
             del self._unwritten[: len(written)]
             try:
-                await self._book.record(written)
+                await self._store.record(written)
             except DatabaseError:
                 self._unwritten[:0] = written
                 raise

@@ -38,6 +38,7 @@ class DatabaseSourceStore:
     """The port's book on a database. What is asked of it is decided elsewhere."""
 
     def __init__(self, database: Database) -> None:
+        self.clock = database.clock
         self._database = database
         self._known: set[tuple[SourceName, KeyLabel]] = set()
 

@@ -10,6 +10,7 @@ MistnetError
 │   ├── BadFeed
 │   ├── FeedNotFound
 │   ├── SourceNotFound
+│   ├── DuplicateSource
 │   ├── TokenNotFound
 │   ├── BadHandle
 │   ├── BadHandles

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from loguru import logger
 
-from mistnet.governor.model import X_SOURCE
 from mistnet.kit.errors import DatabaseError
 from mistnet.operations.health_checks import STALLED, DatabaseHealth, DatabaseProbe, stalled
 from mistnet.operations.installation import NO_SPACE
-from mistnet.operations.source_state import state_of as source_state
 from mistnet.queue.leader import StoreLeaders
 
 if TYPE_CHECKING:
@@ -107,7 +105,8 @@ class HealthCheck:
             workers = [each for each in await app.inspector.workers() if each.seen_at >= seen_after]
             first = (await app.queue.outlook(app.kinds.targets(slots=1, lanes=None, lane_caps={}), now=now)).next_due_at
             leaders = [each.holder for each in await StoreLeaders(app.database).all() if each.leads_at(now)]
-            paused = (await source_state(app, X_SOURCE)).paused_at is not None
+            states = await app.sources.states()
+            paid = [states[name] for name, source in app.sources.items() if source.costs and name in states]
         except DatabaseError:
             return None
         due_since = first if first and first <= now else None
@@ -116,7 +115,7 @@ class HealthCheck:
             oldest_due_seconds=(now - due_since).total_seconds() if due_since else None,
             stalled_seconds=stalled(due_since, progress_at, now),
             leader=leaders[0] if leaders else None,
-            paused=paused,
+            paused=any(state.paused_at for state in paid),
         )
 
 

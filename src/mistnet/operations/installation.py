@@ -9,18 +9,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mistnet.governor.model import X_SOURCE
 from mistnet.operations.alerts.watch import silence_of
 from mistnet.operations.findings import HealthFinding, fail, ok, shown_time, warn
 from mistnet.operations.overview import Board
-from mistnet.operations.source_state import state_of
-from mistnet.queue.model import GAP_STATES, KindName
+from mistnet.queue.model import GAP_STATES, KindName, Lane
 from mistnet.queue.store.inspect import StateCount
 from mistnet.settings import settings_file
 from mistnet.social.accounts import AccountState
 
 if TYPE_CHECKING:
     from mistnet.app import App
+    from mistnet.governor.source import Source
 
 
 LITTLE_SPACE: Final = 1_000_000_000
@@ -38,36 +37,33 @@ async def look_over(app: App) -> Sequence[HealthFinding]:
     paused = {each.kind for each in await app.inspector.paused()}
     seen = [each for each in await app.inspector.workers() if now - each.seen_at < silence_of(app.settings)]
     due = sum(count.due for count in counts if count.kind not in paused)
-    has_key = bool(app.settings.x_api_key)
+    social = [source for source in app.sources.values() if source.platform]
     return [
-        key("x", "MISTNET_X_API_KEY", used=await _uses_x(app, counts), configured=has_key),
-        key(
-            "threads",
-            "MISTNET_THREADS_TOKEN",
-            used=_is_live(counts, [kind.name for kind in app.feeds.kinds]),
-            configured=bool(app.feeds.keeper.token),
-        ),
+        *[await _about_key(app, source, counts) for source in social],
         worker(due=due, there=len(seen)),
-        budget(await _caps(app), configured=has_key),
+        *[await _about_budget(app, source) for source in app.sources.values() if source.costs],
         *_about_files(app),
         *([clock(await app.inspector.latest_at(), now)] if app.database.product == "sqlite" else []),
         *_about_token(app, now),
     ]
 
 
-async def _uses_x(app: App, counts: Sequence[StateCount]) -> bool:
+async def _about_key(app: App, source: Source, counts: Sequence[StateCount]) -> HealthFinding:
+    kinds = [name for name, rules in app.kinds.rules.items() if Lane(source.name) in rules.lanes]
     tracked = await Board(app.database).account_states()
     followed = any(number for state, number in tracked.items() if state != AccountState.UNTRACKED)
-    return followed or _is_live(counts, [kind.name for kind in app.collector.kinds])
+    is_used = (source.client is not None and followed) or _is_live(counts, kinds)
+    return key(source.name, source.setup, used=is_used, configured=bool(source.keys))
 
 
 def _is_live(counts: Sequence[StateCount], kinds: Collection[KindName]) -> bool:
     return any(count.kind in kinds and count.state not in GAP_STATES for count in counts)
 
 
-async def _caps(app: App) -> Sequence[int | None]:
-    shared = await state_of(app, X_SOURCE)
-    return [shared.day_cap, shared.month_cap, app.settings.x_day_credits, app.settings.x_month_credits]
+async def _about_budget(app: App, source: Source) -> HealthFinding:
+    shared = await app.sources.state(source.name)
+    caps = [shared.day_cap, shared.month_cap, source.limits.day_credits, source.limits.month_credits]
+    return budget(source.name, caps, configured=bool(source.keys))
 
 
 def _about_files(app: App) -> Iterator[HealthFinding]:
@@ -83,13 +79,13 @@ def _about_token(app: App, now: datetime) -> Iterator[HealthFinding]:
         yield token(standing.state.expires_at, now, refreshed=standing.file is not None)
 
 
-def key(source: str, variable: str, *, used: bool, configured: bool) -> HealthFinding:
+def key(source: str, setup: str, *, used: bool, configured: bool) -> HealthFinding:
     name = f"key for {source}"
     if configured:
         return ok(name, "configured here")
     if not used:
         return ok(name, "none, and none is needed")
-    return warn(name, f"none is configured here, and {source} is used", f"set {variable} where workers run")
+    return warn(name, f"none is configured here, and {source} is used", f"{setup} where workers run")
 
 
 def worker(*, due: int, there: int) -> HealthFinding:
@@ -100,13 +96,13 @@ def worker(*, due: int, there: int) -> HealthFinding:
     return ok("worker", f"{workers} there, {jobs if due else 'nothing is due'}")
 
 
-def budget(caps: Iterable[int | None], *, configured: bool) -> HealthFinding:
+def budget(source: str, caps: Iterable[int | None], *, configured: bool) -> HealthFinding:
     if not configured:
-        return ok("budget", "without a key for x, nothing is spent")
+        return ok("budget", f"without a key for {source}, nothing is spent")
     if any(cap is not None for cap in caps):
-        return ok("budget", "the credits of x are capped")
-    advice = "`mistnet sources set x --day-credits 200000` caps them at $2 a day, for all machines"
-    return warn("budget", "nothing caps what x may cost", advice)
+        return ok("budget", f"the credits of {source} are capped")
+    advice = f"`mistnet sources set {source} --day-credits 200000` caps them at $2 a day, for all machines"
+    return warn("budget", f"nothing caps what {source} may cost", advice)
 
 
 def disk(folder: Path, *, free: int) -> HealthFinding:

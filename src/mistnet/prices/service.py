@@ -30,7 +30,7 @@ def items_of(app: App) -> Items:
 
 def sources_of(app: App) -> Sequence[SourceName]:
     """Those that can be asked for prices here."""
-    return sorted(app.valuing.sources)
+    return sorted(app.valuing.by_name)
 
 
 async def known_item(app: App, item_id: ItemId, *, removed: bool = False) -> Item:

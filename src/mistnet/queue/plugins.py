@@ -1,10 +1,10 @@
-"""Kinds of jobs that others bring along: loaded by the name a setting gives, and refused with the reason."""
+"""What the parts of an application bring along, and plugins: parts that a setting names."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +12,54 @@ import msgspec
 
 from mistnet.queue.errors import BadPlugin
 from mistnet.queue.kinds import Kind
+from mistnet.queue.leader import Duty
+from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 
 
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin brings: kinds of jobs, and writers for the values their handlers return."""
+class Feature:
+    """What a part of the application brings along. A subclass overrides what it has."""
 
     kinds: Sequence[Kind] = ()
+
+    def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:  # noqa: ARG002 (for those that create jobs)
+        """Writers for the values that its handlers return, in the order in which they are written."""
+        return ()
+
+    def duties(self, jobs: JobWriter) -> Sequence[Duty]:  # noqa: ARG002
+        """What the leading process does for it periodically."""
+        return ()
+
+    def chores(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:  # noqa: ARG002
+        """What every worker does for it between jobs; each returns how many things it changed."""
+        return ()
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin brings along."""
+
+    kinds: Sequence[Kind] = ()
+    """Kinds of jobs."""
+
     writers: Sequence[Writer[Any]] = ()
+    """Writers for the values that their handlers return."""
+
+    sources: Sequence[Callable[..., Any]] = ()
+    """Functions that make a `Source` from a `SourceContext`."""
 
 
 def load_plugin(name: str) -> Plugin:
-    """Calls the function a setting names; it must answer with a Plugin."""
+    """Call the function that a setting names. It must return a Plugin."""
     module_name, _, function_name = name.partition(":")
     if not function_name:
         raise BadPlugin(name, "write it as module:function")
     if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # a module beside one's own mistnet.toml needs no installing
+        sys.path.append(str(Path.cwd()))  # a module next to mistnet.toml need not be installed
     try:
         make: object = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise BadPlugin(name, str(error)) from error
-    except Exception as error:  # code of others, of which anything can be expected
+    except Exception as error:  # it is the plugin's code: anything can go wrong
         raise BadPlugin(name, f"importing it failed with {type(error).__name__}: {error}") from error
     if not callable(make):
         raise BadPlugin(name, f"{function_name} is not a function")
@@ -50,7 +76,7 @@ def load_plugin(name: str) -> Plugin:
 
 
 def require_own_kinds(name: str, plugin: Plugin, known: Iterable[Kind]) -> None:
-    """Two kinds of one name would take each other's jobs."""
+    """Refuse a second kind of the same name: the two would take each other's jobs."""
     names = {kind.name for kind in known}
     for kind in plugin.kinds:
         if kind.name in names:

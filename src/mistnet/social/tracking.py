@@ -56,7 +56,7 @@ async def track_ids(app: App, ids: Sequence[UserId]) -> list[TrackResult]:
     tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
     entries = {entry.user_id: entry for entry in await tracking_store.accounts(ids)}
     known = [each for each in entries if entries[each].state is not AccountState.UNTRACKED]
-    fill = app.collector.rules.batch_fill
+    fill = app.collecting.rules.batch_fill
     await tracking_store.track_by_id(
         set(ids) - set(known),
         job=lambda user_id: args.hydrate_user(user_id, now=now, fill=fill, tracked=True),

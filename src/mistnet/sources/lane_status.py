@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName, SourceState
+from mistnet.governor.model import SourceName, SourceState
 from mistnet.operations.monitoring import LaneCount, LaneStore
-from mistnet.prices.model import EBAY_API
 from mistnet.queue.model import JobState, Lane
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.sources.status import SourceStatus, configured, known_here, standing
+from mistnet.sources.status import SourceStatus, describe
 
 if TYPE_CHECKING:
     from mistnet.app import App
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 LATELY: Final = timedelta(hours=1)
 JUST_NOW: Final = timedelta(minutes=1)
-_KEYED: Final = (X_SOURCE, THREADS_SOURCE, EBAY_API)
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +67,7 @@ async def lane_statuses(app: App) -> Sequence[LaneStatus]:
     now, pages = app.database.clock.now(), LaneStore(app.database)
     counts = await pages.counts(now=now)
     lately = await _lately(pages, now)
-    sources = {state.name: state for state in await app.collector.book.states()}
+    sources = await app.sources.states()
     names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
     ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
     return [_standing(app, lane, counts, lately, sources, now) for lane in ordered]
@@ -118,16 +116,16 @@ def _standing(
     )
 
 
-def _source(app: App, lane: Lane, sources: Mapping[SourceName, SourceState], now: datetime) -> SourceStatus | None:
-    """Some lanes read from nobody else: those of segments and deliveries."""
+def _source(app: App, lane: Lane, states: Mapping[SourceName, SourceState], now: datetime) -> SourceStatus | None:
+    """The source that jobs on this lane call, if they call one: segments and deliveries do not."""
     name = SourceName(lane)
-    if name not in known_here(app) and name not in sources:
+    source, state = app.sources.get(name), states.get(name)
+    if source is None and state is None:
         return None
-    keys, limits = configured(app, name)
-    found = standing(sources.get(name) or SourceState(name=name), (), limits, now)
-    if name not in sources and not keys and name in _KEYED:
-        return msgspec.structs.replace(found, state="no key", why="it was never asked, and no key is configured here")
-    return found
+    status = describe(state or SourceState(name=name), source, now)
+    if state is None and source and source.needs_key and not source.keys:
+        return msgspec.structs.replace(status, state="no key", why="it was never called, and no key is configured here")
+    return status
 
 
 def percentile(ordered: Sequence[timedelta], share: float) -> timedelta | None:

@@ -15,7 +15,6 @@ from mistnet.queue.model import Write
 from mistnet.social.accounts import Account, AccountState
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import THREADS, Detail, Page, Post, PostId, UserId, X
-from mistnet.social.sources import SocialSources
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x.decode import gather_posts, gather_users
@@ -77,7 +76,7 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
     """All of it in one transaction. The same push twice changes nothing."""
     gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
     page = Page(own=own, gathered=gathered, has_more=False)
-    known = await app.collector.look.known_posts(X, own)
+    known = await app.collecting.look.known_posts(X, own)
     new = [each for each in own if each not in known]
     await _written(app, [*gathered.writes, *await _leads(app, page), *await _news(app, page, new)])
     return Pushed(posts=len(own), new=len(new), unreadable=len(gathered.unreadable))
@@ -85,9 +84,9 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
 
 async def _leads(app: App, page: Page) -> list[Write]:
     """The ways up from tracked authors' replies, and whom they answer."""
-    collector = app.collector
+    collecting = app.collecting
     sweeper = Sweeper(
-        look=collector.look, sources=SocialSources([collector.x]), clock=app.database.clock, rules=collector.rules
+        look=collecting.look, sources=collecting.sources, clock=app.database.clock, rules=collecting.rules
     )
     by_author = _by_author([page.gathered.posts[each] for each in page.own])
     leads: list[Write] = []
@@ -115,7 +114,7 @@ async def _news(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
 
 
 async def _tracked(app: App, user_id: UserId) -> Account | None:
-    account = await app.collector.look.account(X, user_id)
+    account = await app.collecting.look.account(X, user_id)
     return account if account and account.state is not AccountState.UNTRACKED else None
 
 

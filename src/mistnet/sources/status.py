@@ -1,8 +1,8 @@
-"""The state of sources and their keys, as all workers share it."""
+"""The status of sources and their keys, as all workers share it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -10,26 +10,20 @@ import msgspec
 
 from mistnet.governor import breaker
 from mistnet.governor.errors import SourceNotFound
-from mistnet.governor.grants import GovernorLimits, tokens
-from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.governor.grants import GovernorLimits, day_of, tokens
+from mistnet.governor.model import KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.kit.text import counted
-from mistnet.operations.source_state import state_of
-from mistnet.prices.model import EBAY_API
-from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.http_cache import KeptAnswers, StoreAnswers
-from mistnet.sources.market import source as valuing
-from mistnet.sources.threads import source as feeding
-from mistnet.sources.web import source as crawling
-from mistnet.sources.x import source as collector
 
 if TYPE_CHECKING:
     from mistnet.app import App
+    from mistnet.governor.source import Source
 
 
 class KeyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One key: what is set, what it has left, and whether this machine has it.
+    """One key: its limits, its balance, and whether this machine has it.
 
-    `bucket` is how many calls may start at once now, of `burst` after a rest; `free_at` when the next may.
+    `bucket` is how many calls may start at once now, of `burst` after a pause; `free_at` when the next may start.
     """
 
     label: KeyLabel
@@ -47,7 +41,7 @@ class KeyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Closed, open or half-open; so many failures in a row open it for so long."""
+    """Closed, open or half-open. `opens_after` failures in a row open it for `stays_open`."""
 
     state: str
     failure_streak: int
@@ -58,9 +52,9 @@ class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one source stands, for all machines, with this machine's settings where nobody has set a limit.
+    """One source, for all machines. Where no limit is set, this machine's settings apply.
 
-    `cache` is None where its answers are not kept.
+    `cache` is None where its answers are not cached.
     """
 
     name: SourceName
@@ -79,103 +73,81 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     cache: KeptAnswers | None
     keys: Sequence[KeyStatus]
 
-    @property
-    def costs_credits(self) -> bool:
-        """Shops and Threads cost nothing."""
-        capped = self.day_cap is not None or self.month_cap is not None
-        return self.name == X_SOURCE or capped or bool(self.day_credits or self.month_credits)
 
-
-def known_here(app: App) -> Sequence[SourceName]:
-    """Every source this machine knows how to ask, were it configured."""
-    asked_for_prices = [name for name in app.valuing.governors if name != EBAY_API]
-    return [X_SOURCE, THREADS_SOURCE, *map(SourceName, CRAWL_LANES), EBAY_API, *asked_for_prices]
-
-
-async def known_sources(app: App) -> Sequence[SourceName]:
-    """Those, and the ones that other machines have asked."""
-    here = known_here(app)
-    return [*here, *(state.name for state in await app.collector.book.states() if state.name not in here)]
+def costs_credits(app: App, status: SourceStatus) -> bool:
+    """Whether its credits are worth showing. A source of another machine shows by its numbers that it costs credits."""
+    source = app.sources.get(status.name)
+    if source is not None and source.costs is not None:
+        return True
+    return any((status.day_cap, status.month_cap, status.day_credits, status.month_credits))
 
 
 async def known_source(app: App, given: str) -> SourceName:
-    known = await known_sources(app)
-    if given not in known:
-        raise SourceNotFound(given, known)
-    return SourceName(given)
+    """The name of a source that this machine declares or any machine has used. Raises SourceNotFound."""
+    if given in app.sources:
+        return SourceName(given)
+    known = [*app.sources, *(name for name in await app.sources.states() if name not in app.sources)]
+    if given in known:
+        return SourceName(given)
+    raise SourceNotFound(given, known)
 
 
 async def source_statuses(app: App) -> Sequence[SourceStatus]:
-    """X, and every other source that is configured here or was asked before."""
+    """Every source that is configured here or was used anywhere, and those that cost credits. Declared ones first."""
     now = app.database.clock.now()
-    states = {state.name: state for state in await app.collector.book.states()}
-    stored, caches = await app.collector.book.keys(), await StoreAnswers(app.database).kept(now=now)
-    found = []
-    for name in await known_sources(app):
-        here, limits = configured(app, name)
-        if name == X_SOURCE or here or name in states or name in caches:
-            keys = _keys([key for key in stored if key.source == name], here, name, limits, now)
+    states, keys = await app.sources.states(), await app.sources.store.keys()
+    caches = await StoreAnswers(app.database).kept(now=now)
+    statuses = []
+    for name in [*app.sources, *(name for name in states if name not in app.sources)]:
+        source = app.sources.get(name)
+        is_used = name in states or name in caches
+        if is_used or (source is not None and (source.keys or source.costs is not None)):
+            own_keys = [key for key in keys if key.source == name]
+            cache = caches.get(name) or (KeptAnswers(answers=0, fresh=0) if source and source.keeps_answers else None)
             state = states.get(name) or SourceState(name=name)
-            found.append(standing(state, keys, limits, now, cache=_cache(app, name, caches)))
-    return found
+            statuses.append(describe(state, source, now, keys=own_keys, cache=cache))
+    return statuses
 
 
-async def status_of_source(app: App, source: SourceName) -> SourceStatus:
-    """One of them, be it configured here or not."""
-    found = {each.name: each for each in await source_statuses(app)}
-    if source in found:
-        return found[source]
-    here, limits = configured(app, source)
-    now = app.database.clock.now()
-    return standing(await state_of(app, source), _keys((), here, source, limits, now), limits, now)
+async def status_of_source(app: App, name: SourceName) -> SourceStatus:
+    """The status of one source, whether or not it is configured here."""
+    for status in await source_statuses(app):
+        if status.name == name:
+            return status
+    return describe(await app.sources.state(name), app.sources.get(name), app.database.clock.now())
 
 
-def configured(app: App, name: SourceName) -> tuple[Collection[KeyLabel], GovernorLimits]:
-    """The labels of the keys this machine has, and what its settings allow."""
-    if name == X_SOURCE:
-        return collector.keys_of(app.settings), collector.limits_of(app.settings)
-    if name == THREADS_SOURCE:
-        return ([feeding.TOKEN] if app.feeds.keeper.token else []), feeding.limits_of(app.settings)
-    if name in CRAWL_LANES:
-        return ([crawling.DIRECT] if name in app.crawling.lanes else []), crawling.limits_of(app.settings, name)
-    here = [valuing.KEY] if name in app.valuing.governors else []
-    return here, valuing.limits_of(app.settings, app.valuing.shops.get(name))
-
-
-def standing(
-    source: SourceState,
-    keys: Sequence[KeyStatus],
-    limits: GovernorLimits,
+def describe(
+    state: SourceState,
+    source: Source | None,
     now: datetime,
     *,
+    keys: Sequence[KeyState] = (),
     cache: KeptAnswers | None = None,
 ) -> SourceStatus:
-    state, why, until = _state(source, now)
-    today = now.astimezone(UTC).date().isoformat()
-    day = source.day or ""
+    """One status from the shared rows and this machine's declaration, if it has one."""
+    limits, labels = (source.limits, source.keys) if source else (GovernorLimits(), ())
+    unused = [KeyState(source=state.name, label=label) for label in labels if label not in {key.label for key in keys}]
+    word, why, until = _state(state, now)
+    today = day_of(now)
+    day = state.day or ""
     return SourceStatus(
-        name=source.name,
-        state=state,
+        name=state.name,
+        state=word,
         why=why,
         until=until,
-        failure_streak=source.failure_streak,
-        breaker=_breaker(source, limits, now),
-        last_success_at=source.last_success_at,
-        last_failure_at=source.last_failure_at,
-        last_failure=source.last_failure,
-        day_credits=source.day_credits if day == today else 0,
-        day_cap=source.day_cap if source.day_cap is not None else limits.day_credits,
-        month_credits=source.month_credits if day[:7] == today[:7] else 0,
-        month_cap=source.month_cap if source.month_cap is not None else limits.month_credits,
+        failure_streak=state.failure_streak,
+        breaker=_breaker(state, limits, now),
+        last_success_at=state.last_success_at,
+        last_failure_at=state.last_failure_at,
+        last_failure=state.last_failure,
+        day_credits=state.day_credits if day == today else 0,
+        day_cap=state.day_cap if state.day_cap is not None else limits.day_credits,
+        month_credits=state.month_credits if day[:7] == today[:7] else 0,
+        month_cap=state.month_cap if state.month_cap is not None else limits.month_credits,
         cache=cache,
-        keys=keys,
+        keys=[_key(key, limits, now, configured_here=key.label in labels) for key in [*keys, *unused]],
     )
-
-
-def _cache(app: App, name: SourceName, caches: Mapping[SourceName, KeptAnswers]) -> KeptAnswers | None:
-    remembers = app.settings.crawl_cache if name in CRAWL_LANES else app.settings.price_cache
-    remembers = remembers and name not in (X_SOURCE, THREADS_SOURCE)
-    return caches.get(name) or (KeptAnswers(answers=0, fresh=0) if remembers else None)
 
 
 def _breaker(source: SourceState, limits: GovernorLimits, now: datetime) -> BreakerStatus:
@@ -204,13 +176,6 @@ def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetim
     if breaker.is_half_open(source, now):
         return "half-open", "one call tries whether it is well again", source.probe_until
     return "serving", None, None
-
-
-def _keys(
-    stored: Sequence[KeyState], here: Collection[KeyLabel], name: SourceName, limits: GovernorLimits, now: datetime
-) -> Sequence[KeyStatus]:
-    unseen = [KeyState(source=name, label=label) for label in here if label not in {key.label for key in stored}]
-    return [_key(key, limits, now, configured_here=key.label in here) for key in [*stored, *unseen]]
 
 
 def _key(key: KeyState, limits: GovernorLimits, now: datetime, *, configured_here: bool) -> KeyStatus:

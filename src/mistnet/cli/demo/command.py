@@ -187,7 +187,7 @@ def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple
     from mistnet.cli.demo.world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
 
     world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
-    return App(_settings(folder, world.key), transport=world.transport, web=world.web), world
+    return App(_settings(folder, world.key), transports={"x": world.transport, "web": world.web}), world
 
 
 def _settings(folder: Path, key: str) -> Settings:

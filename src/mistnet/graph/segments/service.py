@@ -21,6 +21,7 @@ from mistnet.kit.database import Database
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import JobClass
+from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests.model import Hydrated
@@ -29,14 +30,13 @@ from mistnet.social.store.account_pages import People
 from mistnet.social.store.posts import write_users
 
 if TYPE_CHECKING:
+    from mistnet.governor.source import Source
     from mistnet.settings import Settings
     from mistnet.sources.x.hydration import Hydration
-    from mistnet.sources.x.source import XCollector
 
 
 LOOK_EVERY: Final = timedelta(seconds=15)
 SCHEDULE: Final = "schedule"
-WRITERS: Sequence[Writer[Any]] = (Writer(Materialized, write_materialized),)
 
 
 class InputsAdded(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +53,14 @@ class RequestedMaterialization(msgspec.Struct, frozen=True, kw_only=True):
     created: bool
 
 
-class SegmentService:
+class SegmentService(Feature):
     """All about segments for one process. Ids that enter here are hydrated first, or do not enter."""
 
-    def __init__(self, settings: Settings, database: Database, *, collector: XCollector, hydration: Hydration) -> None:
+    def __init__(self, settings: Settings, database: Database, *, x: Source, hydration: Hydration) -> None:
         self.store = Segments(database)
         self._settings = settings
         self._database = database
-        self._collector = collector
+        self._x = x
         self._hydration = hydration
         materializer = Materializer(look=StoreSegmentLook(database), clock=database.clock)
         self.kinds: Sequence[Kind] = [
@@ -87,8 +87,8 @@ class SegmentService:
             return known.id
         if not self._settings.x_api_key:
             raise NoKey
-        async with self._collector.opened():
-            user = await self._collector.x.user(handle, purpose=CallPurpose())
+        async with self._x.opened():
+            user: User | None = await self._x.client.user(handle, purpose=CallPurpose())
         if user is None:
             raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
         own: Sequence[Writer[Any]] = [Writer(User, write_users)]
@@ -104,7 +104,7 @@ class SegmentService:
         lacking = set(user_ids) - await self._hydration.present("users", user_ids)
         if lacking and not self._settings.x_api_key:
             raise NoKey
-        async with self._collector.opened() if lacking else nullcontext():
+        async with self._x.opened() if lacking else nullcontext():
             hydrated = await self._hydration.hydrate("users", user_ids, asked_by=asked_by)
         added = await self.store.add_inputs(name, user_ids, now=self._database.clock.now())
         return InputsAdded(added=added, hydrated=hydrated)
@@ -120,13 +120,14 @@ class SegmentService:
             made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
         return RequestedMaterialization(segment=segment, created=bool(made.created))
 
-    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
-        """For the process that leads."""
+    def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
+        return [Writer(Materialized, write_materialized)]
 
-        async def look() -> int:
-            return await self.make_due(job_writer)
+    def duties(self, jobs: JobWriter) -> Sequence[Duty]:
+        async def materialize_due() -> int:
+            return await self.make_due(jobs)
 
-        return [Duty(name="materialize segments", every=LOOK_EVERY, run=look)]
+        return [Duty(name="materialize segments", every=LOOK_EVERY, run=materialize_due)]
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Makes the jobs of segments whose time has come; returns how many."""

@@ -17,7 +17,7 @@ from mistnet.social.model import UserId
 
 
 class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One source, its caps, and since when every answer was a failure, or every answer was a 429."""
+    """One source, its caps, what a page costs, and since when every answer was a failure, or a 429."""
 
     state: SourceState
     keys: Sequence[KeyState] = ()
@@ -25,6 +25,7 @@ class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
     limited_since: datetime | None = None
     day_cap: int | None = None
     month_cap: int | None = None
+    page_credits: int = 0
 
 
 class DeadJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +143,6 @@ class AlertThresholds(msgspec.Struct, frozen=True, kw_only=True):
     due: timedelta = timedelta(minutes=30)
     breaker: timedelta = timedelta(minutes=15)
     breaker_failures: int = 5
-    page_credits: int = 0
     no_workers: timedelta = timedelta(minutes=2)
 
 
@@ -152,7 +152,7 @@ def service_alerts(readings: Readings, thresholds: AlertThresholds) -> list[Aler
     for source in readings.sources:
         alerts += _failing(source, readings.at, thresholds)
         alerts += _limited(source, readings.at, thresholds)
-        alerts += _budgets(source, thresholds)
+        alerts += _budgets(source)
     alerts += (_dead(each) for each in readings.dead)
     alerts += _waiting(readings, thresholds)
     alerts += (_late(each) for each in readings.undelivered if readings.at - each.since > thresholds.due)
@@ -230,7 +230,7 @@ def _limited(source: SourceReading, now: datetime, thresholds: AlertThresholds) 
         yield _alert(AlertRule.RATE_LIMITED, name, message)
 
 
-def _budgets(source: SourceReading, thresholds: AlertThresholds) -> Iterator[Alert]:
+def _budgets(source: SourceReading) -> Iterator[Alert]:
     state = source.state
     for span, cap, spent in (
         ("day", source.day_cap, state.day_credits),
@@ -245,7 +245,7 @@ def _budgets(source: SourceReading, thresholds: AlertThresholds) -> Iterator[Ale
             share = f"{100 * spent / cap:.0f} %" if cap else "all"
             message = f"{spent_of} ({share}). Once they are spent, work waits for the next {span} (UTC); {raise_it}"
             yield _alert(AlertRule.BUDGET_80, subject, message)
-        if cap - spent < max(thresholds.page_credits, 1):
+        if cap - spent < max(source.page_credits, 1):
             message = f"{spent_of}: too few are left for another page. Work waits for the next {span} (UTC); {raise_it}"
             yield _alert(AlertRule.BUDGET_100, subject, message, Severity.CRITICAL)
 

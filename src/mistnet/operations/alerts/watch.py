@@ -8,9 +8,9 @@ from typing import Final
 
 from loguru import logger
 
-from mistnet.governor.grants import on_day
-from mistnet.governor.model import Costs, SourceState
-from mistnet.governor.store import DatabaseSourceStore
+from mistnet.governor.grants import GovernorLimits, on_day
+from mistnet.governor.model import SourceState
+from mistnet.governor.source import Sources
 from mistnet.kit.database import Database
 from mistnet.operations.alerts.model import (
     ACCOUNT_RULES,
@@ -53,14 +53,14 @@ class AlertWatcher:
         fan_out: FanOut,
         subscribers: Sequence[Subscriber],
         targets: Collection[tuple[KindName, Lane]],
-        costs: Costs,
+        sources: Sources,
     ) -> None:
         self._settings = settings
         self._database = database
         self._subscribers = subscribers
         self._targets = targets
         self._fan_out = fan_out
-        self._book = DatabaseSourceStore(database)
+        self._sources = sources
         self._reader = AlertReader(database)
         self.outbox = StoreOutbox(database)
         self.alerts = AlertStore(database)
@@ -68,7 +68,6 @@ class AlertWatcher:
             due=timedelta(minutes=settings.alert_due_minutes),
             breaker=timedelta(minutes=settings.alert_breaker_minutes),
             breaker_failures=settings.breaker_failures,
-            page_credits=costs.page,
         )
 
     @property
@@ -94,7 +93,7 @@ class AlertWatcher:
         now = self._database.clock.now()
         readings = Readings(
             at=now,
-            sources=[await self._source(on_day(state, now)) for state in await self._book.states()],
+            sources=[await self._source(on_day(state, now)) for state in await self._sources.store.states()],
             dead=await self._reader.dead(),
             due=await self._reader.due(self._targets, now=now),
             workers=await self._reader.workers(seen_after=now - silence_of(self._settings)),
@@ -106,10 +105,10 @@ class AlertWatcher:
     async def check_pauses(self) -> Changes:
         """The one rule that workers and `sources resume` check as well: its alert must not outlive its cause."""
         now = self._database.clock.now()
-        keys = await self._book.keys()
+        keys = await self._sources.store.keys()
         sources = [
             SourceReading(state=state, keys=[key for key in keys if key.source == state.name])
-            for state in await self._book.states()
+            for state in await self._sources.store.states()
         ]
         return _log_changes(await self.alerts.settle(paused_alerts(sources), [AlertRule.SOURCE_PAUSED], now=now))
 
@@ -140,15 +139,17 @@ class AlertWatcher:
         await self.alerts.prune(before=before)
 
     async def _source(self, state: SourceState) -> SourceReading:
-        now, settings = self._database.clock.now(), self._settings
+        now, source = self._database.clock.now(), self._sources.get(state.name)
+        limits = source.limits if source else GovernorLimits()
         failing = state.failure_streak >= self._thresholds.breaker_failures
         return SourceReading(
             state=state,
-            keys=[key for key in await self._book.keys() if key.source == state.name],
+            keys=[key for key in await self._sources.store.keys() if key.source == state.name],
             failing_since=await self._reader.failing_since(state.name, state.last_success_at) if failing else None,
             limited_since=await self._reader.limited_since(state.name, state.last_success_at, now=now),
-            day_cap=settings.x_day_credits if state.day_cap is None else state.day_cap,
-            month_cap=settings.x_month_credits if state.month_cap is None else state.month_cap,
+            day_cap=limits.day_credits if state.day_cap is None else state.day_cap,
+            month_cap=limits.month_credits if state.month_cap is None else state.month_cap,
+            page_credits=source.costs.page if source and source.costs else 0,
         )
 
 

@@ -15,15 +15,15 @@ from mistnet.queue.events import Channel, Delivered, EventKind, Subscriber, Subs
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.model import JobClass, Lane
 from mistnet.queue.outbox import FanOut, StoreOutbox, write_delivered
+from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
 
-WRITERS: Sequence[Writer[Any]] = (Writer(Delivered, write_delivered),)
 _TO_PEOPLE: Final = (EventKind.ALERT_OPENED, EventKind.ALERT_CLOSED)
 
 
-class EventService:
+class EventService(Feature):
     """Everybody whom this process may tell of events. Without any, the kind is known and has nothing to do."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
@@ -43,6 +43,9 @@ class EventService:
                 tries=TRIES,
             )
         ]
+
+    def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
+        return [Writer(Delivered, write_delivered)]
 
     def fan_out(self, job_writer: JobWriter) -> FanOut:
         return FanOut(self._database, job_writer, delivering)

@@ -1,23 +1,18 @@
-"""Assembles the price sources: their clients, governors and cache, the price job and its schedule."""
+"""The price sources: eBay and the shops of the file, their cache, the price job and its schedule."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from mistnet import __version__
 from mistnet.governor.governor import Governor
-from mistnet.governor.grants import GovernorLimits
-from mistnet.governor.model import CallRecord, Halt, KeyLabel, SourceName, SourceState, fingerprint
-from mistnet.governor.store import DatabaseSourceStore
-from mistnet.kit.database import Database
+from mistnet.governor.model import KeyLabel, SourceName, fingerprint
+from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.shared_resource import SharedResource
-from mistnet.kit.transport import LateTransport, Transport
 from mistnet.prices.jobs import LONGEST, Pricer
 from mistnet.prices.model import EBAY_API, PRICE, ItemId, PriceArgs, PriceAsked, PriceSource
 from mistnet.prices.store.items import Items
@@ -26,8 +21,8 @@ from mistnet.prices.store.price_calls import CrawledPrices, call_for_prices, mak
 from mistnet.prices.watches.service import watches_of
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
-from mistnet.queue.metrics import SourceMetrics
 from mistnet.queue.model import Enqueued, JobClass
+from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
@@ -38,7 +33,7 @@ from mistnet.sources import ebay, shopfile
 from mistnet.sources.market.memory import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
-from mistnet.sources.web.port import LateNetwork, WebTransport
+from mistnet.sources.web.port import LateNetwork
 from mistnet.sources.web.source import network_rules, user_agent
 
 KEY: Final = KeyLabel("app")
@@ -49,58 +44,57 @@ TIDY_EVERY: Final = timedelta(hours=1)
 BURST: Final = 2
 
 
-class PriceCollector:
-    """All questions about prices of one process. They can be asked while it is open."""
+class PriceCollector(Feature):
+    """All questions about prices of one process. Those of a source can be asked while it is open."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        *,
-        reader: PageReader,
-        transport: Transport | None = None,
-        web: WebTransport | None = None,
-        metrics: SourceMetrics | None = None,
-        on_call: Callable[[CallRecord], None] | None = None,
-    ) -> None:
+    def __init__(self, context: SourceContext, reader: PageReader) -> None:
+        settings, database = context.settings, context.database
         self._settings = settings
         self._database = database
         self._reader = reader
-        self._book = DatabaseSourceStore(database)
         self._answers = StoreAnswers(database)
         self.shops = shopfile.read_shops(settings.price_sources) if settings.price_sources else {}
         credentials = credentials_of(settings)
-        self.governors: Mapping[SourceName, Governor] = {
-            name: Governor(
-                name,
-                {KEY: "kept apart"},
-                book=self._book,
-                clock=database.clock,
-                limits=limits_of(settings, self.shops.get(name)),
-                metrics=metrics,
-                on_call=on_call,
-                fingerprint_of=partial(self._fingerprint, name, credentials),
-            )
-            for name in [*([EBAY_API] if credentials else []), *self.shops]
-        }
-        self._http = LateTransport(
-            settings.ebay_base_url,
-            user_agent=f"mistnet/{__version__}",
-            total_seconds=settings.ebay_timeout_seconds,
-            given=transport,
+        self._http = context.http(EBAY_API, settings.ebay_base_url, total_seconds=settings.ebay_timeout_seconds)
+        self._network = LateNetwork(network_rules(settings), context.transports.get("web"))
+        network = SharedResource([self._network.opened])
+        ebay_source = Source(
+            governor=self._governor(context, EBAY_API, settings.ebay_rate_per_minute, credentials),
+            parts=[self._http.opened] if credentials else [],
+            setup="set MISTNET_EBAY_CLIENT_ID and MISTNET_EBAY_CLIENT_SECRET",
+            keeps_answers=settings.price_cache,
         )
-        self._network = LateNetwork(network_rules(settings), web)
+        shops = [
+            Source(
+                governor=self._governor(context, name, shop.rate_per_minute, credentials),
+                parts=[network.opened],
+                keeps_answers=settings.price_cache,
+                secrets=partial(_secrets_of, shop),
+            )
+            for name, shop in self.shops.items()
+        ]
+        self.sources = [ebay_source, *shops]
+        self._governors = {source.name: source.governor for source in self.sources}
         asked = [*([self._ebay(credentials)] if credentials else []), *map(self._shop, self.shops)]
         crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
         self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*asked, *crawled]}
-        """All sources, without a memory: for whoever wants to see what they say now."""
-        self.sources = {**self.plain, **{each.name: self._remembering(each) for each in asked}}
-        pricer = Pricer(items=Items(database), sources=self.sources)
+        """Every price source without its cache, to show what it answers now."""
+        self.by_name = {**self.plain, **{each.name: self._remembering(each) for each in asked}}
+        pricer = Pricer(items=Items(database), sources=self.by_name)
         self.kinds: Sequence[Kind] = [
-            single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.sources), timeout=LONGEST)
+            single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.by_name), timeout=LONGEST)
         ]
-        doors = [self._http.opened, self._network.opened, *(each.opened for each in self.governors.values())]
-        self._door = SharedResource(doors if self.governors else [])
+
+    def _governor(
+        self, context: SourceContext, name: SourceName, rate_per_minute: float, credentials: ebay.Credentials | None
+    ) -> Governor:
+        return context.governor(
+            name,
+            {KEY: "kept apart"} if name in self.shops or credentials else {},
+            rate_per_minute=rate_per_minute,
+            burst=BURST,
+            fingerprint_of=partial(self._fingerprint, name, credentials),
+        )
 
     def _fingerprint(self, name: SourceName, credentials: ebay.Credentials | None) -> str:
         """Of what the source would refuse: eBay's credentials, or what a shop's secret headers hold."""
@@ -111,14 +105,14 @@ class PriceCollector:
 
     def _ebay(self, credentials: ebay.Credentials) -> PriceSource:
         clock = self._database.clock
-        asker = ebay.EbayAsker(self._http, gate=self.governors[EBAY_API], clock=clock, credentials=credentials)
+        asker = ebay.EbayAsker(self._http, gate=self._governors[EBAY_API], clock=clock, credentials=credentials)
         return ebay.EbaySource(asker, clock=clock, rules=ebay_rules(self._settings), pages=self._answers)
 
     def _shop(self, name: SourceName) -> PriceSource:
         rules, clock = self.shops[name], self._database.clock
         web = WebClient(
             self._network,
-            gates={name: self.governors[name]},
+            gates={name: self._governors[name]},
             hosts=StoreHosts(self._database),
             answers=self._answers,
             clock=clock,
@@ -134,38 +128,25 @@ class PriceCollector:
         with_grade = source.name in self.shops and self.shops[source.name].asks_for_grade
         return Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
 
-    def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
-        return [Writer(PriceAsked, PointWriter(watches_of(self._settings, job_writer)).write)]
+    def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
+        return [Writer(PriceAsked, PointWriter(watches_of(self._settings, jobs)).write)]
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """A worker and any number of requests may have it open at once; the last one closes it."""
-        async with self._door.opened():
-            yield
+    def duties(self, jobs: JobWriter) -> Sequence[Duty]:
+        async def price_due() -> int:
+            return await self.make_due(jobs)
 
-    async def halts(self) -> Mapping[str, Halt]:
-        """The sources that will not serve us until somebody acts, and why."""
-        known = {state.name: state for state in await self._book.states()} if self.governors else {}
-        asked = {
-            name: governor.halted(known.get(name) or SourceState(name=name), a_page=0)
-            for name, governor in self.governors.items()
-        }
-        return {name: halt for name, halt in asked.items() if halt}
-
-    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
-        """For the process that leads."""
-
-        async def look() -> int:
-            return await self.make_due(job_writer)
-
-        looking = [Duty(name="look for items", every=LOOK_EVERY, run=look)] if self._settings.scheduler_enabled else []
-        return [*looking, Duty(name="forget what shops said", every=TIDY_EVERY, run=self.forget)]
+        due = [Duty(name="look for items", every=LOOK_EVERY, run=price_due)]
+        return [
+            *(due if self._settings.scheduler_enabled else []),
+            Duty(name="forget what shops said", every=TIDY_EVERY, run=self.forget),
+        ]
 
     async def forget(self) -> int:
         """Answers that nobody may take any more, and pages of looks that never came to an end."""
         longest = max(timedelta(seconds=self._settings.price_cache_seconds), KEPT)
         before = self._database.clock.now() - longest
-        return await self._answers.prune(before=before, sources=self.governors) if self.governors else 0
+        called = [source.name for source in self.sources if source.keys]
+        return await self._answers.prune(before=before, sources=called) if called else 0
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Makes the price jobs of items whose time has come; returns how many."""
@@ -174,7 +155,7 @@ class PriceCollector:
             self._database,
             job_writer,
             every=every,
-            sources=list(self.sources),
+            sources=list(self.by_name),
             crawl_lanes=self._settings.crawl_lanes,
         )
 
@@ -183,14 +164,8 @@ class PriceCollector:
     ) -> Enqueued:
         """Makes price jobs now: at these sources, or at those each item wants."""
         return await call_for_prices(
-            self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.sources)
+            self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.by_name)
         )
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        """What shops of the file are sent, and nobody may see."""
-        variables = {name for shop in self.shops.values() for name in shop.secret_headers.values()}
-        return [os.environ[name] for name in sorted(variables) if os.environ.get(name)]
 
 
 def credentials_of(settings: Settings) -> ebay.Credentials | None:
@@ -211,14 +186,8 @@ def ebay_rules(settings: Settings) -> ebay.EbayRules:
     return ebay.EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
 
 
-def limits_of(settings: Settings, shop: shopfile.ShopRules | None) -> GovernorLimits:
-    """eBay's limits by the settings, a shop's by its file."""
-    return GovernorLimits(
-        rate_per_minute=shop.rate_per_minute if shop else settings.ebay_rate_per_minute,
-        burst=BURST,
-        breaker_failures=settings.breaker_failures,
-        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
-    )
+def _secrets_of(shop: shopfile.ShopRules) -> Sequence[str]:
+    return [os.environ[each] for each in sorted(shop.secret_headers.values()) if os.environ.get(each)]
 
 
 def web_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:

@@ -1,32 +1,24 @@
-"""Assembles the reading of Threads: client, governor, polls of feeds, refresh of the token."""
+"""Threads as a source, and the feeds that are read from it: polls, and the refresh of the token."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 from loguru import logger
 
-from mistnet import __version__
-from mistnet.governor.governor import Governor
-from mistnet.governor.grants import GovernorLimits
-from mistnet.governor.model import THREADS_SOURCE, CallRecord, Halt, KeyLabel, SourceState, fingerprint
-from mistnet.governor.store import DatabaseSourceStore
-from mistnet.kit.database import Database
+from mistnet.governor.model import THREADS_SOURCE, KeyLabel, SourceState, fingerprint
+from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.errors import SettingsError
-from mistnet.kit.shared_resource import SharedResource
-from mistnet.kit.transport import LateTransport, Transport
 from mistnet.queue.errors import WorkError
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
-from mistnet.queue.metrics import SourceMetrics
 from mistnet.queue.model import JobClass
+from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
-from mistnet.settings import Settings
 from mistnet.social.errors import NoThreadsToken
 from mistnet.social.feeds.jobs import FeedPollArgs, FeedPoller, FeedRules, feed_poll
 from mistnet.social.feeds.model import FEED_POLL, Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
@@ -41,6 +33,7 @@ from mistnet.social.feeds.store import (
     write_feeds_polled,
     write_feeds_refused,
 )
+from mistnet.social.model import THREADS
 from mistnet.sources.threads.client import ThreadsClient
 from mistnet.sources.threads.tokens import TokenKeeper, TokenState
 
@@ -49,7 +42,7 @@ TOKEN: Final = KeyLabel("token")
 LOOK_EVERY: Final = timedelta(seconds=15)
 TOKEN_LOOK_EVERY: Final = timedelta(hours=1)
 YOUNGEST: Final = timedelta(days=1)
-"""Threads refreshes no token that is younger."""
+"""Threads refuses to refresh a younger token."""
 
 BURST: Final = 5
 WRITERS: Sequence[Writer[Any]] = (
@@ -61,68 +54,55 @@ WRITERS: Sequence[Writer[Any]] = (
 
 
 class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How the token stands, and from when on it is refreshed. Never the token."""
+    """The state of the token and when it is refreshed. Never the token itself."""
 
     state: TokenState
     refresh_from: datetime | None
     file: str | None
 
 
-class ThreadsCollector:
-    """All of Threads for one process. Calls can be made while it is open."""
+class ThreadsCollector(Feature):
+    """The feeds of Threads. Calls can be made while its source is open."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        *,
-        transport: Transport | None = None,
-        metrics: SourceMetrics | None = None,
-        on_call: Callable[[CallRecord], None] | None = None,
-    ) -> None:
+    def __init__(self, context: SourceContext) -> None:
+        settings, database = context.settings, context.database
         self.store = Feeds(database)
-        self.keeper = keeper_of(settings)
+        given = settings.threads_token
+        self.keeper = TokenKeeper(given.get_secret_value() if given else None, settings.threads_token_file)
         self._settings = settings
         self._database = database
-        self._book = DatabaseSourceStore(database)
-        self._looked_at: datetime | None = None
-        self.governor = Governor(
+        self._source_store = context.store
+        self._checked_at: datetime | None = None
+        governor = context.governor(
             THREADS_SOURCE,
+            # The client reads the token from the keeper, which may refresh it at any time.
             {TOKEN: "kept apart"} if self.keeper.token else {},
-            book=self._book,
-            clock=database.clock,
-            limits=limits_of(settings),
-            metrics=metrics,
-            on_call=on_call,
+            rate_per_minute=settings.threads_rate_per_minute,
+            burst=BURST,
             fingerprint_of=lambda: fingerprint(self.keeper.token or ""),
         )
-        self._transport = LateTransport(
-            settings.threads_base_url,
-            user_agent=f"mistnet/{__version__}",
-            total_seconds=settings.threads_timeout_seconds,
-            given=transport,
-        )
-        self._door = SharedResource([self._transport.opened, self.governor.opened])
+        http = context.http(THREADS_SOURCE, settings.threads_base_url, total_seconds=settings.threads_timeout_seconds)
         clock = database.clock
-        self.threads = ThreadsClient(self._transport, gate=self.governor, clock=clock, keeper=self.keeper)
-        poller = FeedPoller(look=StoreFeedLook(database), threads=self.threads, clock=clock, rules=rules_of(settings))
+        self.threads = ThreadsClient(http, gate=governor, clock=clock, keeper=self.keeper)
+        self.source = Source(
+            governor=governor,
+            platform=THREADS,
+            parts=[http.opened],
+            setup="set MISTNET_THREADS_TOKEN",
+            secrets=lambda: self.keeper.secrets,
+            chores=[self.maintain_token],
+        )
+        rules = FeedRules(
+            second_look=timedelta(seconds=settings.second_look_seconds),
+            reply_window=timedelta(days=settings.feed_reply_days),
+        )
+        poller = FeedPoller(look=StoreFeedLook(database), threads=self.threads, clock=clock, rules=rules)
         self.kinds: Sequence[Kind] = [
             single(FEED_POLL, poller.poll, FeedPollArgs, job_class=JobClass.SWEEP, lanes=LANES)
         ]
 
-    @property
-    def secrets(self) -> Sequence[str]:
-        return self.keeper.secrets
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        async with self._door.opened():
-            yield
-
-    async def halt(self) -> Halt | None:
-        """Why Threads will not serve us for now, as far as all workers together know."""
-        known = {state.name: state for state in await self._book.states()}
-        return self.governor.halted(known.get(THREADS_SOURCE) or SourceState(name=THREADS_SOURCE), a_page=0)
+    def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
+        return WRITERS
 
     async def add(
         self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter
@@ -139,16 +119,14 @@ class ThreadsCollector:
     async def remove(self, handle: str) -> Feed:
         return await self.store.remove(handle, now=self._database.clock.now())
 
-    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
-        """For the process that leads."""
+    def duties(self, jobs: JobWriter) -> Sequence[Duty]:
+        async def poll_due() -> int:
+            return await self.make_due(jobs)
 
-        async def look() -> int:
-            return await self.make_due(job_writer)
-
-        return [Duty(name="poll feeds", every=LOOK_EVERY, run=look)] if self._settings.scheduler_enabled else []
+        return [Duty(name="poll feeds", every=LOOK_EVERY, run=poll_due)] if self._settings.scheduler_enabled else []
 
     async def make_due(self, job_writer: JobWriter) -> int:
-        """Makes the polls of feeds whose time has come; returns how many."""
+        """Create the polls of feeds that are due; return how many."""
         now = self._database.clock.now()
         every = timedelta(seconds=self._settings.feed_every_seconds)
         relook = timedelta(days=self._settings.relook_days)
@@ -172,7 +150,7 @@ class ThreadsCollector:
         return TokenStatus(state=state, refresh_from=refresh_from, file=str(file) if file else None)
 
     async def check_token(self) -> TokenStatus:
-        """Asks Threads what it knows of the token, and keeps that. Calls must be possible."""
+        """Ask Threads how long the token is valid and store the answer. The source must be open."""
         token = self.keeper.token
         if token is None:
             raise NoThreadsToken
@@ -186,57 +164,41 @@ class ThreadsCollector:
         return self.token
 
     async def refresh_token(self) -> TokenStatus:
-        """Trades the token for a fresh one, whatever its age. Calls must be possible."""
+        """Exchange the token for a fresh one, whatever its age. The source must be open."""
         if self.keeper.token is None:
             raise NoThreadsToken
         if self.keeper.file is None:
-            problem = "a refreshed token has to be kept somewhere: name a file"
+            problem = "a refreshed token must be stored: name a file"
             raise SettingsError("threads_token_file", "settings", problem)
         await self.threads.refresh()
         return self.token
 
-    async def look_after_token(self) -> int:
-        """A worker's chore: once an hour, whether the token is to be refreshed. Returns 0: it makes no work."""
+    async def maintain_token(self) -> int:
+        """Refresh the token when it is due; checked once an hour by each worker. Returns 0: it creates no jobs."""
         now = self._database.clock.now()
-        if self.keeper.file is None or self.keeper.token is None or await self.halt():
+        if self.keeper.file is None or self.keeper.token is None or await self._is_halted():
             return 0
-        if self._looked_at is not None and now - self._looked_at < TOKEN_LOOK_EVERY:
+        if self._checked_at is not None and now - self._checked_at < TOKEN_LOOK_EVERY:
             return 0
-        self._looked_at = now
+        self._checked_at = now
         try:
-            standing = self.token if self.keeper.state.expires_at else await self.check_token()
-            if standing.refresh_from is not None and standing.refresh_from <= now:
+            status = self.token if self.keeper.state.expires_at else await self.check_token()
+            if status.refresh_from is not None and status.refresh_from <= now:
                 await self.refresh_token()
                 logger.info("the token for Threads was refreshed; it expires {at}", at=self.keeper.state.expires_at)
         except (WorkError, SettingsError) as error:
-            logger.warning("the token for Threads could not be looked after: {problem}", problem=str(error))
+            logger.warning("the token for Threads could not be refreshed: {problem}", problem=str(error))
         return 0
+
+    async def _is_halted(self) -> bool:
+        states = {state.name: state for state in await self._source_store.states()}
+        state = states.get(THREADS_SOURCE) or SourceState(name=THREADS_SOURCE)
+        return self.source.governor.halted(state, a_page=0) is not None
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    """As the API writes it: 0 is never."""
+    """A time as the API writes it: 0 means never."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds and seconds > 0 else None
     except (OverflowError, ValueError, OSError):
         return None
-
-
-def keeper_of(settings: Settings) -> TokenKeeper:
-    given = settings.threads_token
-    return TokenKeeper(given.get_secret_value() if given else None, settings.threads_token_file)
-
-
-def rules_of(settings: Settings) -> FeedRules:
-    return FeedRules(
-        second_look=timedelta(seconds=settings.second_look_seconds),
-        reply_window=timedelta(days=settings.feed_reply_days),
-    )
-
-
-def limits_of(settings: Settings) -> GovernorLimits:
-    return GovernorLimits(
-        rate_per_minute=settings.threads_rate_per_minute,
-        burst=BURST,
-        breaker_failures=settings.breaker_failures,
-        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
-    )

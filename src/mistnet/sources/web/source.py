@@ -1,26 +1,22 @@
-"""Assembles the crawling of linked pages: guarded web client, governors, crawl job, writers."""
+"""The web as sources, one for each lane, and the crawling of linked pages."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from mistnet import __version__
-from mistnet.governor.governor import Governor
-from mistnet.governor.grants import GovernorLimits
-from mistnet.governor.model import CallRecord, KeyLabel, SourceName
-from mistnet.governor.store import DatabaseSourceStore
-from mistnet.kit.database import Database
+from mistnet.governor.model import KeyLabel
+from mistnet.governor.source import Source, SourceContext
+from mistnet.kit.shared_resource import SharedResource
 from mistnet.operations.retention import kept_since
 from mistnet.prices.store.price_calls import OfferFollowers
 from mistnet.prices.watches.service import watches_of
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
-from mistnet.queue.metrics import SourceMetrics
 from mistnet.queue.model import JobClass
+from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
@@ -33,10 +29,10 @@ from mistnet.shops.store.links import LinkWriter
 from mistnet.shops.store.products import StoreCrawlLook
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
-from mistnet.sources.web.port import LateNetwork, NetworkRules, WebTransport
+from mistnet.sources.web.port import LateNetwork, NetworkRules
 
 DIRECT: Final = KeyLabel("direct")
-"""Pages need no key: a lane has one rate for all."""
+"""Pages need no key; the rate of a lane is shared under this label."""
 
 LOOK_EVERY: Final = timedelta(minutes=1)
 TIDY_EVERY: Final = timedelta(hours=1)
@@ -49,41 +45,35 @@ _READS_LIKE_A_BROWSER: Final = {
 }
 
 
-class WebCrawler:
-    """All visits of one process. They can be made while it is open."""
+class WebCrawler(Feature):
+    """Visits to linked pages. Each lane is a source with its own rate, breaker and pause."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        *,
-        reader: PageReader,
-        shops: ShopCatalog = CATALOG,
-        transport: WebTransport | None = None,
-        metrics: SourceMetrics | None = None,
-        on_call: Callable[[CallRecord], None] | None = None,
-    ) -> None:
+    def __init__(self, context: SourceContext, reader: PageReader, shops: ShopCatalog = CATALOG) -> None:
+        settings, database = context.settings, context.database
         self.lanes: Collection[str] = tuple(settings.crawl_lanes)
         self.answers = StoreAnswers(database)
         self._settings = settings
         self._database = database
-        self._book = DatabaseSourceStore(database)
-        self._governors = {
-            lane: Governor(
-                SourceName(lane),
-                {DIRECT: ""},
-                book=self._book,
-                clock=database.clock,
-                limits=limits_of(settings, lane),
-                metrics=metrics,
-                on_call=on_call,
+        transport = LateNetwork(network_rules(settings), context.transports.get("web"))
+        network = SharedResource([transport.opened])
+        self.sources = [
+            Source(
+                governor=context.governor(
+                    lane,
+                    {DIRECT: ""},
+                    rate_per_minute=settings.crawl_rates.get(lane, settings.crawl_rate_per_minute),
+                    burst=_BURST,
+                ),
+                parts=[network.opened],
+                needs_key=False,
+                enabled=lane in self.lanes,
+                keeps_answers=settings.crawl_cache,
             )
             for lane in CRAWL_LANES
-        }
-        self._transport = LateNetwork(network_rules(settings), transport)
+        ]
         self.web = WebClient(
-            self._transport,
-            gates=self._governors,
+            transport,
+            gates={source.name: source.governor for source in self.sources},
             hosts=StoreHosts(database),
             answers=self.answers,
             clock=database.clock,
@@ -94,65 +84,40 @@ class WebCrawler:
             web=self.web,
             clock=database.clock,
             read_page=reader.page,
-            rules=crawl_rules(settings),
+            rules=CrawlRules(
+                second_look=timedelta(seconds=settings.crawl_second_look_seconds),
+                keep_pages=settings.crawl_keep_pages,
+                shopee_api=settings.crawl_shopee_api,
+            ),
             shops=shops,
         )
         self.kinds: Sequence[Kind] = [
             single(CRAWL, crawler.crawl, CrawlArgs, job_class=JobClass.WALK, lanes=CRAWL_LANES, timeout=_LONGEST)
         ]
-        self._target = asyncio.Lock()
-        self._guests = 0
-        self._parts = AsyncExitStack()
 
-    def writers(self, job_writer: JobWriter) -> Sequence[Writer[Any]]:
-        """After the posts: the links of each post that is written land with it, and so do their crawl jobs."""
-        found = LinkWriter(job_writer, self.lanes)
-        followers = OfferFollowers(watches_of(self._settings, job_writer))
+    def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
+        """The links of a post are written together with it, and so are their crawl jobs."""
+        link_writer = LinkWriter(jobs, self.lanes)
+        followers = OfferFollowers(watches_of(self._settings, jobs))
         return [
-            Writer(PostLinks, found.write_post_links),
-            Writer(Crawled, CrawlWriter(found, followers.offer_seen).write),
+            Writer(PostLinks, link_writer.write_post_links),
+            Writer(Crawled, CrawlWriter(link_writer, followers.offer_seen).write),
         ]
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """A worker and any number of requests may have it open at once; the last one closes it."""
-        async with self._target:
-            if not self._guests:
-                await self._parts.enter_async_context(self._transport.opened())
-                for governor in self._governors.values():
-                    await self._parts.enter_async_context(governor.opened())
-            self._guests += 1
-        try:
-            yield
-        finally:
-            async with self._target:
-                self._guests -= 1
-                if not self._guests:
-                    await self._parts.aclose()
+    def duties(self, jobs: JobWriter) -> Sequence[Duty]:
+        hours = self._settings.crawl_every_hours
+        every = LOOK_EVERY if hours is None else min(LOOK_EVERY, timedelta(hours=hours))
 
-    async def paused(self) -> set[str]:
-        """Lanes that nobody may visit until somebody acts."""
-        return {state.name for state in await self._book.states() if state.name in CRAWL_LANES and state.paused_at}
-
-    def duties(self, job_writer: JobWriter) -> Sequence[Duty]:
-        """For the process that leads."""
-
-        async def look() -> int:
-            return await self.make_due(job_writer)
+        async def crawl_due() -> int:
+            return await self.make_due(jobs)
 
         return [
-            Duty(name="look at things again", every=self._look_every, run=look),
+            Duty(name="look at things again", every=every, run=crawl_due),
             Duty(name="forget kept pages", every=TIDY_EVERY, run=self.forget),
         ]
 
-    @property
-    def _look_every(self) -> timedelta:
-        """Each minute, or as often as things are to be looked at where that is more often."""
-        every = self._settings.crawl_every_hours
-        return LOOK_EVERY if every is None else min(LOOK_EVERY, timedelta(hours=every))
-
     async def make_due(self, job_writer: JobWriter) -> int:
-        """Makes the crawls of things that were last seen too long ago; returns how many."""
+        """Create crawls of products that were seen too long ago; return how many."""
         every = self._settings.crawl_every_hours
         if every is None or not self.lanes:
             return 0
@@ -162,15 +127,6 @@ class WebCrawler:
     async def forget(self) -> int:
         before = kept_since(self._database.clock.now(), self._settings.history_days)
         return await self.answers.prune(before=before) if before else 0
-
-
-def limits_of(settings: Settings, lane: str) -> GovernorLimits:
-    return GovernorLimits(
-        rate_per_minute=settings.crawl_rates.get(lane, settings.crawl_rate_per_minute),
-        burst=_BURST,
-        breaker_failures=settings.breaker_failures,
-        breaker_cooldown=timedelta(seconds=settings.breaker_seconds),
-    )
 
 
 def network_rules(settings: Settings) -> NetworkRules:
@@ -192,14 +148,6 @@ def web_rules(settings: Settings) -> WebRules:
         robots=frozenset(settings.crawl_robots.split(",")) - {"none"},
         cache_ttl=timedelta(seconds=settings.crawl_cache_seconds) if settings.crawl_cache else None,
         headers=_READS_LIKE_A_BROWSER,
-    )
-
-
-def crawl_rules(settings: Settings) -> CrawlRules:
-    return CrawlRules(
-        second_look=timedelta(seconds=settings.crawl_second_look_seconds),
-        keep_pages=settings.crawl_keep_pages,
-        shopee_api=settings.crawl_shopee_api,
     )
 
 

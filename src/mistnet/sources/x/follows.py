@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mistnet.governor.errors import NoKey
-from mistnet.governor.model import CallPurpose
+from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, follow_sync
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import read_id
@@ -90,16 +90,16 @@ async def look_up_counts(app: App, user_id: UserId) -> None:
     known = await People(app.database).by_id(user_id)
     if (known and None not in (known.followers_count, known.following_count)) or not app.settings.x_api_key:
         return
-    async with app.collector.opened():
-        gathered = await app.collector.x.users([user_id], purpose=CallPurpose())
+    async with app.sources[X_SOURCE].opened():
+        gathered = await app.x.users([user_id], purpose=CallPurpose())
     await _write(app, [*gathered.users.values()])
 
 
 async def _looked_up(app: App, handle: str) -> Subject:
     if not app.settings.x_api_key:
         raise NoKey
-    async with app.collector.opened():
-        user = await app.collector.x.user(handle, purpose=CallPurpose())
+    async with app.sources[X_SOURCE].opened():
+        user = await app.x.user(handle, purpose=CallPurpose())
     if user is None:
         raise BadHandle(f"@{handle}", "X knows nobody of that name")
     await _write(app, [user])
@@ -146,7 +146,7 @@ async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> 
     async with app.ingests.ending(ingest_id, secrets=app.secrets) as tab:
         if not app.settings.x_api_key and len(await app.hydration.present("users", both)) < len(both):
             raise NoKey
-        async with app.collector.opened():
+        async with app.sources[X_SOURCE].opened():
             hydrated = await app.hydration.hydrate("users", both, asked_by=ASKED_BY)
         tab.calls = hydrated.calls
         await _written(app, ingest_id, target_id, follower_id, calls=hydrated.calls)

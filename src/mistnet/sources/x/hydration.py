@@ -22,7 +22,7 @@ from mistnet.social.jobs.profiles import FULL_BATCH
 from mistnet.social.model import Gathered, PostId, UserId, X
 from mistnet.social.sources import SocialSource
 from mistnet.social.store.stored_ids import stored_posts, stored_users
-from mistnet.sources.x.source import WRITERS
+from mistnet.sources.collecting import WRITERS
 
 POSTS_PER_CALL: Final = 50
 PATIENCE: Final = timedelta(seconds=30)
@@ -36,7 +36,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
     """How many are asked for in one call, at most."""
 
     users: int = FULL_BATCH
-    posts: int = POSTS_PER_CALL
+    posts: int = 50
 
 
 class Hydration:

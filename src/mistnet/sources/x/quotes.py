@@ -16,7 +16,6 @@ from mistnet.graph.follows.model import PAGE_SIZE, Side, SyncMode
 from mistnet.graph.follows.store import SyncReads
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.queue.errors import WorkError
-from mistnet.settings import Settings
 from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.kinds import WALKS_PER_CALL
 from mistnet.social.jobs.profiles import state_of
@@ -24,7 +23,6 @@ from mistnet.social.model import User, UserId, X
 from mistnet.social.store.account_pages import KnownUser, People
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.x import client as prices
-from mistnet.sources.x.source import XCollector, keys_of
 
 if TYPE_CHECKING:
     from mistnet.app import App
@@ -74,24 +72,26 @@ class QuoteTotal(msgspec.Struct, frozen=True, kw_only=True):
 class Quoter:
     """Asks for profiles and for nothing else. The harvest must be open."""
 
-    def __init__(self, settings: Settings, collector: XCollector) -> None:
-        self._settings = settings
-        self._collector = collector
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._settings = app.settings
 
     async def quote(self, handle: str) -> Quote:
         """One call, at the price of a profile."""
-        user = await self._collector.x.user(handle, purpose=CallPurpose())
+        user = await self._app.x.user(handle, purpose=CallPurpose())
         return quoted(handle, user, reposts=self._settings.x_reposts)
 
     async def bill(self, quotes: Sequence[Quote]) -> QuoteTotal:
         """At the rate of all keys together, under the caps as they stand."""
-        usual = self._settings.x_rate_per_minute
-        lowered = {key.label: key.rate_per_minute for key in await self._collector.book.keys()}
-        states = {state.name: state for state in await self._collector.book.states()}
-        source = states.get(X_SOURCE)
-        day_cap = source.day_cap if source and source.day_cap is not None else self._settings.x_day_credits
-        month_cap = source.month_cap if source and source.month_cap is not None else self._settings.x_month_credits
-        per_minute = sum(lowered.get(label) or usual for label in keys_of(self._settings))
+        sources = self._app.sources
+        limits, keys = sources[X_SOURCE].limits, sources[X_SOURCE].keys
+        state, rates = (
+            await sources.state(X_SOURCE),
+            {key.label: key.rate_per_minute for key in await sources.store.keys()},
+        )
+        day_cap = state.day_cap if state.day_cap is not None else limits.day_credits
+        month_cap = state.month_cap if state.month_cap is not None else limits.month_credits
+        per_minute = sum(rates.get(label) or limits.rate_per_minute for label in keys)
         return billed(quotes, per_minute=per_minute, day_cap=day_cap, month_cap=month_cap)
 
 
@@ -158,7 +158,7 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
         return None
     quotes: list[Quote] = []
     problem: str | None = None
-    async with app.collector.opened():
+    async with app.sources[X_SOURCE].opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
                 quotes += await _quotes(app, handle)
@@ -170,7 +170,7 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
 async def _quotes(app: App, handle: str) -> list[Quote]:
     known = await People(app.database).called(handle)
     if known is None or known.posts_count is None:
-        return [await Quoter(app.settings, app.collector).quote(handle)]
+        return [await Quoter(app).quote(handle)]
     tracked = await TrackingStore(app.database, app.job_writer).accounts([known.id])
     if any(each.state is not AccountState.UNTRACKED for each in tracked):
         return []

@@ -10,7 +10,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
 from mistnet.governor.model import THREADS_SOURCE
-from mistnet.operations.source_state import state_of
 from mistnet.social.errors import BadFeed
 from mistnet.social.feeds.model import read_feed_handle
 from mistnet.web.auth import Operator, Reader
@@ -43,7 +42,7 @@ async def _list(request: Request, visitor: Caller, app: App, *, after: int = 0, 
         rows=[(each, polls.get(each.id), rhythm_of(each.every_seconds or _usual(app))) for each in listed],
         often=_OFTEN,
         has_token=app.feeds.keeper.token is not None,
-        source=await state_of(app, THREADS_SOURCE),
+        source=await app.sources.state(THREADS_SOURCE),
         after=after,
         more=listed[-1].id if len(listed) == _PAGE else None,
         **{"problem": None, "given": {"handle": "", "every": ""}, **shown},

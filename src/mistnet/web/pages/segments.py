@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
 from mistnet.governor.errors import NoKey
+from mistnet.governor.model import X_SOURCE
 from mistnet.graph.errors import BadSegment, SegmentDisabled
 from mistnet.graph.export import Edges
 from mistnet.graph.segments.model import SegmentId, What
@@ -117,7 +118,7 @@ async def _hydrate(app: App, visitor: Caller, ids: Sequence[UserId]) -> None:
         return
     if not app.settings.x_api_key:
         raise NoKey
-    async with app.collector.opened():
+    async with app.sources[X_SOURCE].opened():
         await app.hydration.hydrate("users", ids, asked_by=visitor.name)
 
 

@@ -13,7 +13,7 @@ from mistnet.kit.text import read_number
 from mistnet.operations.spend import By, CallLedger
 from mistnet.sources import controls as switches
 from mistnet.sources.controls import Caps
-from mistnet.sources.status import known_source, source_statuses
+from mistnet.sources.status import costs_credits, known_source, source_statuses
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.dashboard_counts import Shown
@@ -35,13 +35,16 @@ async def _shown(
 ) -> HTMLResponse:
     now = dashboard.now
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    statuses = await source_statuses(app)
     return page(
         request,
         "sources.html",
         visitor,
         status=400 if problem else 200,
-        sources=await source_statuses(app),
-        shared={state.name: state for state in await app.collector.book.states()},
+        sources=statuses,
+        charging={status.name for status in statuses if costs_credits(app, status)},
+        declared=app.sources,
+        shared=await app.sources.states(),
         endpoints=await CallLedger(app.database).spent(By.ENDPOINT, since=midnight),
         waits=(await dashboard.queue()).waits,
         problem=problem,

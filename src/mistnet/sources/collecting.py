@@ -1,0 +1,133 @@
+"""The collecting of accounts: its job kinds and the writers of what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from mistnet.graph.follows.jobs import FollowSyncer
+from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
+from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
+from mistnet.kit.database import Database
+from mistnet.operations.runs.jobs import Scraper
+from mistnet.operations.runs.model import SCRAPE, RunStep, ScrapeArgs
+from mistnet.operations.runs.store import write_run_steps
+from mistnet.queue.events import NewEvent
+from mistnet.queue.kinds import Kind, single
+from mistnet.queue.model import JobClass
+from mistnet.queue.outbox import write_events
+from mistnet.queue.plugins import Feature
+from mistnet.queue.store.enqueue import JobWriter
+from mistnet.queue.store.writes import Writer
+from mistnet.settings import Settings
+from mistnet.social.accounts import AccountStateChange, HistoryJudged, Missing, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.fetch_sizes import Fetched
+from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded
+from mistnet.social.ingests.store import write_advanced, write_begun, write_ended
+from mistnet.social.jobs import args
+from mistnet.social.jobs.args import CollectRules, MostCredits
+from mistnet.social.jobs.kinds import social_kinds
+from mistnet.social.jobs.sweeps import Sweeper
+from mistnet.social.model import Post, Unreadable, User
+from mistnet.social.sources import SocialSources
+from mistnet.social.store.accounts import (
+    StoreLook,
+    accounts_to_look_at,
+    suspects_to_look_at,
+    write_closed_suggestions,
+    write_judged,
+    write_state_changes,
+    write_swept,
+    write_tracked,
+)
+from mistnet.social.store.fetch_sizes import write_fetched
+from mistnet.social.store.posts import write_missing, write_posts, write_quarantine, write_users
+from mistnet.social.store.quarantine import take_up_unreadable
+from mistnet.sources.x import client as prices
+from mistnet.sources.x.client import XClient
+
+
+class Collecting(Feature):
+    """Sweeps of accounts, reply chains and hydration on every platform; runs and follow syncs on X."""
+
+    def __init__(self, settings: Settings, database: Database, sources: SocialSources, x: XClient) -> None:
+        self._database = database
+        self.sources = sources
+        self.look = StoreLook(database)
+        self.rules = rules_of(settings)
+        clock, rules = database.clock, self.rules
+        sweeper = Sweeper(look=self.look, sources=sources, clock=clock, rules=rules)
+        syncer = FollowSyncer(reads=SyncReads(database), x=x, clock=clock, rules=rules)
+        self.kinds: Sequence[Kind] = [
+            *social_kinds(sources, look=self.look, targets=self.look, clock=clock, rules=rules),
+            single(SCRAPE, Scraper(sweeper=sweeper).scrape, ScrapeArgs, job_class=JobClass.SWEEP, lanes=[x.platform]),
+            single(FOLLOW_SYNC, syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=[x.platform]),
+        ]
+
+    def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
+        return WRITERS
+
+    def chores(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:
+        return [partial(self.recheck_accounts, jobs), self.retry_unreadable]
+
+    async def recheck_accounts(self, jobs: JobWriter) -> int:
+        """Create jobs for accounts that could not be collected and for suspect ones; return how many.
+
+        The backfill of a suspect account continues below its oldest post: most often it ended there too early.
+        """
+        now = self._database.clock.now()
+        async with self._database.transaction() as connection:
+            due = await accounts_to_look_at(connection, now=now, next_at=now + self.rules.relook)
+            suspects = await suspects_to_look_at(connection, now=now)
+            again = [*(args.relook(user_id) for user_id in due), *(args.backfill(user_id) for user_id in suspects)]
+            await jobs.write(connection, again, now)
+        return len(again)
+
+    async def retry_unreadable(self) -> int:
+        """Fetch posts again that could not be decoded, at growing intervals; return how many."""
+        async with self._database.transaction() as connection:
+            return await take_up_unreadable(connection, self._database.clock.now())
+
+
+WRITERS: Sequence[Writer[Any]] = (
+    Writer(IngestBegun, write_begun),  # before everything that refers to an ingest
+    Writer(User, write_users),
+    Writer(TrackedAccount, write_tracked),
+    Writer(AccountStateChange, write_state_changes),
+    Writer(RunStep, write_run_steps),  # before the posts: a post that is not stored yet counts as new
+    Writer(Post, write_posts),
+    Writer(FollowsSeen, write_follows_seen),
+    Writer(FollowsEnded, write_follows_ended),
+    Writer(SyncEnded, write_syncs_ended),
+    Writer(NewEvent, write_events),
+    Writer(Swept, write_swept),
+    Writer(Fetched, write_fetched),
+    Writer(HistoryJudged, write_judged),  # after what changes the account's state
+    Writer(Missing, write_missing),
+    Writer(Unreadable, write_quarantine),
+    Writer(SuggestionClosed, write_closed_suggestions),
+    Writer(IngestAdvanced, write_advanced),
+    Writer(IngestEnded, write_ended),
+)
+"""In the order in which their tables refer to each other."""
+
+
+def rules_of(settings: Settings) -> CollectRules:
+    return CollectRules(
+        second_look=timedelta(seconds=settings.second_look_seconds),
+        batch_fill=timedelta(seconds=settings.batch_fill_seconds),
+        relook=timedelta(days=settings.relook_days),
+        reposts=settings.x_reposts,
+        round_pause=timedelta(seconds=settings.round_pause_seconds),
+        summarize=settings.auto_summarization_enabled,
+        users_per_call=settings.batch_users_by_ids_max,
+        posts_per_call=settings.batch_posts_by_ids_max,
+        most=MostCredits(
+            posts=prices.posts(prices.POSTS_PER_PAGE),
+            profile=prices.profile(),
+            follows=prices.follow_page_at_most(PAGE_SIZE),
+            relation=prices.relation(),
+        ),
+    )
