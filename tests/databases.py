@@ -54,6 +54,7 @@ LIBSQL_EMPTY = ";".join(
         "BEGIN IMMEDIATE",
         *(f"DELETE FROM {name}" for name in reversed(TABLES)),
         "INSERT INTO posts_search (posts_search) VALUES ('delete-all')",
+        "DELETE FROM posts_search_rows",
         "DELETE FROM sqlite_sequence",
         "COMMIT",
     ]

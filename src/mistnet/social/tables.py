@@ -23,7 +23,6 @@ from sqlalchemy import (
 from mistnet.kit.metadata import metadata
 from mistnet.kit.types import BigId, RawJson, UtcTime
 
-PLATFORM = "platform IN ('x', 'threads')"
 LIVE = "deleted_at IS NULL"
 DUE_LOOK = "next_look_at IS NOT NULL"
 UNRESOLVED = "resolved_at IS NULL"
@@ -58,7 +57,6 @@ users = Table(
     Column("last_updated_at", UtcTime, nullable=False),
     Column("profiled_at", UtcTime),
     Column("ingest_id", BigId),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("detail IN ('author', 'listed', 'profile')", name="detail_is_known"),
     Index("users_handle", "handle_key", "platform"),
     Index("users_profiled_at", "profiled_at", "platform"),  # only the key begins with the platform: none looks as good
@@ -125,7 +123,6 @@ suggestions = Table(
     Column("reason", Text),
     Column("user_id", BigId),
     Column("withdrawn_at", UtcTime),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("outcome IN ('accepted', 'refused')", name="outcome_is_known"),
     CheckConstraint("(deleted_at IS NULL) = (outcome IS NULL)", name="closed_ones_have_an_outcome"),
     Index(
@@ -174,7 +171,6 @@ posts = Table(
     Column("ingest_id", BigId),
     Column("referenced_text_clean", Text),
     ForeignKeyConstraint(["platform", "author_id"], ["users.platform", "users.id"], name="posts_author_fkey"),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("posts_author", "platform", "author_id", "id"),
     Index("posts_author_time", "platform", "author_id", "created_at", "id"),
     Index("posts_conversation", "platform", "conversation_id", "id"),
@@ -191,7 +187,6 @@ missing = Table(
     Column("reason", Text, nullable=False),
     Column("asked_at", UtcTime, nullable=False),
     Column("times_asked", Integer, nullable=False, server_default=text("1")),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint("what IN ('user', 'post')", name="what_is_known"),
 )
 
@@ -208,7 +203,6 @@ quarantine = Table(
     Column("last_seen_at", UtcTime, nullable=False),
     Column("times_seen", Integer, nullable=False, server_default=text("1")),
     Column("resolved_at", UtcTime),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     Index("quarantine_payload", "platform", "endpoint", "digest", unique=True),
     Index("quarantine_unresolved", "id", postgresql_where=text(UNRESOLVED), sqlite_where=text(UNRESOLVED)),
     Index("quarantine_resolved_at", "resolved_at"),
@@ -245,7 +239,6 @@ ingest_events = Table(
     Column("http_status", SmallInteger),
     Column("exchange", RawJson),
     Column("problem", Text),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint(INGEST_KIND, name="kind_is_known"),
     CheckConstraint(INGEST_STATUS, name="status_is_known"),
     CheckConstraint("(finished_at IS NULL) = (status = 'in_progress')", name="finished_ones_say_when"),
@@ -290,7 +283,6 @@ feeds = Table(
     Column("polled_at", UtcTime),
     Column("posts", BigId, nullable=False, server_default=text("0")),
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="feeds_user_fkey"),
-    CheckConstraint(PLATFORM, name="platform_is_known"),
     CheckConstraint(FEED_STATE, name="state_is_known"),
     Index(
         "feeds_live",

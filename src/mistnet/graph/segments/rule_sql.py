@@ -13,16 +13,13 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
     cast,
-    column,
     exists,
     false,
     func,
     literal_column,
     or_,
     select,
-    table,
 )
 
 from mistnet.graph.segments.model import (
@@ -45,14 +42,13 @@ from mistnet.graph.segments.rules import hosts_of
 from mistnet.graph.tables import follows, segment_inputs, segment_members
 from mistnet.social.model import UserId, X
 from mistnet.social.search_query import parse
-from mistnet.social.store.search import fts5, tsquery
+from mistnet.social.store.search import INDEX, IS_ROW_OF_POST, SEARCH_ROWS, fts5, tsquery
 from mistnet.social.tables import WORDS, posts
 
 Members: TypeAlias = Select[Any]
 """Rows of `platform` and `id`, each once."""
 
 _BACK: Final = follows.alias("back")
-_SEARCH: Final = table("posts_search", column("rowid"))
 
 
 class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +176,8 @@ def _matching(asked: Members, query: str, dialect: str) -> Members:
     if dialect == "postgresql":
         wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
         return asked.where(literal_column(WORDS).op("@@")(wanted))
-    row = case((posts.c.platform == X, posts.c.id), else_=-posts.c.id)
-    found = select(_SEARCH.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
+    row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
+    found = select(INDEX.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
     return asked.where(row.in_(found))
 
 

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, and_, bindparam, case, column, false, func, literal_column, or_, select, table
+from sqlalchemy import Select, and_, bindparam, column, false, func, literal_column, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import statement
-from mistnet.social.model import THREADS, Platform, PostId, UserId, X
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.search_query import SearchQuery, SearchTerm, parse
 from mistnet.social.store.post_listing import PostSpan, narrow_posts
@@ -22,8 +22,11 @@ _OF_THE_POST: Final = (
     *("platform", "id", "author_id", "created_at", "text", "url"),
     *("likes", "replies", "reposts", "views"),
 )
-_INDEX: Final = table("posts_search", column("rowid"))
-_ROW: Final = case((posts.c.platform == X, posts.c.id), else_=-posts.c.id)
+INDEX: Final = table("posts_search", column("rowid"))
+"""The full-text index of SQLite. Its rows are numbered by SEARCH_ROWS."""
+
+SEARCH_ROWS: Final = table("posts_search_rows", column("row_number"), column("platform"), column("post_id"))
+IS_ROW_OF_POST: Final = and_(SEARCH_ROWS.c.platform == posts.c.platform, SEARCH_ROWS.c.post_id == posts.c.id)
 _FEW: Final = 2_000
 """So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
 
@@ -97,7 +100,7 @@ def handle_key(handle: str) -> str:
 
 
 async def _has_few(connection: AsyncConnection, words: SearchQuery) -> bool:
-    one_too_many = select(_INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
+    one_too_many = select(INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
     return (await connection.execute(one_too_many)).first() is None
 
 
@@ -118,11 +121,12 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
     if dialect == "postgresql":
         return _on_postgresql(words, asked)
     if few:
-        row = _INDEX.c.rowid
-        its_platform = case((row > 0, str(X)), else_=str(THREADS))
-        same = and_(posts.c.platform == its_platform, posts.c.id == func.abs(row))
-        return asked.join_from(_INDEX, posts, same).where(_matches(words)).order_by(*NEWEST_FIRST)
-    return asked.where(_ROW.in_(select(_INDEX.c.rowid).where(_matches(words)))).order_by(*NEWEST_FIRST)
+        hits = INDEX.join(SEARCH_ROWS, SEARCH_ROWS.c.row_number == INDEX.c.rowid).join(posts, IS_ROW_OF_POST)
+        return asked.select_from(hits).where(_matches(words)).order_by(*NEWEST_FIRST)
+    # Posts in their order, each looked up among the matches: the newest come first, and the rest need not be sorted.
+    matches = select(INDEX.c.rowid).where(_matches(words))
+    own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
+    return asked.where(own_row.in_(matches)).order_by(*NEWEST_FIRST)
 
 
 def _matches(words: SearchQuery) -> Any:
