@@ -445,7 +445,7 @@ def test_a_handle_that_was_asked_for_is_shown_before_it_is_an_account(url: str) 
 
     LOOP.run(prepare())
     shown = run(coverage, url).stdout
-    assert "asked for, and not looked up yet: @ann" in shown
+    assert "requested, not looked up yet: @ann" in shown
     assert "no account is tracked" not in shown
     assert told(run(coverage, url, "--json"))["asked_for"] == ["ann"]
 
@@ -474,11 +474,11 @@ def test_a_refused_handle_is_shown_where_accounts_are(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("@nobody",), "`mistnet track @nobody` begins to"),
+        (("@nobody",), "Track it with `mistnet track @nobody`"),
         (("@anne",), "Did you mean 'ann'?"),
         (("--conversation", "77"), "nothing is stored of a conversation 77"),
         (("--conversation", str(FIRST)), f"belongs to conversation {ROOT}"),
-        (("@ann", "--conversation", "77"), "--conversation stands alone"),
+        (("@ann", "--conversation", "77"), "--conversation goes with neither a handle"),
         (("@not a handle",), "1 to 15 letters"),
     ],
 )

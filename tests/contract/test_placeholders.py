@@ -151,7 +151,7 @@ def test_those_upstream_does_not_return_are_named_and_settled_on_demand(
 
     asyncio.run(write_post())
     first = commanded(empty_url, source)
-    assert (first.exit_code, "upstream does not return 2: 98, 99; add --settle" in first.stdout) == (3, True)
+    assert (first.exit_code, "the source does not return 2: 98, 99; add --settle" in first.stdout) == (3, True)
     done = told(commanded(empty_url, source, "--settle", "--json"))
     assert (done["fetched"], done["removed"], done["unavailable"], done["left"]) == (0, ["98"], ["99"], 0)
 

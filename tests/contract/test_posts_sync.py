@@ -324,7 +324,7 @@ def test_a_handle_that_is_not_stored_is_looked_up(sqlite_url: str) -> None:
         (["@nobody", "--since-id", "4"], "MISTNET_X_API_KEY"),
         (["7", "--since", "yesterday"], "2027-01-31"),
         (["--since-id", "4"], "name at least one id"),
-        (["a-handle", "--since-id", "4"], "nothing was asked for"),
+        (["a-handle", "--since-id", "4"], "nothing was fetched"),
         (["7,0", "--since-id", "4"], "is not a user id"),
     ],
 )

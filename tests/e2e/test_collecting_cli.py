@@ -159,7 +159,7 @@ def test_hydration_is_all_or_nothing(small_collector: CommandLine, sim: Sim) -> 
 
     assert "2 users fetched and written in 1 call" in small_collector.ok("hydrate", "users", *ids).out
     calls = sim.calls()
-    assert "all 2 users are stored already: nothing was asked for" in small_collector.ok("hydrate", "users", *ids).out
+    assert "all 2 users are stored already: nothing was fetched" in small_collector.ok("hydrate", "users", *ids).out
     assert sim.calls() == calls
     (small_collector.folder / "posts").write_text("\n".join(truths[0]["search"][:3]))
     told = small_collector.ok("hydrate", "posts", "--file", "posts", "--json").json

@@ -25,8 +25,8 @@ import typer
 from sqlalchemy import text
 
 from mistnet.app import open_app
-from mistnet.cli.demo.report import COMMANDS
-from mistnet.cli.demo.world import NOBODY, DemoWorld
+from mistnet.cli.demo.command import COMMANDS
+from mistnet.cli.demo.world import UNKNOWN_HANDLE, DemoWorld
 from mistnet.cli.main import app
 from mistnet.settings import load_settings
 from tests.commands import DEADLINE_SECONDS, command_line
@@ -98,9 +98,9 @@ def test_a_kept_demo_can_be_looked_at_and_a_hole_in_it_is_found(on_no_file: Comm
     first = world.open_handles[0]
     assert f"posts of @{first} are missing" in wrong
     assert "is active, not protected" in wrong
-    assert f"the suggestion of @{NOBODY} is accepted" in wrong
+    assert f"the suggestion of @{UNKNOWN_HANDLE} is accepted" in wrong
     assert "costs GBP 122.55, not GBP 9.99" in wrong
-    assert "posts that link to https://www.ebay.com/itm/155932418766 are not told with it" in wrong
+    assert "posts that link https://www.ebay.com/itm/155932418766 are not stored with it" in wrong
 
 
 async def _disagreements_after_damage(world: DemoWorld, url: str) -> str:
@@ -112,7 +112,7 @@ async def _disagreements_after_damage(world: DemoWorld, url: str) -> str:
             await connection.execute(text(f"DELETE FROM posts WHERE id {newest}"))
             await connection.execute(text("UPDATE accounts SET state = 'active' WHERE state = 'protected'"))
             accept = text("UPDATE suggestions SET outcome = 'accepted' WHERE handle = :handle")
-            await connection.execute(accept, {"handle": NOBODY})
+            await connection.execute(accept, {"handle": UNKNOWN_HANDLE})
             await connection.execute(text("UPDATE offers SET amount = '9.99'"))
         return "\n".join(await world.disagreements(opened))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.cli.output import Grid, last_line, plain, span, to_json
-from mistnet.cli.printable import printable
+from mistnet.kit.text import printable
 
 
 class Thing(msgspec.Struct):

@@ -1,17 +1,14 @@
 """The demo's picture fits every terminal, whatever people have written."""
 
-import io
 from datetime import UTC, datetime, timedelta
 from typing import get_args, get_type_hints
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from mistnet.cli import sim
 from mistnet.cli.demo import command as demo
-from mistnet.cli.demo.screen import DemoAccountLine, DemoPicture, canvas, draw, shortened, steady
+from mistnet.cli.demo.screen import DemoAccountLine, DemoPicture, draw, shortened, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobState, KindName
@@ -94,6 +91,7 @@ def picture() -> DemoPicture:
 def test_the_picture_has_no_more_lines_than_there_is_room_for_and_each_is_one_line(width: int, height: int) -> None:
     lines = draw(picture(), width=width, height=height)
     assert len(lines) <= height
+    assert all(cell_len(line.plain) <= width for line in lines)
     assert all("\n" not in line.plain and "\r" not in line.plain and "\x1b" not in line.plain for line in lines)
 
 
@@ -119,24 +117,6 @@ def test_text_of_unsure_width_is_made_steady() -> None:
     assert shortened("abcdef", 6) == "abcdef"
     assert shortened("abcdefg", 6) == "abcde…"
     assert shortened("日本語日本語", 6) == "日本…"
-
-
-def test_a_canvas_writes_again_only_what_has_changed_and_leaves_the_terminal_as_it_was() -> None:
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=20, height=5, color_system=None)
-    with canvas(console) as drawn:
-        drawn.draw([Text("steady"), Text("one")])
-        before = written.tell()
-        drawn.draw([Text("steady"), Text("two"), Text("x" * 50)])
-        second = written.getvalue()[before:]
-        drawn.draw([Text(str(n)) for n in range(9)])
-    assert "steady" not in second
-    assert second.startswith("\r\x1b[2A\n")
-    assert "two" in second
-    assert "x" * 18 + "…" in second
-    assert "x" * 19 not in second
-    assert written.getvalue().rpartition("\x1b[3A")[2].count("\n") == 4
-    assert written.getvalue().endswith("\x1b[?7h\x1b[?25h")
 
 
 def test_the_choices_are_those_of_the_simulator() -> None:

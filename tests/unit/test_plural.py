@@ -14,4 +14,4 @@ def test_one_is_singular_and_everything_else_is_plural() -> None:
 
 def test_a_conversation_of_one_post_says_so_in_the_singular() -> None:
     head = str(conversation_blocks(Conversation(conversation_id=PostId(5), posts=1))[0])
-    assert "1 post is stored, 0 walks are under way, 0 ended without their result" in head
+    assert "1 post is stored, 0 walks are under way, 0 failed" in head

@@ -1,14 +1,16 @@
-"""Options shared by all commands: database, log and JSON, and how errors are printed."""
+"""Runs commands: the options that all of them share, their event loop, and their exit codes."""
 
 import asyncio
 import contextlib
 import functools
 import inspect
 import os
+import shutil
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -22,13 +24,13 @@ from mistnet.kit.errors import MistnetError, UsageError, leaves_of
 from mistnet.kit.redaction import redact
 from mistnet.settings import Settings, load_settings
 
-_FAREWELL_SECONDS: Final = 1.0
+_THREADS_END_SECONDS: Final = 1.0
 _PANEL: Final = "Everywhere"
 _HINT: Final = "set MISTNET_LOG_LEVEL=DEBUG to see where"
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command starts from."""
+    """What every command gets: the settings, and where to print."""
 
     settings: Settings
     out: Output
@@ -63,10 +65,7 @@ SHARED_OPTIONS: Final = {
 
 
 def shared_options(command: AsyncCommand) -> Callable[..., None]:
-    """Adds the options every command takes; the command itself gets the invocation they make.
-
-    The command's answer, if any, is the exit code.
-    """
+    """Add the options of all commands to one. It gets an `Invocation` in their place, and may return an exit code."""
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -89,13 +88,13 @@ def shared_options(command: AsyncCommand) -> Callable[..., None]:
         for name, annotation in SHARED_OPTIONS.items()
     ]
     named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *added)]
-    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # how a wrapper tells what it takes
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # Typer reads the options from it
     run.__annotations__ = {each.name: each.annotation for each in named}
     return run
 
 
 def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flags: dict[str, Any]) -> int:
-    """Runs a command in its event loop and turns whatever goes wrong into one line and an exit code."""
+    """Run a command in its event loop. An error becomes one line on stderr and an exit code."""
     secrets: Sequence[str] = ()
     debugging = os.environ.get("MISTNET_LOG_LEVEL") in ("DEBUG", "TRACE")
     try:
@@ -104,46 +103,43 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         debugging = settings.log_level in ("DEBUG", "TRACE")
         logs.set_up(style=settings.log_format, level=settings.log_level, secrets=secrets)
         return uvloop.run(_run(command(settings))) or 0
-    except MistnetError as error:
-        if debugging:
-            sys.stderr.write(redact(traceback.format_exc(), secrets))
-        return _told([error], secrets)
     except (typer.TyperException, typer.Exit):
         raise
     except BrokenPipeError:
-        return _quietly()
-    except Exception as error:  # noqa: BLE001 (the last resort: a bug must not bury its reader in a traceback)
+        # The reader of our output has closed it. What is still buffered must not raise at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 (the last resort: users must not have to read a traceback)
         if debugging:
             sys.stderr.write(redact(traceback.format_exc(), secrets))
-        foreseen = [each for each in leaves_of(error) if isinstance(each, MistnetError)]
-        if len(foreseen) == len(leaves_of(error)):
-            return _told(foreseen, secrets)
-        complain(f"this is a bug in mistnet: {type(error).__name__}: {error} ({_HINT})", secrets)
-        return BUG
-
-
-def _told(errors: Sequence[MistnetError], secrets: Sequence[str]) -> int:
-    """One line for each; parts that ran at once may fail of the same cause, which is told once."""
-    for problem in dict.fromkeys(str(error) for error in errors):
-        complain(problem, secrets)
-    return 2 if any(isinstance(error, UsageError) for error in errors) else 1
+        leaves = leaves_of(error)
+        known = [each for each in leaves if isinstance(each, MistnetError)]
+        if len(known) < len(leaves):
+            complain(f"this is a bug in mistnet: {type(error).__name__}: {error} ({_HINT})", secrets)
+            return BUG
+        # Tasks that ran at the same time may fail of the same cause: it is printed once.
+        for problem in dict.fromkeys(map(str, known)):
+            complain(problem, secrets)
+        return 2 if any(isinstance(each, UsageError) for each in known) else 1
 
 
 async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
-    """Keeps the loop open until driver threads are gone: one that finds it closed prints a traceback."""
+    """Keep the loop open until driver threads have ended: one that finds it closed prints a traceback."""
     others = threading.active_count()
     try:
         return await command
     finally:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL_SECONDS):
-                while threading.active_count() > others:  # noqa: ASYNC110 (threads ring no bell when they end)
+            async with asyncio.timeout(_THREADS_END_SECONDS):
+                while threading.active_count() > others:  # noqa: ASYNC110 (threads send no event when they end)
                     await asyncio.sleep(0.002)
 
 
-def _quietly() -> int:
-    """Whoever read our output has seen enough; what is still buffered must not raise at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-    return PIPE_CLOSED
+def program_name() -> str:
+    """What a user types to run this program: `mistnet` where it is on the path."""
+    if shutil.which("mistnet"):
+        return "mistnet"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "mistnet" else "python -m mistnet"

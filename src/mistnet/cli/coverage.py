@@ -1,4 +1,4 @@
-"""The coverage command: what is there of accounts and conversations, what is on its way, and what is missing."""
+"""The coverage command: which parts of accounts and conversations are stored, under way, or missing."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,12 +6,13 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, last_line
-from mistnet.cli.refused import refused_blocks
+from mistnet.cli.status import refused_blocks
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are, counted
 from mistnet.social.accounts import AccountState
@@ -69,8 +70,8 @@ _WHY_COUNTS_DIFFER: Final = (
 )
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """When somebody looks, whether his terminal draws fine marks, and whether native retweets are wanted."""
+class StripStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How strips are drawn: at which time, with which marks, and whether native retweets are collected."""
 
     now: datetime
     fine: bool
@@ -82,131 +83,106 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def legend(self) -> str:
-        return ", ".join(f"{self.marks[each]} {said}" for each, said in _MEANING.items())
+        return ", ".join(f"{self.marks[each]} {meaning}" for each, meaning in _MEANING.items())
 
     def strip(self, stretches: Sequence[Stretch], cells: int) -> str:
         return "".join(self.marks[each] for each in strip(stretches, cells))
 
 
-def accounts_blocks(found: Sequence[AccountProgress], view: View, asked_for: Sequence[str]) -> list[Block]:
-    """`asked_for`: handles whose profile was not looked up yet, so that they are no accounts yet."""
+def accounts_blocks(accounts: Sequence[AccountProgress], style: StripStyle, requested: Sequence[str]) -> list[Block]:
+    """`requested` are handles whose profiles were not looked up yet."""
     grid = Grid(
         columns=("account", "state", "coverage", "stored", "profile", "gaps"),
         rows=[
             (
                 f"@{each.handle or each.user_id}",
                 f"{each.state}, suspect" if is_suspect(each) else str(each.state),
-                view.strip(own_posts(each, view.now), _FEW_CELLS) if was_collected(each) else "",
+                style.strip(own_posts(each, style.now), _FEW_CELLS) if was_collected(each) else "",
                 "waits to begin" if each.waits else f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
                 str(len(each.gaps) or ""),
             )
-            for each in found
+            for each in accounts
         ],
-        empty="no account is tracked: `mistnet track @handle` begins with one",
+        empty="no account is tracked: `mistnet track @handle` tracks one",
     )
-    named = ", ".join(f"@{handle}" for handle in asked_for[:_SHOWN_HANDLES])
-    more = f" and {len(asked_for) - _SHOWN_HANDLES:,} more" if len(asked_for) > _SHOWN_HANDLES else ""
-    waiting = [f"asked for, and not looked up yet: {named}{more}"] if asked_for else []
-    return [*([grid] if found or not asked_for else []), *([view.legend] if found else []), *waiting]
+    named = ", ".join(f"@{handle}" for handle in requested[:_SHOWN_HANDLES])
+    more = f" and {len(requested) - _SHOWN_HANDLES:,} more" if len(requested) > _SHOWN_HANDLES else ""
+    waiting = [f"requested, not looked up yet: {named}{more}"] if requested else []
+    return [*([grid] if accounts or not requested else []), *([style.legend] if accounts else []), *waiting]
 
 
-def account_blocks(progress: AccountProgress, view: View, *, own_reposts: int) -> list[Block]:
-    own, reposted = own_posts(progress, view.now), reposts(progress, view.now)
+def account_blocks(progress: AccountProgress, style: StripStyle, *, own_reposts: int) -> list[Block]:
+    own = own_posts(progress, style.now)
+    reposted = style.strip(reposts(progress, style.now), _CELLS) if style.with_reposts else "off: see x_reposts"
+    reason = f": {progress.state_reason}" if progress.state_reason else ""
+    paused = "" if progress.state is AccountState.ACTIVE else ", not collected now"
+    first, last = f"{begin_of(progress):%Y-%m-%d}", f"{style.now:%Y-%m-%d}"
     strips = [
-        f"@{progress.handle or progress.user_id} ({_state(progress)})",
-        f"own posts        {view.strip(own, _CELLS)}",
-        f"native retweets  {view.strip(reposted, _CELLS) if view.with_reposts else 'not wanted: x_reposts is off'}",
-        f"{'':17}{_axis(begin_of(progress), view.now)}",
-        view.legend,
+        f"@{progress.handle or progress.user_id} ({progress.state}{reason}{paused})",
+        f"own posts        {style.strip(own, _CELLS)}",
+        f"native retweets  {reposted}",
+        f"{'':17}{first}{last.rjust(_CELLS - len(first))}",
+        style.legend,
     ]
     if is_suspect(progress):
-        strips.append(_suspicion(progress))
-    return ["\n".join(strips), _stretches_grid(own), _gaps_grid(progress), _counts(progress, own_reposts)]
-
-
-def _suspicion(progress: AccountProgress) -> str:
-    again = f"; it is looked at again at {at(progress.next_look_at)}" if progress.next_look_at else ""
-    return (
-        f"suspect since {at(progress.suspect_since)}: {few_stored(progress)}, although its history was read to the end"
-        f"{again}; --repair reads all of it again"
+        again = f"; it is checked again at {at(progress.next_look_at)}" if progress.next_look_at else ""
+        suspicion = f"{few_stored(progress)}, although its history was read to the end{again}"
+        strips.append(f"suspect since {at(progress.suspect_since)}: {suspicion}; --repair reads all of it again")
+    stretches = Grid(
+        title="own posts",
+        columns=("from (UTC)", "until", ""),
+        rows=[(at(each.since), at(each.until), _MEANING[each.standing]) for each in own],
     )
+    gaps = Grid(
+        title="failed sweeps (--repair retries them)",
+        columns=("job", "kind", "state", "what went wrong"),
+        rows=[(str(each.job_id), each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
+        empty="no sweep failed",
+    )
+    counts = (
+        f"{counted(progress.stored, 'post')} {are(progress.stored)} stored, {own_reposts:,} of them native retweets; "
+    )
+    if progress.posts_count is None:
+        counts += "the profile gives no number"
+    else:
+        counts += f"the profile says {progress.posts_count:,} (as of {at(progress.profiled_at)}):\n{_WHY_COUNTS_DIFFER}"
+    return ["\n".join(strips), stretches, gaps, counts]
 
 
 def unread_line(count: int) -> list[str]:
-    one = "1 payload" if count == 1 else f"{count:,} payloads"
-    return [f"{one} in quarantine: `mistnet doctor --reparse` tries again"] if count else []
+    return [f"{counted(count, 'payload')} in quarantine: `mistnet doctor --reparse` tries again"] if count else []
 
 
-def _state(progress: AccountProgress) -> str:
-    reason = f": {progress.state_reason}" if progress.state_reason else ""
-    stays = "" if progress.state is AccountState.ACTIVE else ", not collected now"
-    return f"{progress.state}{reason}{stays}"
-
-
-def _axis(begin: datetime, now: datetime) -> str:
-    first, last = f"{begin:%Y-%m-%d}", f"{now:%Y-%m-%d}"
-    return first + last.rjust(_CELLS - len(first))
-
-
-def _stretches_grid(stretches: Sequence[Stretch]) -> Grid:
-    return Grid(
-        title="own posts",
-        columns=("from (UTC)", "until", ""),
-        rows=[(at(each.since), at(each.until), _MEANING[each.standing]) for each in stretches],
+def conversation_blocks(conversation: Conversation) -> list[Block]:
+    verdict: str = conversation.verdict
+    if conversation.verdict is Completeness.AS_FAR_AS_UPSTREAM:
+        verdict = f"{verdict} ({sum(parent.gone for parent in conversation.parents):,} gone)"
+    dead = [walk for walk in conversation.walks if not walk.alive]
+    live = len(conversation.walks) - len(dead)
+    counts = (
+        f"{counted(conversation.posts, 'post')} {are(conversation.posts)} stored, "
+        f"{counted(live, 'walk')} {are(live)} under way, {len(dead):,} failed"
     )
-
-
-def _gaps_grid(progress: AccountProgress) -> Grid:
-    return Grid(
-        title="sweeps that ended without their result (--repair tries them anew)",
-        columns=("job", "kind", "state", "what went wrong"),
-        rows=[(str(each.job_id), each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
-        empty="no sweep ended without its result",
-    )
-
-
-def _counts(progress: AccountProgress, own_reposts: int) -> str:
-    stored = (
-        f"{counted(progress.stored, 'post')} {are(progress.stored)} stored, {own_reposts:,} of them native retweets"
-    )
-    if progress.posts_count is None:
-        return f"{stored}; the profile told no number"
-    return (
-        f"{stored}; the profile says {progress.posts_count:,} (as of {at(progress.profiled_at)}):\n{_WHY_COUNTS_DIFFER}"
-    )
-
-
-def conversation_blocks(found: Conversation) -> list[Block]:
-    gone = sum(parent.gone for parent in found.parents)
-    dead = [walk for walk in found.walks if not walk.alive]
-    live = len(found.walks) - len(dead)
-    verdict = f"{found.verdict} ({gone:,} gone)" if found.verdict is Completeness.AS_FAR_AS_UPSTREAM else found.verdict
-    stored, walks = (f"{counted(many, one)} {are(many)}" for many, one in ((found.posts, "post"), (live, "walk")))
-    counts = f"{stored} stored, {walks} under way, {len(dead):,} ended without their result"
+    # Gaps first: they are what an operator can do something about.
+    missing = sorted(conversation.parents, key=lambda each: (not each.gap, each.post_id))[:_SHOWN_PARENTS]
     grid = Grid(
-        title="posts that were answered and are not stored",
+        title="missing posts that have replies",
         columns=("post", "answered by", "replies", ""),
-        rows=[
-            (str(each.post_id), str(each.reply_id), f"{each.replies:,}", _fate(each))
-            for each in sorted(found.parents, key=lambda each: (not each.gap, each.post_id))[:_SHOWN_PARENTS]
-        ],
-        empty="every post that was answered is stored",
+        rows=[(str(each.post_id), str(each.reply_id), f"{each.replies:,}", _explain(each)) for each in missing],
+        empty="every post that has replies is stored",
     )
-    hints = [f"the last walk ended with: {last_line(dead[-1].last_error)}"] if dead else []
-    hints += ["`mistnet jobs requeue --kind walk` tries walks anew"] if dead else []
-    hints += ["`mistnet hydrate posts ID` fetches a post that nobody is fetching"] if _has_gaps(found) else []
-    return [f"conversation {found.conversation_id}: {verdict}\n{counts}", grid, *hints]
+    hints = [f"the last walk failed with: {last_line(dead[-1].last_error)}"] if dead else []
+    hints += ["`mistnet jobs requeue --kind walk` retries walks"] if dead else []
+    if conversation.verdict is Completeness.HAS_GAPS:
+        hints.append("`mistnet hydrate posts ID` fetches a missing post")
+    return [f"conversation {conversation.conversation_id}: {verdict}\n{counts}", grid, *hints]
 
 
-def _has_gaps(found: Conversation) -> bool:
-    return found.verdict is Completeness.HAS_GAPS
-
-
-def _fate(parent: MissingParent) -> str:
+def _explain(parent: MissingParent) -> str:
     if parent.gone:
-        return "upstream does not have it"
-    return "a walk will bring it" if parent.awaited else "a gap: nobody is fetching it"
+        return "the source does not have it"
+    return "a walk will fetch it" if parent.awaited else "a gap: no job fetches it"
 
 
 HAS_GAPS: Final = 3
@@ -225,16 +201,14 @@ async def coverage(
             "--conversation", min=1, max=LARGEST_ID, metavar="ID", help="A conversation, by the id of its first post."
         ),
     ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Try sweeps anew that ended without their result, and begin lacking ones.")
-    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Retry failed sweeps, and start missing ones.")] = False,
 ) -> int:
     """Show what is verified, what is being swept and what is missing.
 
     Exit code 3 if a conversation has gaps.
     """
     if conversation is not None and (handle is not None or repair):
-        raise typer.BadParameter("--conversation stands alone: leave out the handle and --repair")
+        raise typer.BadParameter("--conversation goes with neither a handle nor --repair")
     async with open_app(invocation.settings) as app:
         if conversation is not None:
             return await _conversation(invocation, app, PostId(conversation))
@@ -246,95 +220,101 @@ async def coverage(
 
 
 async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
-    reader, now = Coverage(app.database), app.database.clock.now()
-    done: list[str] = []
-    if repair:
-        for each in await reader.accounts():
-            done += await repaired(app, each)
-    found = await reader.accounts()
+    reader = Coverage(app.database)
+    accounts = await reader.accounts()
+    done = [each for account in accounts for each in await repaired(app, account)] if repair else []
+    if done:
+        accounts = await reader.accounts()
     stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
     refused = await Refusals(app.database).standing()
-    asked_for = [each.handle for each in await TrackingStore(app.database, app.job_writer).suggestions()]
-    shown = document(
-        accounts=[_fields(each, stats) for each in found],
-        asked_for=asked_for,
-        refused=refused,
-        quarantined=unread,
-        repaired=done,
+    suggestions = await TrackingStore(app.database, app.job_writer).suggestions()
+    requested = [each.handle for each in suggestions]
+    invocation.out.show(
+        document(
+            accounts=[_account_document(each, stats) for each in accounts],
+            asked_for=requested,
+            refused=refused,
+            quarantined=unread,
+            repaired=done,
+        ),
+        *accounts_blocks(accounts, _style(invocation, app), requested),
+        *refused_blocks(refused),
+        *unread_line(unread),
+        *_repair_lines(done, repair=repair),
     )
-    said = done or (["nothing to repair"] if repair else [])
-    view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
-    listed = [*accounts_blocks(found, view, asked_for), *refused_blocks(refused)]
-    invocation.out.show(shown, *listed, *unread_line(unread), *said)
 
 
 async def _account(invocation: Invocation, app: App, handle: str, *, repair: bool) -> None:
-    reader, now = Coverage(app.database), app.database.clock.now()
-    found = await _known(reader, app, handle)
-    done = await repaired(app, found) if repair else []
+    reader, style = Coverage(app.database), _style(invocation, app)
+    progress = await _progress(reader, app, handle)
+    done = await repaired(app, progress) if repair else []
     if done:
-        found = await _known(reader, app, handle)
-    own_reposts = await reader.native_reposts(found.user_id)
-    unread = await Quarantine(app.database).naming(found.user_id)
+        progress = await _progress(reader, app, handle)
+    own_reposts = await reader.native_reposts(progress.user_id)
+    unread = await Quarantine(app.database).naming(progress.user_id)
     stats = await fetch_stats(app.database)
-    shown = document(
-        account=_fields(found, stats),
-        own_posts=own_posts(found, now),
-        native_retweets=reposts(found, now) if app.settings.x_reposts else None,
-        stored={"all": found.stored, "native_retweets": own_reposts, "others": found.stored - own_reposts},
-        quarantined=unread,
-        repaired=done,
+    invocation.out.show(
+        document(
+            account=_account_document(progress, stats),
+            own_posts=own_posts(progress, style.now),
+            native_retweets=reposts(progress, style.now) if style.with_reposts else None,
+            stored={"all": progress.stored, "native_retweets": own_reposts, "others": progress.stored - own_reposts},
+            quarantined=unread,
+            repaired=done,
+        ),
+        *account_blocks(progress, style, own_reposts=own_reposts),
+        *_fetch_line(stats.get(progress.user_id)),
+        *unread_line(unread),
+        *_repair_lines(done, repair=repair),
     )
-    said = done or (["nothing to repair"] if repair else [])
-    view = View(now=now, fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts)
-    told = account_blocks(found, view, own_reposts=own_reposts)
-    invocation.out.show(shown, *told, *_fetch_line(stats.get(found.user_id)), *unread_line(unread), *said)
 
 
-async def _known(reader: Coverage, app: App, handle: str) -> AccountProgress:
-    found = await reader.account(handle)
-    if found is not None:
-        return found
+def _style(invocation: Invocation, app: App) -> StripStyle:
+    return StripStyle(
+        now=app.database.clock.now(), fine=invocation.out.on_terminal, with_reposts=app.settings.x_reposts
+    )
+
+
+def _repair_lines(done: Sequence[str], *, repair: bool) -> Sequence[str]:
+    return done or (["nothing to repair"] if repair else [])
+
+
+async def _progress(reader: Coverage, app: App, handle: str) -> AccountProgress:
+    progress = await reader.account(handle)
+    if progress is not None:
+        return progress
     refused = await Refusals(app.database).of_handle(handle)
     if refused is not None:
         why = f"It was refused at {at(refused.refused_at)} UTC: {refused.reason}."
         raise typer.BadParameter(f"@{handle} is not tracked. {why} `mistnet track @{handle}` tries again")
     now_called = await reader.now_called(handle)
-    renamed = f" It goes by @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
-    raise typer.BadParameter(f"@{handle} is not tracked.{renamed} `mistnet track @{handle}` begins to")
+    renamed = f" Its handle is @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
+    raise typer.BadParameter(f"@{handle} is not tracked.{renamed} Track it with `mistnet track @{handle}`")
 
 
 async def _conversation(invocation: Invocation, app: App, conversation_id: PostId) -> int:
     reader = Coverage(app.database)
-    found = await reader.conversation(conversation_id, await reader.platform_of(conversation_id))
-    if not found.posts and not found.walks:
-        await _refuse_unknown(reader, conversation_id)
+    conversation = await reader.conversation(conversation_id, await reader.platform_of(conversation_id))
+    if not conversation.posts and not conversation.walks:
+        belongs_to = await reader.conversation_of(conversation_id)
+        hint = f"; post {conversation_id} belongs to conversation {belongs_to}" if belongs_to else ""
+        raise typer.BadParameter(
+            f"nothing is stored of a conversation {conversation_id}{hint}", param_hint="--conversation"
+        )
     shown = document(
         conversation_id=str(conversation_id),
-        verdict=found.verdict,
-        posts=found.posts,
+        verdict=conversation.verdict,
+        posts=conversation.posts,
         missing_parents=[
-            {
-                "post_id": str(each.post_id),
-                "reply_id": str(each.reply_id),
-                "replies": each.replies,
-                "gone": each.gone,
-                "awaited": each.awaited,
-            }
-            for each in found.parents
+            {**asdict(each), "post_id": str(each.post_id), "reply_id": str(each.reply_id)}
+            for each in conversation.parents
         ],
-        live_walks=sum(walk.alive for walk in found.walks),
-        dead_walks=[{"job_id": walk.job_id, "error": walk.last_error} for walk in found.walks if not walk.alive],
+        live_walks=sum(walk.alive for walk in conversation.walks),
+        dead_walks=[{"job_id": each.job_id, "error": each.last_error} for each in conversation.walks if not each.alive],
     )
-    invocation.out.show(shown, *conversation_blocks(found))
-    return HAS_GAPS if found.verdict is Completeness.HAS_GAPS else 0
-
-
-async def _refuse_unknown(reader: Coverage, post_id: PostId) -> None:
-    belongs_to = await reader.conversation_of(post_id)
-    hint = f"; post {post_id} belongs to conversation {belongs_to}" if belongs_to else ""
-    raise typer.BadParameter(f"nothing is stored of a conversation {post_id}{hint}", param_hint="--conversation")
+    invocation.out.show(shown, *conversation_blocks(conversation))
+    return HAS_GAPS if conversation.verdict is Completeness.HAS_GAPS else 0
 
 
 def _fetch_line(stats: FetchStats | None) -> list[str]:
@@ -346,13 +326,15 @@ def _fetch_line(stats: FetchStats | None) -> list[str]:
     return [f"{fetches}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 
 
-def _fields(progress: AccountProgress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
+_IDS: Final = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
+
+
+def _account_document(progress: AccountProgress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
     fetch = stats.get(progress.user_id, FetchStats())
-    ids = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
-    told = {name: getattr(progress, name) for name in progress.__struct_fields__ if name != "sweeps"}
-    told |= {name: str(told[name]) if told[name] is not None else None for name in ids}
+    fields = {name: value for name, value in asdict(progress).items() if name != "sweeps"}
     return {
-        **told,
+        **fields,
+        **{name: None if fields[name] is None else str(fields[name]) for name in _IDS},
         "fetch": fetch,
         "next_limit": next_limit(fetch),
         "live_sweeps": [{"job_id": each.job_id, "kind": each.kind} for each in progress.sweeps if each.alive],

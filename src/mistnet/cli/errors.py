@@ -1,12 +1,12 @@
-"""How a fault is told: one line on stderr and an exit code."""
+"""Error messages of the command line: one line on stderr and an exit code."""
 
 import re
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from mistnet.cli.printable import printable
 from mistnet.kit.redaction import redact
+from mistnet.kit.text import printable
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -17,6 +17,6 @@ _LONG_WORD: Final = re.compile(r"\S{401,}")
 
 
 def complain(problem: str, secrets: Sequence[str] = ()) -> None:
-    # A number of thousands of digits, as a typing error or an attack makes it, would hide what is said of it.
+    # A word of thousands of characters, from a typing error or an attack, would hide the message about it.
     problem = _LONG_WORD.sub(lambda found: f"{found[0][:80]}…", problem)
     sys.stderr.write(f"mistnet: error: {printable(redact(problem, secrets), one_line=True)}\n")

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.demo.report import own_name
+from mistnet.cli.command import Invocation, program_name, shared_options
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
 from mistnet.kit.errors import SettingsError
@@ -102,7 +101,7 @@ def write_once(file: Path, text: str) -> bool:
 
 
 def _next(settings: Settings) -> Iterator[str]:
-    own = own_name()
+    own = program_name()
     if not settings.x_api_key:
         yield "export MISTNET_X_API_KEY=...       # a key of twitterapi.io"
     yield f"{own} track --quote nasa       # what would it cost? one profile is bought, nothing else"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import msgspec
 from loguru import logger
 
-from mistnet.cli.printable import printable
 from mistnet.kit.redaction import redact
+from mistnet.kit.text import printable
 
 if TYPE_CHECKING:
     from loguru import Message, Record

@@ -1,13 +1,16 @@
-"""Prints what commands found: JSON for programs, tables for a terminal, plain columns elsewhere."""
+"""Prints the results of commands: JSON for programs, tables on a terminal, plain columns elsewhere."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from mistnet.cli.printable import printable
+from mistnet.kit.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _ID_FIELDS = {
     *("id", "job_id", "before_id", "user_id", "post_id", "oldest_post_id", "newest_post_id"),
@@ -16,7 +19,7 @@ _ID_FIELDS = {
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A table to show: a title, named columns, rows of text, and what to say when there are none."""
+    """A table: a title, named columns, rows of text, and the text to print when there are none."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -28,7 +31,7 @@ Block: TypeAlias = Grid | str
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a command prints, and in which of the three ways."""
+    """How a command prints."""
 
     as_json: bool
 
@@ -37,22 +40,38 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         return sys.stdout.isatty() and not self.as_json
 
     def show(self, document: object, *blocks: Block) -> None:
-        """The same facts twice: as a document for programs, as blocks for people."""
+        """Print one result: its document as JSON, or its blocks for people."""
         if self.as_json:
             sys.stdout.write(to_json(document) + "\n")
         elif self.on_terminal:
-            _print_tables(blocks)
+            from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
+            Console().print(tables(blocks))
         else:
             sys.stdout.write("\n\n".join(map(plain, blocks)) + "\n")
         sys.stdout.flush()
 
 
-def _print_tables(blocks: Sequence[Block]) -> None:
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+def tables(blocks: Sequence[Block]) -> "RenderableType":
+    """The blocks as rich draws them on a terminal."""
+    from rich.console import Group  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    from mistnet.cli.tables import rendered  # noqa: PLC0415
-
-    Console().print(rendered(blocks))
+    drawn: list[RenderableType] = []
+    for block in blocks:
+        if isinstance(block, str):
+            drawn.append(Text(printable(block)))
+        elif not block.rows and block.empty:
+            drawn.append(Text(block.empty, style="dim"))
+        else:
+            table = Table(title=block.title, title_justify="left", header_style="bold")
+            for column in block.columns:
+                table.add_column(column, overflow="fold")
+            for row in block.rows:
+                table.add_row(*(Text(printable(cell)) for cell in row))
+            drawn.append(table)
+    return Group(*drawn)
 
 
 def to_json(document: object) -> str:
@@ -93,7 +112,7 @@ def at(moment: datetime | None) -> str:
 
 
 def span(duration: timedelta) -> str:
-    """A duration as people say it: 12s, 5m, 3h, 2d."""
+    """A duration in its largest unit with at least two of it: 12s, 5m, 3h, 2d."""
     seconds = max(int(duration.total_seconds()), 0)
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= 2 * size:
@@ -102,7 +121,7 @@ def span(duration: timedelta) -> str:
 
 
 def last_line(text: str | None, width: int = 100) -> str:
-    """The last line of an error says what happened; the rest is how one got there."""
+    """The last line of a traceback, which says what happened."""
     lines = (text or "").strip().splitlines()
     line = lines[-1] if lines else ""
     return line if len(line) <= width else line[: width - 1] + "…"
@@ -113,5 +132,5 @@ def document(**facts: Any) -> dict[str, Any]:
 
 
 def next_page(place: object, option: str = "--before") -> list[str]:
-    """How to see the page after this one, if there is one."""
+    """The hint how to see the next page, if there is one."""
     return [f"more: {option} {place}"] if place else []

@@ -16,9 +16,9 @@ from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import lines_of
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document
-from mistnet.cli.printable import printable
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
+from mistnet.kit.text import printable
 from mistnet.prices.errors import BadRates
 from mistnet.prices.exchange import DatedRate, wrong_with
 from mistnet.prices.store.rates import RateFilter, RateLine, RateStore

@@ -12,8 +12,7 @@ from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import storable
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import at, document
-from mistnet.cli.printable import printable
-from mistnet.kit.text import counted
+from mistnet.kit.text import counted, printable
 from mistnet.social.post_order import PostCursor, read_cursor
 from mistnet.social.search_query import SearchQuery, parse, pattern
 from mistnet.social.store.post_listing import PostSpan

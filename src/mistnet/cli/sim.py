@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.demo.report import own_name
+from mistnet.cli.command import Invocation, program_name, shared_options
 from mistnet.cli.output import document
 from mistnet.cli.processes import stopping
 from mistnet.shops.catalog import CRAWL_LANES
@@ -124,7 +123,7 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
     lines = [
         f"export MISTNET_X_BASE_URL={url}",
         f"export MISTNET_X_API_KEY={shlex.quote(key)}",
-        f"{own_name()} track {' '.join(handles[:_TRACKED])}",
+        f"{program_name()} track {' '.join(handles[:_TRACKED])}",
     ]
     also = _also(box, url)
     width = max(map(len, also))
@@ -138,7 +137,7 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
         "",
         *(f"  {line}" for line in lines),
         "",
-        f"Then `{own_name()} work` collects, and `{own_name()} status` shows how it goes. Ctrl-C here ends the world.",
+        f"Then `{program_name()} work` collects, and `{program_name()} status` shows progress. Ctrl-C ends the world.",
         "",
         "It plays these as well; set them before `work`:",
         "",

@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.opening import open_database
-from mistnet.cli.output import Block, Grid, at, last_line, span
-from mistnet.cli.refused import refused_blocks
+from mistnet.cli.output import Block, Grid, at, last_line, span, tables
 from mistnet.governor.model import PausedBy, SourceName, SourceState
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
@@ -139,15 +138,13 @@ async def _watch(database: Database, heartbeat: timedelta) -> None:
     from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
     from rich.live import Live  # noqa: PLC0415
 
-    from mistnet.cli.tables import rendered  # noqa: PLC0415
-
     with Live(console=Console(), auto_refresh=False, screen=False) as live:
         while True:
             try:
                 shown = await status_of(database, heartbeat)
-                live.update(rendered(blocks(shown)), refresh=True)
+                live.update(tables(blocks(shown)), refresh=True)
             except DatabaseError as error:
-                live.update(rendered([str(error)]), refresh=True)
+                live.update(tables([str(error)]), refresh=True)
             await asyncio.sleep(1)
 
 
@@ -342,3 +339,20 @@ def failures_grid(found: Sequence[RecentJob]) -> Grid:
             for each in found
         ],
     )
+
+
+_REFUSED_SHOWN: Final = 20
+
+
+def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
+    """Handles that could not be tracked; of very many, the latest."""
+    if not refused:
+        return []
+    grid = Grid(
+        title="refused: requested, but not tracked",
+        columns=("handle", "why", "refused (UTC)"),
+        rows=[(f"@{each.handle}", each.reason, at(each.refused_at)) for each in refused[:_REFUSED_SHOWN]],
+    )
+    rest = len(refused) - _REFUSED_SHOWN
+    more = [f"{rest:,} more: `mistnet suggest --list` shows all"] if rest > 0 else []
+    return [grid, *more, "`mistnet track HANDLE` tries one again, `mistnet untrack HANDLE` removes it from this list"]

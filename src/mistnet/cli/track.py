@@ -1,4 +1,4 @@
-"""Commands that begin and end the tracking of accounts: suggest, track, untrack."""
+"""Commands that start and stop the tracking of accounts: suggest, track, untrack."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
@@ -30,7 +31,7 @@ _COLUMNS = ("account", "posts", "for posts", "for threads", "for people", "credi
 
 
 async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) -> int:
-    """One paid call per handle. What was paid for is shown even if a later call fails."""
+    """Fetch each profile, which costs one call, and show the likely cost. A later failure loses no paid answer."""
     if not app.settings.x_api_key:
         raise NoKey
     quotes: list[Quote] = []
@@ -39,28 +40,22 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
     async with app.sources[X_SOURCE].opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
-                quotes.append(await quoter.quote(handle))  # noqa: PERF401 (what came before a failure is kept)
+                quotes.append(await quoter.quote(handle))  # noqa: PERF401 (a comprehension would lose them on failure)
         except WorkError as error:
             failure = error
-        bill = await quoter.bill(quotes)
+        total = await quoter.bill(quotes)
     if quotes or invocation.out.as_json:
-        invocation.out.show(_document(quotes, bill), _grid(quotes), *_said(bill))
+        listed = [
+            {**asdict(each), "credits": each.credits, "dollars": each.credits / prices.CREDITS_PER_DOLLAR}
+            for each in quotes
+        ]
+        summed = asdict(total)
+        summed["at_rate_seconds"] = summed.pop("at_rate").total_seconds()
+        grid = Grid(columns=_COLUMNS, rows=[_row(each) for each in quotes])
+        invocation.out.show(document(quotes=listed, total=summed, assumption=ASSUMPTION), grid, _summary(total))
     if failure:
         complain(f"{failure}; nothing is tracked", app.secrets)
     return 1 if failure else 0
-
-
-def _document(quotes: Sequence[Quote], bill: QuoteTotal) -> object:
-    listed = [
-        {**msgspec.structs.asdict(each), "credits": each.credits, "dollars": _dollars(each.credits)} for each in quotes
-    ]
-    total = msgspec.structs.asdict(bill)
-    total["at_rate_seconds"] = total.pop("at_rate").total_seconds()
-    return document(quotes=listed, total=total, assumption=ASSUMPTION)
-
-
-def _grid(quotes: Sequence[Quote]) -> Grid:
-    return Grid(columns=_COLUMNS, rows=[_row(each) for each in quotes])
 
 
 def _row(quote: Quote) -> Sequence[str]:
@@ -70,26 +65,16 @@ def _row(quote: Quote) -> Sequence[str]:
     return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.shown_dollars(quote.credits), "")
 
 
-def _dollars(amount: int) -> float:
-    return amount / prices.CREDITS_PER_DOLLAR
-
-
-def _said(bill: QuoteTotal) -> list[str]:
-    dollars = prices.shown_dollars(bill.credits)
-    money = f"about {counted(bill.credits, 'credit')} ({dollars}) in {counted(bill.calls, 'call')}"
-    lines = [f"{money}; at the rate of your keys at least {_lasting(bill.at_rate)}"]
-    if bill.days_under_day_cap:
-        lines.append(f"the cap on a day's credits stretches it to about {counted(bill.days_under_day_cap, 'day')}")
-    if bill.months_under_month_cap:
-        lines.append(f"the cap on a month's credits stretches it to about {bill.months_under_month_cap:,} months")
-    return ["\n".join([*lines, ASSUMPTION, "Nothing is tracked yet: leave out --quote to begin."])]
-
-
-def _lasting(span: timedelta) -> str:
-    days = span / timedelta(days=1)
-    if days >= 0.1:
-        return f"{days:,.1f} days"
-    return f"{max(span.total_seconds() / 60, 0.1):,.1f} minutes"
+def _summary(total: QuoteTotal) -> str:
+    days = total.at_rate / timedelta(days=1)
+    lasting = f"{days:,.1f} days" if days >= 0.1 else f"{max(total.at_rate.total_seconds() / 60, 0.1):,.1f} minutes"
+    cost = f"{counted(total.credits, 'credit')} ({prices.shown_dollars(total.credits)})"
+    lines = [f"about {cost} in {counted(total.calls, 'call')}; at the rate of your keys at least {lasting}"]
+    if total.days_under_day_cap:
+        lines.append(f"the cap on a day's credits stretches it to about {counted(total.days_under_day_cap, 'day')}")
+    if total.months_under_month_cap:
+        lines.append(f"the cap on a month's credits stretches it to about {total.months_under_month_cap:,} months")
+    return "\n".join([*lines, ASSUMPTION, "Nothing is tracked yet: leave out --quote to track."])
 
 
 Handles = Annotated[list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")]
@@ -102,59 +87,57 @@ async def suggest(
     handles: Handles = None,
     *,
     wallet: Annotated[
-        str | None, typer.Option("--wallet", metavar="WALLET", help="Kept with each suggestion that has none.")
+        str | None, typer.Option("--wallet", metavar="WALLET", help="Stored with each suggestion that has none.")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="Kept with each suggestion; may be given more than once."),
+        typer.Option("--label", metavar="KEY=VALUE", help="Stored with each suggestion; may be repeated."),
     ] = None,
     source: FileOption = None,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show all suggestions and what became of them instead.")
-    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show all suggestions and their outcomes instead.")] = False,
 ) -> int:
     """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason.
 
-    A CSV file has a column handle; wallet and all other columns are kept with the suggestion. Bad rows are told
-    and left out.
+    A CSV file has a column handle; wallet and all other columns are stored with the suggestion. Invalid rows are
+    reported and skipped.
     """
     if listed:
         await _list_suggestions(invocation)
         return 0
     storable("--wallet", wallet)
     labels = dict(_label(each) for each in label or ())
-    wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
+    rows = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
-        told = await TrackingStore(app.database, app.job_writer).suggest(wanted.good, job=args.suggestion, now=now)
-        merged = "; what you say of it is kept with what was said before"
-        lines = [f"@{each.handle}: {each.result}{merged if each.merged else ''}" for each in told]
-        shown = document(suggestions=told, refused=wanted.bad, key_configured=bool(app.settings.x_api_key))
-        _show(invocation, shown, lines, told_of_key=any(each.result is not SuggestionResult.TRACKED for each in told))
-    return wanted.complain()
+        results = await TrackingStore(app.database, app.job_writer).suggest(rows.good, job=args.suggestion, now=now)
+    merged = "; wallet and labels are added to those of the earlier suggestion"
+    lines = [f"@{each.handle}: {each.result}{merged if each.merged else ''}" for each in results]
+    shown = document(suggestions=results, refused=rows.bad, key_configured=bool(invocation.settings.x_api_key))
+    _show(invocation, shown, lines, has_work=any(each.result is not SuggestionResult.TRACKED for each in results))
+    return rows.complain()
 
 
 async def _list_suggestions(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
-        kept = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
+        suggestions = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
     rows = [
         (
             f"@{each.handle}",
             "withdrawn" if each.withdrawn_at else each.outcome or "open",
             each.reason or "",
             each.wallet or "",
-            ", ".join(f"{name}={said}" for name, said in msgspec.json.decode(each.labels).items()),
+            ", ".join(f"{name}={value}" for name, value in msgspec.json.decode(each.labels).items()),
             at(each.suggested_at),
             at(each.deleted_at),
         )
-        for each in kept
+        for each in suggestions
     ]
     grid = Grid(
         columns=("handle", "outcome", "why", "wallet", "labels", "suggested (UTC)", "closed (UTC)"),
         rows=rows,
         empty="no suggestions yet: `mistnet suggest HANDLE` makes one",
     )
-    invocation.out.show(document(suggestions=kept), grid)
+    invocation.out.show(document(suggestions=suggestions), grid)
 
 
 @shared_options
@@ -163,14 +146,15 @@ async def track(
     handles: Handles = None,
     *,
     quote: Annotated[
-        bool, typer.Option("--quote", help="Only tell the likely cost; asks for each profile (18 credits), no more.")
+        bool,
+        typer.Option("--quote", help="Only show the likely cost; fetches each profile (18 credits)."),
     ] = False,
     by_id: ById = False,
     source: FileOption = None,
 ) -> int:
     """Track accounts: collect all their posts, the conversations around them, and the people in those.
 
-    An account that is tracked already goes on with what is next: the rest of its past, or what is new.
+    An account that is tracked already continues: with the rest of its history, or with new posts.
     """
     if quote and by_id:
         raise typer.BadParameter("--quote takes handles, not ids")
@@ -180,11 +164,11 @@ async def track(
             return max(await show_quotes(invocation, app, named.good), named.complain())
         if by_id:
             ids = sort_rows(handles, source, "id", lambda row: UserId(read_id(row)))
-            told = await track_ids(app, ids.good)
-            return _tell(invocation, told, ids, is_capped=await app.sources.is_capped(X_SOURCE))
-        wanted = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
-        told = await track_handles(app, wanted.good)
-        return _tell(invocation, told, wanted, is_capped=await app.sources.is_capped(X_SOURCE))
+            results = await track_ids(app, ids.good)
+            return _report(invocation, results, ids, is_capped=await app.sources.is_capped(X_SOURCE))
+        rows = sort_rows(handles, source, "handle", lambda row: _suggestion(row, None, {}))
+        results = await track_handles(app, rows.good)
+        return _report(invocation, results, rows, is_capped=await app.sources.is_capped(X_SOURCE))
 
 
 @shared_options
@@ -193,7 +177,7 @@ async def untrack(
     handles: Handles = None,
     *,
     by_id: ById = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the account.")] = (
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; stored with the account.")] = (
         "untracked by hand"
     ),
     source: FileOption = None,
@@ -205,19 +189,19 @@ async def untrack(
         return UserId(read_id(row)) if by_id else read_handle(row.value)
 
     named = sort_rows(handles, source, "id" if by_id else "handle", read)
-    told: list[TrackResult] = []
-    strange: list[NotTracked] = []
+    results: list[TrackResult] = []
+    unknown: list[NotTracked] = []
     async with open_app(invocation.settings) as app:
         tracking_store = TrackingStore(app.database, app.job_writer)
         for who in dict.fromkeys(named.good):
             gone = await tracking_store.untrack(who, reason, now=app.database.clock.now())
             if gone.known:
-                told.append(_let_go(who, gone))
+                results.append(_untracked(who, gone))
             else:
-                strange.append(NotTracked(shown_name(*_named(who))))
-    refused = [*named.bad, *(BadRow(place="", value=each.given, problem=str(each)) for each in strange)]
-    _show(invocation, document(accounts=told, refused=refused), list(map(str, told)))
-    return Sorted(told, refused).complain()
+                unknown.append(NotTracked(shown_name(*_named(who))))
+    refused = [*named.bad, *(BadRow(place="", value=each.given, problem=str(each)) for each in unknown)]
+    _show(invocation, document(accounts=results, refused=refused), list(map(str, results)))
+    return Sorted(results, refused).complain()
 
 
 def _suggestion(row: Row, wallet: str | None, labels: Mapping[str, str]) -> NewSuggestion:
@@ -236,10 +220,9 @@ def _label(given: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _let_go(who: str | UserId, gone: LetGo) -> TrackResult:
+def _untracked(who: str | UserId, gone: LetGo) -> TrackResult:
     handle, user_id = _named(who)
-    jobs = "1 job" if len(gone.cancelled) == 1 else f"{len(gone.cancelled)} jobs"
-    ended = f"; {jobs} cancelled" if gone.cancelled else ""
+    ended = f"; {counted(len(gone.cancelled), 'job')} cancelled" if gone.cancelled else ""
     if gone.was is None:
         note, result = f"its suggestion is withdrawn{ended}", "withdrawn"
     elif gone.was is AccountState.UNTRACKED:
@@ -253,26 +236,26 @@ def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
     return (who, None) if isinstance(who, str) else (None, who)
 
 
-def _tell(
+def _report(
     invocation: Invocation,
-    told: Sequence[TrackResult],
-    named: Sorted[NewSuggestion] | Sorted[UserId],
+    results: Sequence[TrackResult],
+    rows: Sorted[NewSuggestion] | Sorted[UserId],
     *,
     is_capped: bool,
 ) -> int:
     has_key = bool(invocation.settings.x_api_key)
-    shown = document(accounts=told, refused=named.bad, key_configured=has_key, spending_cap=is_capped)
-    warning = [] if is_capped or not told else [NO_CAP]
-    _show(invocation, shown, [*map(str, told), *warning], told_of_key=bool(told))
-    return named.complain()
+    shown = document(accounts=results, refused=rows.bad, key_configured=has_key, spending_cap=is_capped)
+    warning = [] if is_capped or not results else [NO_CAP]
+    _show(invocation, shown, [*map(str, results), *warning], has_work=bool(results))
+    return rows.complain()
 
 
-def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, told_of_key: bool = False) -> None:
-    """A line for each account, and what comes next."""
+def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, has_work: bool = False) -> None:
+    """Print a line for each account, and the next step if there is work for workers."""
     hint = []
-    if told_of_key and invocation.settings.x_api_key:
-        hint = ["next: `mistnet work` collects, `mistnet status` shows how it goes"]
-    elif told_of_key:
+    if has_work and invocation.settings.x_api_key:
+        hint = ["next: `mistnet work` collects, `mistnet status` shows progress"]
+    elif has_work:
         hint = ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
     if lines or invocation.out.as_json:
         invocation.out.show(shown, "\n".join(lines), *hint)

@@ -50,7 +50,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     ),
     "demo": Command(
         "demo.command:demo",
-        "Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.",
+        "Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.",
     ),
     "search": Command("search:search", "Find posts by their words, newest first."),
     "export": Command(
@@ -112,15 +112,15 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         line="Fetch users or posts by their ids, and look at what such ingests came to.",
         commands={
             "posts-of": Command(
-                "ingests:posts_of",
+                "hydrate:posts_of",
                 "Collect what a set of users wrote since a time or a post. Workers do it, in one job.",
             ),
             "events": Command(
-                "ingests:events",
-                "List ingest events, the latest first: what was asked of upstream on purpose, and what came of it.",
+                "hydrate:events",
+                "List ingest events, the latest first: explicit requests to a source, and their results.",
             ),
             "event": Command(
-                "ingests:event", "Show one ingest event: what it asked for and, if it failed, what upstream answered."
+                "hydrate:event", "Show one ingest event: the ids it requested and, if it failed, the response."
             ),
             "users": Command(
                 "hydrate:users", "Fetch users by id, a hundred per call. All of them are written, or none."
@@ -153,16 +153,16 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         commands={
             "add": Command(
                 "feeds:add",
-                "Read accounts of Threads from now on: all their posts, what they quote, and their own words below them.",
+                "Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them.",
             ),
             "list": Command(
-                "feeds:list_feeds", "All feeds: how they stand, when they were looked at, and what they brought."
+                "feeds:list_feeds", "All feeds: their state, their last poll, and how many posts they brought."
             ),
-            "remove": Command("feeds:remove", "Stop reading accounts. What was collected stays."),
-            "poll": Command("feeds:poll", "Look at feeds now. Workers do it; one that is being looked at goes on."),
+            "remove": Command("feeds:remove", "Stop polling accounts. Collected posts stay."),
+            "poll": Command("feeds:poll", "Poll feeds now. If a poll is under way, it continues."),
             "token": Command(
                 "feeds:token",
-                "Show how the token for Threads stands: until when it is valid, when it is refreshed. Never the token.",
+                "Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token.",
             ),
         },
     ),

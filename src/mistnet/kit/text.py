@@ -1,4 +1,4 @@
-"""Formats numbers, lists and nouns in the singular or plural."""
+"""Formats numbers, lists and nouns in the singular or plural, and makes text safe for a terminal."""
 
 from __future__ import annotations
 
@@ -71,3 +71,12 @@ def web_url(written: str | None) -> str | None:
     """
     bare = (written or "").strip()
     return bare if _WEB.fullmatch(bare) else None
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    """Replace control characters: text of unknown origin must not steer a terminal, nor break out of its line."""
+    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
+    return " ".join(shown.split()) if one_line else shown

@@ -1,47 +1,43 @@
-"""The demo: a simulated world, collected in one process."""
+"""The demo: a simulated world, collected in one process, and the report at its end."""
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from datetime import datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+import msgspec
 import typer
 from rich.console import Console
 
 from mistnet.app import App
 from mistnet.cli import logs
-from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.demo.report import FILE, Choice, blocks, commands, report_of
-from mistnet.cli.demo.watch import DemoWatcher
+from mistnet.cli.command import Invocation, program_name, shared_options
+from mistnet.cli.demo.screen import DemoWatcher
 from mistnet.cli.listening import listen, serving, url_of
+from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
 from mistnet.kit.migrate import ready
 from mistnet.kit.text import counted
-from mistnet.kit.transport import Unanswered
 from mistnet.operations.overview import Overview
+from mistnet.operations.spend import By, CallLedger
 from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.shops.model import ProductId
-from mistnet.shops.store.link_pages import MentionPages
-from mistnet.shops.store.product_pages import ProductFilter, ProductPages
-from mistnet.sim.service import NeverAnswers
-from mistnet.sim.shelf import SHELF, SimProduct
-from mistnet.sim.shops import ShopService
+from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
-from mistnet.social.model import PostId
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
-from mistnet.sources.web.port import Readable, WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR, shown_dollars
 
 if TYPE_CHECKING:
     from mistnet.cli.demo.world import DemoWorld
@@ -67,7 +63,54 @@ _HURRIED: Final[Mapping[str, Any]] = {
     "grace_seconds": 1,
     "scheduler_enabled": False,
 }
-"""What is minutes with a real source is moments here. The demo itself asks for new posts, in simulated time."""
+"""Waits that take minutes with a real source take moments here. The demo enqueues catch-ups itself."""
+FILE: Final = "demo.db"
+COMMANDS: Final = (
+    "status --watch",
+    "coverage",
+    "search coin",
+    "products list",
+    "spend",
+    "sources",
+    "jobs list",
+    "export posts --format csv",
+    "serve",
+)
+_EVER: Final = timedelta(days=1)
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which world to collect, and whether to keep its database."""
+
+    seed: int
+    size: str
+    faults: str
+    keep: Path | None
+
+
+class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the demo collected, and whether that is everything the world has."""
+
+    seed: int
+    size: str
+    faults: str
+    accounts: Mapping[str, int]
+    posts: int
+    native_retweets: int
+    threads_walked: int
+    users: int
+    gone_upstream: Mapping[str, int]
+    products: int
+    complete: bool
+    disagreements: Sequence[str]
+    calls: int
+    failed_calls: int
+    credits: int
+    dollars: float
+    seconds: float
+    dashboard: str
+    database_url: str | None
+    next: Sequence[str]
 
 
 @shared_options
@@ -91,21 +134,22 @@ async def demo(
         typer.Option("--browser/--no-browser", help="Open the dashboard; by default on a terminal with a screen."),
     ] = None,
 ) -> int:
-    """Collect a simulated world in one process. Needs no key, asks nobody, leaves nothing behind.
+    """Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.
 
     On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
     everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.
     """
-    live = invocation.out.on_terminal and _can_draw()
+    can_draw = not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
+    live = invocation.out.on_terminal and can_draw
     _hush(invocation.settings, live=live)
     choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
-    wanted = browser if browser is not None else live and has_screen(os.environ, sys.platform)
+    open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
-        return await (_watched if live else _reported)(invocation, choice, folder, browser=wanted)
+        return await (_watched if live else _reported)(invocation, choice, folder, browser=open_browser)
 
 
 async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
-    """Everything the world has, then the report."""
+    """Collect the whole world, then print the report."""
     app, world = _opened(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
     try:
@@ -123,9 +167,14 @@ async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, bro
 
 
 async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
-    """The same before somebody's eyes, and then on until he has seen enough."""
+    """Collect the world on a terminal, and go on until Ctrl-C."""
     enough = asyncio.Event()
-    with stopping(enough.set, meaning="the demo ends", at_once=lambda: _forget(folder, choice)) as stop:
+
+    def forget() -> None:
+        if choice.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    with stopping(enough.set, meaning="the demo ends", at_once=forget) as stop:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.ask, "the terminal is gone")
         sys.stdout.write("making a simulated world ...\r")
         sys.stdout.flush()
@@ -149,7 +198,7 @@ async def _work_watched(app: App, watch: DemoWatcher, enough: asyncio.Event) -> 
         watching.add_done_callback(lambda _: enough.set())
         working = asyncio.create_task(worker.run(), name="worker")
         working.add_done_callback(lambda _: enough.set())
-        # One process leads and visits shops again; this is the only one there is.
+        # The scheduler visits shops again.
         leading = asyncio.create_task(app.scheduler().run(), name="scheduler")
         leading.add_done_callback(lambda _: enough.set())
         await enough.wait()
@@ -159,7 +208,7 @@ async def _work_watched(app: App, watch: DemoWatcher, enough: asyncio.Event) -> 
         await asyncio.wait([watching, leading, working])
         for task in (watching, leading, working):
             if not task.cancelled():
-                task.result()  # what went wrong comes out here
+                task.result()  # raises its error
 
 
 @asynccontextmanager
@@ -177,7 +226,7 @@ async def _dashboard(app: App, *, browser: bool) -> AsyncIterator[str]:
 
 
 def has_screen(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser would open where the person is who looks at this terminal."""
+    """Whether a browser would open on the screen of the person at this terminal."""
     if "SSH_CONNECTION" in environment:
         return False
     return platform in ("darwin", "win32") or bool(environment.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
@@ -191,7 +240,7 @@ def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple
 
 
 def _settings(folder: Path, key: str) -> Settings:
-    """Every setting is given, so that none of somebody's own, least of all his key, has a part in it."""
+    """All settings are given, so that none of the user's own is used, least of all a real key."""
     defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
     url = f"sqlite:///{quote(str(folder / FILE))}"
     return Settings(**{**defaults, **_HURRIED, "database_url": url, "x_api_key": key})
@@ -199,9 +248,9 @@ def _settings(folder: Path, key: str) -> Settings:
 
 async def _suggest(app: App, world: "DemoWorld") -> None:
     await ready(app.database, create=True)
-    wanted = [NewSuggestion(handle=handle) for handle in world.handles]
+    suggestions = [NewSuggestion(handle=handle) for handle in world.handles]
     tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
-    await tracking_store.suggest(wanted, job=args.suggestion, now=now)
+    await tracking_store.suggest(suggestions, job=args.suggestion, now=now)
 
 
 @contextmanager
@@ -220,70 +269,71 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def _forget(folder: Path, choice: Choice) -> None:
-    if choice.keep is None:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _can_draw() -> bool:
-    return not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
-
-
 def _hush(settings: Settings, *, live: bool) -> None:
-    """Hundreds of log lines would hide what is shown; who wants them asks for a level, and keeps them apart."""
+    """Hide the log, unless a level was set and it goes elsewhere: hundreds of lines would cover the screen."""
     if settings.log_level == "INFO" or (live and sys.stderr.isatty()):
         logs.set_up(style=settings.log_format, level=_QUIET)
 
 
-_PAGE = 500
+async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float, *, dashboard: str) -> DemoReport:
+    disagreements = await world.disagreements(app)
+    suggestions = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
+    accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())
+    accounts["refused"] = sum(each.outcome == "refused" for each in suggestions)
+    done = await app.inspector.finished(since=app.database.clock.now() - _EVER)
+    totals = await Overview(app.database).totals()
+    spent = await CallLedger(app.database).spent(By.SOURCE)
+    cost = sum(each.credits for each in spent)
+    url = app.database.shown_url if choice.keep else None
+    return DemoReport(
+        seed=choice.seed,
+        size=choice.size,
+        faults=choice.faults,
+        accounts=accounts,
+        posts=totals.posts,
+        native_retweets=totals.native_retweets,
+        threads_walked=done.get(args.WALK, 0),
+        users=totals.users,
+        gone_upstream={"posts": totals.gone_posts, "users": totals.gone_users},
+        products=totals.products,
+        complete=not disagreements,
+        disagreements=disagreements,
+        calls=sum(each.calls for each in spent),
+        failed_calls=sum(each.failures for each in spent),
+        credits=cost,
+        dollars=cost / CREDITS_PER_DOLLAR,
+        seconds=round(seconds, 1),
+        dashboard=dashboard,
+        database_url=url,
+        next=commands(url),
+    )
 
 
-class ShopTransport:
-    """Calls the shops in this process; what would be a silent or a cut connection is unanswered."""
-
-    def __init__(self, shops: ShopService) -> None:
-        self._shops = shops
-
-    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        asked = urlsplit(target.url)
-        try:
-            answer = self._shops.handle(target.host, asked.path, asked.query, headers)
-        except NeverAnswers:
-            raise Unanswered("no answer in time") from None
-        if answer.cut:
-            raise Unanswered("the answer was cut short")
-        unread = readable(answer.status, answer.headers)
-        return WebAnswer(
-            status=answer.status, headers=answer.headers, body=b"" if unread else answer.body, unread=unread
-        )
-
-
-async def unlike_the_shops(app: App, linked: Mapping[SimProduct, set[int]], at: datetime) -> list[str]:
-    """What posts link to and is no product here, has another price, or lacks some of its posts, in words."""
-    page = await ProductPages(app.database).list(ProductFilter(limit=len(SHELF)))
-    found = {product.url: product for product in page.products}
-    wrong = []
-    for thing, post_ids in linked.items():
-        product = found.get(thing.canonical)
-        if product is None:
-            wrong.append(f"{thing.canonical} is linked, and no product of it is stored")
-            continue
-        if (product.amount, product.currency) != (thing.price(at), thing.currency):
-            asks = f"{thing.currency} {thing.price(at)}, not {product.currency} {product.amount}"
-            wrong.append(f"{thing.canonical} costs {asks}")
-        lost = {PostId(each) for each in post_ids} - {each async for each in _mentioned(app, product.id)}
-        if lost:
-            wrong.append(f"{len(lost):,} posts that link to {thing.canonical} are not told with it, first {min(lost)}")
-    return wrong
+def blocks(report: DemoReport) -> list[Block]:
+    coverage = "complete: everything the world shows is stored" if report.complete else "; ".join(report.disagreements)
+    gone = report.gone_upstream
+    rows = [
+        ("world", f"seed {report.seed}, {report.size}, faults: {report.faults}"),
+        ("accounts", ", ".join(f"{count} {state}" for state, count in report.accounts.items())),
+        ("posts", f"{report.posts:,}, of which {report.native_retweets:,} native retweets"),
+        ("threads walked", f"{report.threads_walked:,}"),
+        ("users", f"{report.users:,}"),
+        ("gone upstream", f"{gone['posts']:,} posts and {gone['users']:,} users that others had answered"),
+        ("products", f"{report.products:,} that posts link to, with their prices"),
+        ("coverage", coverage),
+        ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
+        ("spent", f"{report.credits:,} simulated credits ({shown_dollars(report.credits)})"),
+        ("time", f"{report.seconds:g} s"),
+        ("dashboard", f"{report.dashboard} while it ran; `serve` opens it again"),
+    ]
+    title = "Look at it:" if report.database_url else "Run it again and look at it:"
+    said = "\n".join([title, "", *(f"  {line}" for line in report.next)])
+    return [Grid(title="the demo collected a simulated world", columns=("", ""), rows=rows), said]
 
 
-async def _mentioned(app: App, product_id: ProductId) -> AsyncIterator[PostId]:
-    mentions = MentionPages(app.database)
-    reach, before = await mentions.reach_of_product(product_id), None
-    while True:
-        page = await mentions.page(reach, before=before, limit=_PAGE)
-        for post in page.posts:
-            yield post.post_id
-        before = page.next
-        if before is None:
-            return
+def commands(url: str | None) -> list[str]:
+    """What to type next: first the database, or how to keep one."""
+    own = program_name()
+    first = [f"{own} demo --keep mistnet-demo"] if url is None else []
+    kept = url or f"sqlite:///mistnet-demo/{FILE}"
+    return [*first, f"export MISTNET_DATABASE_URL={shlex.quote(kept)}", *(f"{own} {each}" for each in COMMANDS)]

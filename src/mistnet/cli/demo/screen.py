@@ -1,34 +1,185 @@
-"""How the demo looks on a terminal: every line cut to its width, and never more lines than there is room for."""
+"""The demo on a terminal: what arrives while the world is collected, and then while its time goes on."""
 
+import asyncio
+import time
 import unicodedata
 from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from itertools import accumulate, zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
-from mistnet.cli.coverage import View
-from mistnet.cli.printable import printable
-from mistnet.cli.status import KindStatus
-from mistnet.operations.overview import Arrival, Totals
-from mistnet.queue.model import GAP_STATES, JobState
+from mistnet.app import App
+from mistnet.cli.coverage import StripStyle
+from mistnet.cli.status import KindStatus, Status, status_of
+from mistnet.kit.errors import DatabaseError
+from mistnet.kit.text import printable
+from mistnet.operations.overview import Arrival, Overview, Totals
+from mistnet.operations.spend import By, CallLedger
+from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, NewJob
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, StretchState, SweepKind, own_posts, strip
-from mistnet.social.store.tracking import Suggestion
+from mistnet.social.coverage.store import Coverage
+from mistnet.social.jobs import args
+from mistnet.social.store.tracking import Suggestion, TrackingStore
 from mistnet.sources.x.client import shown_dollars
+
+if TYPE_CHECKING:
+    from mistnet.cli.demo.world import DemoWorld
+
+
+_EVER: Final = timedelta(days=1)
+_READ_SECONDS: Final = 0.25
+_RATE_SECONDS: Final = 3.0
+_HOUR_PER_SECOND: Final = 3600.0
+_CATCH_UP_SECONDS: Final = 4.0
+_LONG_WAIT_SECONDS: Final = 1.5
+_PROFILE_ROUNDS: Final = 6
+"""The profiles are fetched as well every so many catch-ups: once in a simulated day."""
+_ARRIVALS, _OF_EACH = 300, 3
+_COLLECTING: Final = (
+    "Looks up profiles, sweeps histories backward, follows replies to their roots, visits linked shops."
+)
+
+
+class DemoWatcher:
+    """Reads the database a few times a second, draws what it finds, and lets time pass once all is collected."""
+
+    def __init__(self, app: App, world: "DemoWorld", commands: Sequence[str], dashboard: str) -> None:
+        self._app = app
+        self._world = world
+        self._commands = commands
+        self._dashboard = dashboard
+        self._begun = time.monotonic()
+        self._samples: deque[tuple[float, int]] = deque()
+        self._title = "collecting a simulated world"
+        self._collected = False
+        self._last_round = 0.0
+        self._rounds = 0
+
+    async def run(self) -> None:
+        """Draw until cancelled. The last picture stays on the screen."""
+        console = Console()
+        last: Sequence[Text] = ()
+        try:
+            # The alternate screen is drawn whole each time, so that a resize or a wide character leaves no remains.
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                while True:
+                    with suppress(DatabaseError):  # busy: the next read is soon enough
+                        last = draw(await self._read(), width=console.width, height=console.height)
+                        live.update(Group(*last), refresh=True)
+                    await asyncio.sleep(_READ_SECONDS)
+        finally:
+            console.print(Group(*last))
+
+    async def _read(self) -> "DemoPicture":
+        database = self._app.database
+        status = await status_of(database, self._app.settings.heartbeat, recent=_EVER)
+        progress = await Coverage(database).accounts()
+        suggestions = await TrackingStore(database, self._app.job_writer).suggestions(live_only=False)
+        totals = await Overview(database).totals()
+        spent = await CallLedger(database).spent(By.SOURCE)
+        by_user = {each.user_id: each for each in progress}
+        by_handle = {each.handle: each for each in suggestions}
+        ordered = [by_handle[handle] for handle in self._world.handles]
+        alive = any(kind.states.get(state) for kind in status.kinds for state in LIVE_STATES)
+        if not self._collected and not alive:
+            await self._begin_time()
+        await self._catch_up(progress)
+        return DemoPicture(
+            title=self._title,
+            explained=_waits(status) or self._explained(),
+            seconds=time.monotonic() - self._begun,
+            posts_per_second=self._rate(totals.posts),
+            world_now=self._world.clock.now(),
+            totals=totals,
+            threads_walked=next((kind.done_last_minute for kind in status.kinds if kind.kind == args.WALK), 0),
+            credits=sum(each.credits for each in spent),
+            failures=sum(each.failures for each in spent),
+            accounts=[account_line(each, by_user.get(each.user_id) if each.user_id else None) for each in ordered],
+            kinds=status.kinds,
+            arrivals=_mixed(await Overview(database).arrivals(_ARRIVALS)),
+            commands=self._commands,
+            dashboard=self._dashboard,
+        )
+
+    async def _begin_time(self) -> None:
+        """All is collected: compare it with the world, then let the world's time run."""
+        seconds = time.monotonic() - self._begun
+        wrong = await self._world.disagreements(self._app)
+        self._title = f"collected in {seconds:.0f} s; " + (
+            f"the world disagrees: {wrong[0]}" if wrong else "the world agrees that nothing is missing"
+        )
+        self._world.let_time_pass(_HOUR_PER_SECOND)
+        self._collected, self._last_round = True, time.monotonic()
+
+    async def _catch_up(self, progress: Sequence[AccountProgress]) -> None:
+        """Enqueue catch-ups every few seconds."""
+        now = time.monotonic()
+        if not self._collected or now - self._last_round < _CATCH_UP_SECONDS:
+            return
+        self._last_round = now
+        self._rounds += 1
+        with_profile = self._rounds % _PROFILE_ROUNDS == 0
+        active = [each for each in progress if each.state is AccountState.ACTIVE]
+        await self._app.enqueue([_next_job(each, with_profile=with_profile) for each in active])
+
+    def _explained(self) -> str:
+        if not self._collected:
+            return _COLLECTING
+        return f"An hour passes each second; new posts come in. It is {self._world.clock.now():%a %d %b %Y, %H:%M}."
+
+    def _rate(self, posts: int) -> float:
+        """Posts a second over the last few seconds."""
+        now = time.monotonic()
+        self._samples.append((now, posts))
+        while self._samples[0][0] < now - _RATE_SECONDS:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        return (posts - before) / (now - since) if now > since else 0.0
+
+
+def _mixed(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+    """At most a few of each author, or one page of posts would fill the screen."""
+    counted: Counter[str | None] = Counter()
+    shown = []
+    for arrival in arrivals:
+        counted[arrival.handle] += 1
+        if counted[arrival.handle] <= _OF_EACH:
+            shown.append(arrival)
+    return shown
+
+
+def _waits(status: Status) -> str | None:
+    """The reason for the wait, if no job is due or running."""
+    if not status.waits or any(kind.due or kind.states.get(JobState.RUNNING) for kind in status.kinds):
+        return None
+    first = min(status.waits, key=lambda each: each.next_due_at)
+    ahead = (first.next_due_at - status.at).total_seconds()
+    return f"Waits {ahead:.0f} s: {first.reason}." if ahead >= _LONG_WAIT_SECONDS else None
+
+
+def _next_job(progress: AccountProgress, *, with_profile: bool) -> NewJob:
+    """Fetching the profile leads to a catch-up by itself, under the current handle."""
+    if with_profile or progress.backfilled_at is None:
+        return args.relook(progress.user_id)
+    return args.catch_up(progress.user_id, progress.newest_post_id)
+
 
 _WIDE, _TALL = 110, 30
 _QUEUE_WIDTH: Final = 44
 _FEWEST_ARRIVALS: Final = 3
 _MOST_ARRIVALS: Final = 12
 _OUTCOMES: Final = 3
-"""So many accounts at the end of the list show how else a suggestion can end: they are never left out."""
+"""The last accounts of the list show how else a suggestion can end: they are never left out."""
 _ORDER: Final = (
     "suggestion",
     "backfill",
@@ -48,7 +199,7 @@ _UNRELIABLE_BLOCKS: Final = (
     range(0x1F1E6, 0x1F200),  # halves of flags
     range(0x1F3FB, 0x1F400),  # shades of skin
 )
-_STANDING_STYLES: Final = {
+_STRETCH_STYLES: Final = {
     StretchState.VERIFIED: "green",
     StretchState.SWEEPING: "yellow",
     StretchState.MISSING: "red",
@@ -58,7 +209,7 @@ _STATE_STYLES: Final = {"new": "dim", "active": "green", "protected": "magenta",
 
 
 class DemoAccountLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One handle that was suggested, and how far it is."""
+    """One suggested handle, and how far it is collected."""
 
     handle: str
     state: str
@@ -68,7 +219,7 @@ class DemoAccountLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is shown of one moment."""
+    """Everything that the screen shows at one moment."""
 
     title: str
     explained: str
@@ -86,13 +237,13 @@ class DemoPicture(msgspec.Struct, frozen=True, kw_only=True):
     dashboard: str
 
 
-def account_line(told: Suggestion, progress: AccountProgress | None) -> DemoAccountLine:
-    if told.outcome is None:
-        return DemoAccountLine(handle=told.handle, state="new", doing="its profile is looked up")
+def account_line(suggestion: Suggestion, progress: AccountProgress | None) -> DemoAccountLine:
+    if suggestion.outcome is None:
+        return DemoAccountLine(handle=suggestion.handle, state="new", doing="its profile is looked up")
     if progress is None:
-        return DemoAccountLine(handle=told.handle, state=told.outcome, doing=told.reason or "")
-    handle = progress.handle or told.handle
-    renamed = "" if handle.lower() == told.handle.lower() else f"; was @{told.handle}"
+        return DemoAccountLine(handle=suggestion.handle, state=suggestion.outcome, doing=suggestion.reason or "")
+    handle = progress.handle or suggestion.handle
+    renamed = "" if handle.lower() == suggestion.handle.lower() else f"; was @{suggestion.handle}"
     doing = f"{_doing(progress)}{renamed}"
     return DemoAccountLine(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
 
@@ -103,23 +254,26 @@ def _doing(progress: AccountProgress) -> str:
     backfill = next((each for each in progress.sweeps if each.kind is SweepKind.BACKFILL and each.alive), None)
     if backfill:
         if backfill.wait_reason and "second" in backfill.wait_reason:
-            return "a second look at the end"
+            return "checks the end again"
         return f"back to {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "begins"
     if not progress.reposts_backfilled_at:
         return "native retweets"
     if progress.alive(SweepKind.CATCH_UP) or progress.alive(SweepKind.REPOSTS):
-        return "looks for what is new"
+        return "fetches new posts"
     return f"complete since {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "complete"
 
 
 def draw(picture: DemoPicture, *, width: int, height: int) -> list[Text]:
-    """All of it in `height` lines of `width` cells."""
+    """The picture in at most `height` lines, each cut to `width` cells."""
     footer = list(_footer(picture, width, brief=height < _TALL))
     head = list(_head(picture, width))
     room = height - len(head) - len(footer)
     wide = width >= _WIDE and room >= len(picture.accounts) + 3 + len(_shown_kinds(picture))
     body = _wide_body(picture, width, room) if wide else _narrow_body(picture, width, room)
-    return [*head, *body[: max(room, 0)], *footer][:height]
+    lines = [*head, *body[: max(room, 0)], *footer][:height]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines
 
 
 def _head(picture: DemoPicture, width: int) -> Iterator[Text]:
@@ -142,7 +296,7 @@ def _head(picture: DemoPicture, width: int) -> Iterator[Text]:
 
 
 def _footer(picture: DemoPicture, width: int, *, brief: bool) -> Iterator[Text]:
-    """Commands are for copying, so they are wrapped, never cut."""
+    """Commands are copied by users, so they are wrapped and never cut."""
     yield Text()
     yield Text.assemble(("Open ", "dim"), (picture.dashboard, "bold cyan"), (" in a browser.", "dim"))
     yield Text("Type in another terminal (Ctrl-C here ends the demo):", style="dim")
@@ -213,15 +367,15 @@ def _account(line: DemoAccountLine, cells: int, now: datetime) -> Text:
 
 
 def _bar(progress: AccountProgress | None, cells: int, now: datetime) -> Text:
-    """The account's life from left to right."""
+    """The account's history from left to right."""
     if progress is None or progress.state is not AccountState.ACTIVE:
         return Text(" " * cells)
-    marks = View(now=now, fine=True, with_reposts=True).marks
-    return Text.assemble(*((marks[each], _STANDING_STYLES[each]) for each in strip(own_posts(progress, now), cells)))
+    marks = StripStyle(now=now, fine=True, with_reposts=True).marks
+    return Text.assemble(*((marks[each], _STRETCH_STYLES[each]) for each in strip(own_posts(progress, now), cells)))
 
 
 def _shown_kinds(picture: DemoPicture) -> Sequence[KindStatus]:
-    """Kinds that had anything to do, in the order in which one leads to the next."""
+    """Kinds that have or had jobs, in the order in which one leads to the next."""
     known: Mapping[str, KindStatus] = {kind.kind: kind for kind in picture.kinds}
     ordered = [known[name] for name in _ORDER if name in known]
     return [kind for kind in ordered if kind.states or kind.done_last_minute]
@@ -262,83 +416,18 @@ def _arrivals(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
 
 
 def steady(text: str) -> str:
-    """On one line, without the characters of which terminals do not agree how wide they are."""
+    """The text on one line, without characters that terminals draw in different widths."""
     whole = unicodedata.normalize("NFC", printable(text, one_line=True))
-    return "".join(each for each in whole if _is_reliable(each))
-
-
-def _is_reliable(character: str) -> bool:
-    code = ord(character)
-    return unicodedata.category(character) not in _UNRELIABLE and not any(code in each for each in _UNRELIABLE_BLOCKS)
+    return "".join(
+        each
+        for each in whole
+        if unicodedata.category(each) not in _UNRELIABLE and not any(ord(each) in block for block in _UNRELIABLE_BLOCKS)
+    )
 
 
 def shortened(text: str, cells: int) -> str:
-    """Cut to a width at which even a terminal that joins no characters has room."""
+    """The text cut to a width that also fits on a terminal that does not combine characters."""
     ends = list(accumulate(map(cell_len, text)))
     if not ends or ends[-1] <= cells:
         return text
     return text[: bisect_left(ends, cells)].rstrip() + "…"
-
-
-_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
-_CLEAR_REST_OF_LINE: Final = "\x1b[K"
-_CLEAR_BELOW: Final = "\x1b[J"
-_CLEAR_ALL: Final = "\x1b[2J\x1b[H"
-
-
-class Canvas:
-    """The lines drawn last. The cursor rests below them."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._size = console.size
-        self._drawn: list[str] = []
-
-    @property
-    def width(self) -> int:
-        """The last column stays free: what is cleared after a full line would begin there."""
-        return self._console.size.width - 1
-
-    @property
-    def height(self) -> int:
-        """Lines there is room for above the cursor's."""
-        return self._console.size.height - 1
-
-    def draw(self, lines: Sequence[Text]) -> None:
-        written = [self._start()]
-        fresh = [self._escaped(line) for line in lines[: self.height]]
-        for line, before in zip_longest(fresh, self._drawn[: len(fresh)]):
-            written.append("\n" if line == before else f"{line}{_CLEAR_REST_OF_LINE}\n")
-        self._drawn = fresh
-        self._write("".join([*written, _CLEAR_BELOW]))
-
-    def _start(self) -> str:
-        """Back to the first line. What was drawn for another width lies in ruins: then everything is drawn anew."""
-        size = self._console.size
-        if size != self._size:
-            self._size, self._drawn = size, []
-            return _CLEAR_ALL
-        return f"\r\x1b[{len(self._drawn)}A" if self._drawn else "\r"
-
-    def _escaped(self, line: Text) -> str:
-        with self._console.capture() as captured:
-            line.truncate(self.width, overflow="ellipsis")
-            self._console.print(line, end="", no_wrap=True, highlight=False)
-        return captured.get()
-
-    def _write(self, text: str) -> None:
-        self._console.file.write(text)
-        self._console.file.flush()
-
-
-@contextmanager
-def canvas(console: Console) -> Iterator[Canvas]:
-    """Without a cursor, and without wrapping: a line that the terminal takes to be wider than we do stays one line."""
-    console.show_cursor(False)
-    console.file.write(_WRAP_OFF)
-    try:
-        yield Canvas(console)
-    finally:
-        console.file.write(f"\r{_CLEAR_BELOW}{_WRAP_ON}")
-        console.show_cursor(True)
-        console.file.flush()

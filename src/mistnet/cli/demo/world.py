@@ -1,19 +1,22 @@
-"""The demo's world: asked without a network, and asked at the end whether all of it was collected."""
+"""The demo's world: called without a network, and compared with the database at the end."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from mistnet.app import App
-from mistnet.cli.demo.command import ShopTransport, unlike_the_shops
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
+from mistnet.shops.model import ProductId
+from mistnet.shops.store.link_pages import MentionPages
+from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SimAccountState
 from mistnet.sim.server import Box, pack
 from mistnet.sim.service import NeverAnswers, NeverConnects, XService
-from mistnet.sim.shelf import PRICE_DAYS, Fate, SimProduct, thing_behind
+from mistnet.sim.shelf import PRICE_DAYS, SHELF, Fate, SimProduct, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.sim.truth import AccountTruth
 from mistnet.social.accounts import AccountState
@@ -22,9 +25,12 @@ from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.stored_ids import stored_posts
 from mistnet.social.store.tracking import TrackingStore
+from mistnet.sources.web.port import Readable, WebAnswer
+from mistnet.sources.web.safe_url import SafeUrl
 
 _KEY: Final = "sim-key"
-NOBODY: Final = "nobody_is_here"
+_PAGE: Final = 500
+UNKNOWN_HANDLE: Final = "nobody_is_here"
 _CREDITS: Final = 10**12
 _PRICE_SECONDS: Final = 15.0
 """How long a price stays once time passes: as long as the demo waits between two visits of a shop."""
@@ -32,7 +38,7 @@ _UNSEEN: Final = (SimAccountState.PROTECTED, SimAccountState.SUSPENDED)
 
 
 class WorldTransport:
-    """Calls the world in this process; what would be a silent or a cut connection is unanswered."""
+    """Calls the simulated X in this process. A silent or cut connection raises `Unanswered`."""
 
     def __init__(self, service: XService) -> None:
         self._service = service
@@ -49,8 +55,28 @@ class WorldTransport:
         return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)
 
 
+class ShopTransport:
+    """Calls the simulated shops in this process. A silent or cut connection raises `Unanswered`."""
+
+    def __init__(self, shops: ShopService) -> None:
+        self._shops = shops
+
+    async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
+        asked = urlsplit(target.url)
+        try:
+            answer = self._shops.handle(target.host, asked.path, asked.query, headers)
+        except NeverAnswers:
+            raise Unanswered("no answer in time") from None
+        if answer.cut:
+            raise Unanswered("the answer was cut short")
+        unread = readable(answer.status, answer.headers)
+        return WebAnswer(
+            status=answer.status, headers=answer.headers, body=b"" if unread else answer.body, unread=unread
+        )
+
+
 class DemoWorld:
-    """A world that stands still until time is let pass."""
+    """A world whose time stands still until `let_time_pass`."""
 
     def __init__(self, *, seed: int, size: str, faults: str, latency_seconds: tuple[float, float]) -> None:
         key = Key(name=_KEY, tier=Tier.UNLIMITED, recharge_credits=_CREDITS)
@@ -63,7 +89,7 @@ class DemoWorld:
         self.web = ShopTransport(self._shops)
         self._truth = self._box.truth
         self.open_handles: Sequence[str] = self._box.handles
-        self.handles: Sequence[str] = [*self.open_handles, *self._unseen(), NOBODY]
+        self.handles: Sequence[str] = [*self.open_handles, *self._unseen(), UNKNOWN_HANDLE]
 
     def _unseen(self) -> Iterator[str]:
         """One account of each sort that cannot be collected."""
@@ -73,64 +99,63 @@ class DemoWorld:
             yield next(stars).handle_at(now_ms)
 
     def let_time_pass(self, speed: float) -> None:
-        """So many simulated seconds in a second from now on; shops are faster, so that prices change meanwhile."""
+        """Let time pass at this speed. Shops are faster, so that prices change meanwhile."""
         begun = self.clock.now()
         self.clock = SimClock(begun, speed=speed)
         self._box.service.now = self.clock.now
         self._shops.now = SimClock(begun, speed=max(speed, PRICE_DAYS * 86_400 / _PRICE_SECONDS)).now
 
     async def disagreements(self, app: App) -> list[str]:
-        """Whatever the world knows and the database does not, in words. None: everything was collected."""
+        """What the world has and the database lacks, in words. Empty: everything was collected."""
         progress = {each.user_id: each for each in await Coverage(app.database).accounts()}
         wrong = [problem for handle in self.handles for problem in self._account(handle, progress)]
         wrong += await self._refused(app)
         linked: defaultdict[SimProduct, set[int]] = defaultdict(set)
         for handle in self.open_handles:
-            truth = self._known(handle)
-            wrong += await _lacking(app, f"posts of @{handle}", {*truth.search, *truth.retweets})
+            truth = self._account_truth(handle)
+            wrong += await _missing(app, f"posts of @{handle}", {*truth.search, *truth.retweets})
             for post_id, posted in self._truth.links(truth.search):
                 thing = thing_behind(posted)
                 if thing and thing.fate is Fate.SALE:
                     linked[thing].add(post_id)
         ancestors = self._truth.missing_ancestors(self.open_handles, self.clock.now())
-        wrong += await _lacking(app, "posts that were answered", ancestors)
-        return wrong + await unlike_the_shops(app, linked, self.clock.now())
+        wrong += await _missing(app, "posts that were answered", ancestors)
+        return wrong + await _shop_disagreements(app, linked, self.clock.now())
 
     def _account(self, handle: str, progress: Mapping[UserId, AccountProgress]) -> Iterator[str]:
         truth = self._truth.account(handle, self.clock.now())
         found = progress.get(UserId(truth.user_id)) if truth else None
         match truth.standing if truth else None:
             case SimAccountState.ACTIVE if truth and found:
-                yield from _unlike(found, truth)
+                yield from _boundary_disagreements(found, truth)
             case SimAccountState.PROTECTED if found:
                 if found.state is not AccountState.PROTECTED:
                     yield f"@{handle} is {found.state}, not protected"
             case SimAccountState.ACTIVE | SimAccountState.PROTECTED:
                 yield f"@{handle} is not tracked"
             case _ if found:
-                yield f"@{handle} is tracked, though nobody can see it"
+                yield f"@{handle} is tracked, though it cannot be seen"
 
     async def _refused(self, app: App) -> list[str]:
-        told = {
-            each.handle: each for each in await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
-        }
+        store = TrackingStore(app.database, app.job_writer)
+        suggestions = {each.handle: each for each in await store.suggestions(live_only=False)}
         wrong = []
         for handle in self.handles:
             truth = self._truth.account(handle, self.clock.now())
             seen = truth is not None and truth.standing in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
-            outcome = told[handle].outcome if handle in told else None
+            outcome = suggestions[handle].outcome if handle in suggestions else None
             if outcome != ("accepted" if seen else "refused"):
                 wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
         return wrong
 
-    def _known(self, handle: str) -> AccountTruth:
+    def _account_truth(self, handle: str) -> AccountTruth:
         truth = self._truth.account(handle, self.clock.now())
         if truth is None:
             raise LookupError(f"the world has no @{handle}")
         return truth
 
 
-def _unlike(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
+def _boundary_disagreements(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
     if not found.backfilled_at or not found.reposts_backfilled_at:
         yield f"@{truth.handle} is not backfilled"
     bounds = (found.oldest_post_id, found.newest_post_id, found.newest_repost_id)
@@ -138,7 +163,38 @@ def _unlike(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
         yield f"@{truth.handle}: the boundaries are not those of the world"
 
 
-async def _lacking(app: App, what: str, wanted: set[int]) -> list[str]:
+async def _missing(app: App, what: str, wanted: set[int]) -> list[str]:
     ids = {PostId(each) for each in wanted}
     lost = ids - await stored_posts(app.database, X, ids)
     return [f"{len(lost):,} of {len(ids):,} {what} are missing, first {min(lost)}"] if lost else []
+
+
+async def _shop_disagreements(app: App, linked: Mapping[SimProduct, set[int]], at: datetime) -> list[str]:
+    """Linked products that are not stored, have another price, or lack some of their posts, in words."""
+    page = await ProductPages(app.database).list(ProductFilter(limit=len(SHELF)))
+    found = {product.url: product for product in page.products}
+    wrong = []
+    for thing, post_ids in linked.items():
+        product = found.get(thing.canonical)
+        if product is None:
+            wrong.append(f"{thing.canonical} is linked, and no product of it is stored")
+            continue
+        if (product.amount, product.currency) != (thing.price(at), thing.currency):
+            asks = f"{thing.currency} {thing.price(at)}, not {product.currency} {product.amount}"
+            wrong.append(f"{thing.canonical} costs {asks}")
+        lost = {PostId(each) for each in post_ids} - {each async for each in _mentioned(app, product.id)}
+        if lost:
+            wrong.append(f"{len(lost):,} posts that link {thing.canonical} are not stored with it, first {min(lost)}")
+    return wrong
+
+
+async def _mentioned(app: App, product_id: ProductId) -> AsyncIterator[PostId]:
+    mentions = MentionPages(app.database)
+    reach, before = await mentions.reach_of_product(product_id), None
+    while True:
+        page = await mentions.page(reach, before=before, limit=_PAGE)
+        for post in page.posts:
+            yield post.post_id
+        before = page.next
+        if before is None:
+            return
