@@ -137,14 +137,14 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             "sync": Command(
                 "follows:sync", "Read who follows a user and whom they follow. Workers do it, a page of 200 per step."
             ),
-            "list": Command("follows:list_follows", "Show who follows a user, or whom he follows, by their ids."),
+            "list": Command("follows:list_follows", "Show who follows a user, or whom they follow, by id."),
             "events": Command(
                 "follows:events",
-                "Show who began and ceased to follow a user, and whom he did, the latest first, with the cause as far as known.",
+                "Show how both lists of a user changed, the latest first, with the cause as far as it is known.",
             ),
             "status": Command(
                 "follows:status",
-                "Show how the latest sync of each list went: how many it saw, whether it can be believed, and why not.",
+                "Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not.",
             ),
         },
     ),
