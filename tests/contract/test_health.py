@@ -17,12 +17,18 @@ import asyncpg
 import pytest
 from sqlalchemy import event, make_url
 
-from mistnet.cli.doctor import expectations
 from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
-from mistnet.operations.checkup import Checkup
+from mistnet.operations.doctor import Checkup, expectations_of
 from mistnet.operations.findings import HealthFinding
-from mistnet.operations.health import HealthCheck, is_roomy
-from mistnet.operations.health_checks import DatabaseHealth, DatabaseProbe, DatabaseState, stalled, state_of
+from mistnet.operations.health import (
+    DatabaseHealth,
+    DatabaseProbe,
+    DatabaseState,
+    HealthCheck,
+    is_roomy,
+    stalled,
+    state_of,
+)
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId
 from tests.apis import Api, bearer, open_api
@@ -100,7 +106,7 @@ async def _configure(cluster: PostgresCluster, statement: str) -> None:
 
 
 async def look_over(api: Api) -> dict[str, HealthFinding]:
-    return {each.name: each for each in await Checkup(api.app.database, expectations(api.app)).run()}
+    return {each.name: each for each in await Checkup(api.app.database, expectations_of(api.app)).run()}
 
 
 def renew(api: Api) -> None:
@@ -115,7 +121,7 @@ async def meter(api: Api, name: str, **headers: str) -> float:
 
 async def test_a_well_database_is_tested_by_a_write_that_leaves_nothing(url: str) -> None:
     async with open_harvest(url) as app:
-        found = await DatabaseProbe(app.database).look()
+        found = await DatabaseProbe(app.database).check()
         assert (found.state, found.problem, found.last_progress_at) == ("ok", None, None)
         assert found.write_seconds
         assert await rows(app, "SELECT * FROM workers") == []
@@ -217,7 +223,7 @@ async def test_a_database_that_hangs_is_told_of_within_the_deadline(postgresql_u
 async def test_a_lock_on_its_table_does_not_hold_the_test_write_up(postgresql_url: str) -> None:
     async with open_harvest(postgresql_url) as app, app.database.transaction() as other:
         await other.exec_driver_sql("LOCK TABLE workers IN EXCLUSIVE MODE")
-        found = await DatabaseProbe(app.database).look()
+        found = await DatabaseProbe(app.database).check()
         assert (found.state, "lock timeout" in (found.problem or "")) == ("busy", True)
 
 

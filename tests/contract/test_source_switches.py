@@ -251,7 +251,7 @@ def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
     prepared(url, _trouble, now=datetime.now(UTC))
     found = told(run(doctor, url, "--json"))
     findings = {each["name"]: each for each in found["findings"]}
-    assert findings["source x"]["advice"] == "when it is mended: `mistnet sources resume x`"
+    assert findings["source x"]["advice"] == "when that is fixed: `mistnet sources resume x`"
     assert "5 failures in a row: 503" in findings["source ebay"]["found"]
     assert findings["listings"]["level"] == "ok"
     assert [(each["name"], each["state"]) for each in found["source_health"]] == [

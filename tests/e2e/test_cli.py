@@ -274,7 +274,7 @@ def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> No
     found = mistnet("doctor")
     assert (found.code, "1 jobs are leased to workers that went silent" in found.out) == (1, True)
     mended = mistnet.ok("doctor", "--fix", "--json").json
-    assert mended["repaired"] == ["1 expired leases taken back"]
+    assert mended["repaired"] == ["1 expired leases reclaimed"]
     assert states(mistnet) == {1: "retryable"}
 
 
@@ -299,7 +299,7 @@ def test_the_doctor_tells_what_is_lacking_to_collect(on_sqlite: CommandLine) -> 
     on_sqlite.ok("suggest", "ann")
     found = {each["name"]: each for each in on_sqlite.ok("doctor", "--json").json["findings"]}
     assert (found["key for x"]["level"], found["worker"]["level"]) == ("warn", "warn")
-    assert found["worker"]["found"] == "1 job is due and no worker is there"
+    assert found["worker"]["found"] == "1 job is due and no worker is running"
     keyed = {each["name"]: each for each in on_sqlite("doctor", "--json", MISTNET_X_API_KEY="k").json["findings"]}
     assert (keyed["key for x"]["level"], keyed["budget"]["level"]) == ("ok", "warn")
     assert "all is well" not in on_sqlite.ok("doctor").out

@@ -1,7 +1,6 @@
-"""The doctor: looks everything over, says what to do, and mends what is safe to mend."""
+"""The doctor: checks everything, says what to do, and repairs what is safe to repair."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -12,9 +11,8 @@ from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.output import Block, Grid, document
 from mistnet.cli.status import failures_grid, health_grid, stuck_grid
 from mistnet.kit.errors import SettingsError
-from mistnet.operations.checkup import Checkup, Expectations
+from mistnet.operations.doctor import Checkup, check_installation, expectations_of
 from mistnet.operations.findings import HealthFinding, fail, ok, warn
-from mistnet.operations.installation import look_over
 from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.queue.errors import BrokerMismatch, BrokerRefused, BrokerUnreachable, NoBroker
 from mistnet.social.store.quarantine import Reparsed
@@ -24,49 +22,48 @@ _NAME = "broker"
 
 
 async def broker_findings(app: App) -> Sequence[HealthFinding]:
-    """Nothing where no broker is configured. Only looks: it makes no queue."""
+    """Check RabbitMQ, if it is configured, without declaring any queue."""
     if app.settings.broker_url is None:
         return []
     try:
-        return [await _look(app)]
+        return [await _check_broker(app)]
     except BrokerUnreachable as error:
-        advice = "start it, or mend MISTNET_BROKER_URL; `mistnet work --via db` works without it"
+        advice = "start it, or correct MISTNET_BROKER_URL; `mistnet work --via db` works without it"
         return [warn(_NAME, f"RabbitMQ at {error.url} does not answer: {error.problem}", advice)]
     except BrokerRefused as error:
         advice = "check user, password, virtual host and certificates; see docs/rabbitmq.md"
         return [fail(_NAME, f"RabbitMQ at {error.url} refuses us: {error.problem}", advice)]
     except BrokerMismatch as error:
-        advice = "set amqp_queue_type as it was when the queue was made, or delete the queue: no job is lost by that"
+        advice = "set amqp_queue_type to its value when the queue was declared, or delete the queue: no job is lost"
         return [fail(_NAME, error.problem, advice)]
     except (NoBroker, SettingsError) as error:
-        return [fail(_NAME, str(error), "mend the setting")]
+        return [fail(_NAME, str(error), "correct the setting")]
 
 
-async def _look(app: App) -> HealthFinding:
+async def _check_broker(app: App) -> HealthFinding:
     lanes = app.dispatching.lanes
     async with app.dispatching.broker("mistnet doctor") as broker:
         missing = await broker.look(lanes)
         depths = await broker.depths(lanes)
     if missing:
-        made = "is not there yet" if len(missing) == 1 else "are not there yet"
-        return warn(
-            _NAME, f"{', '.join(missing)} {made}", "`mistnet broker declare`, or start a worker: both make them"
-        )
+        verb = "does" if len(missing) == 1 else "do"
+        advice = "`mistnet broker declare`, or start a worker: both declare them"
+        return warn(_NAME, f"{', '.join(missing)} {verb} not exist yet", advice)
     unheard = [lane for lane, depth in depths.items() if depth.ready and not depth.consumers]
     if unheard:
         waiting = depths[unheard[0]].ready
-        said = "1 message" if waiting == 1 else f"{waiting:,} messages"
+        messages = "1 message" if waiting == 1 else f"{waiting:,} messages"
         verbs = "waits, and no worker takes it" if waiting == 1 else "wait, and no worker takes them"
         advice = f"start one: `mistnet work --via amqp --lanes {','.join(unheard)}`"
-        return warn(_NAME, f"{said} of lane {unheard[0]} {verbs}", advice)
+        return warn(_NAME, f"{messages} of lane {unheard[0]} {verbs}", advice)
     if not lanes:
         return ok(_NAME, "RabbitMQ answers; no lane goes over it (amqp_lanes is empty)")
-    queues = f"the queues of {', '.join(lanes)} are as they should be"
+    queues = f"the queues of {', '.join(lanes)} are declared correctly"
     return ok(_NAME, f"RabbitMQ answers; {queues}")
 
 
-class Monitored(msgspec.Struct, frozen=True, kw_only=True):
-    """What the views for monitoring show now."""
+class MonitoringViews(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of the views for monitoring."""
 
     source_health: Sequence[SourceHealth] = ()
     stuck_jobs: Sequence[StuckJob] = ()
@@ -77,47 +74,40 @@ class Monitored(msgspec.Struct, frozen=True, kw_only=True):
 @shared_options
 async def doctor(
     invocation: Invocation,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend. Never deletes a job.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what is safe to repair. Never deletes a job.")] = False,
     reparse: Annotated[
-        bool, typer.Option("--reparse", help="Try payloads again that could not be read; for after an upgrade.")
+        bool, typer.Option("--reparse", help="Parse unreadable payloads again; for use after an upgrade.")
     ] = False,
 ) -> int:
-    """Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong."""
+    """Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong."""
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
-        checkup = Checkup(app.database, expectations(app))
-        found = await _checked(app, checkup)
+        checkup = Checkup(app.database, expectations_of(app))
+        found = [*await checkup.run(), *await broker_findings(app)]
         repaired: Sequence[str] = ()
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
-            found = await _checked(app, checkup)
-        seen = Monitored()
-        if any(each.name == "leases" for each in found):  # the tables are there to be looked at
-            found, seen = [*found, *await look_over(app)], await _monitored(app)
+            found = [*await checkup.run(), *await broker_findings(app)]
+        views = MonitoringViews()
+        if any(each.name == "leases" for each in found):  # only then do the tables exist
+            found, views = [*found, *await check_installation(app)], await _read_views(app)
     healthy = not any(each.level == "fail" for each in found)
-    shown = document(
-        healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(seen)
+    facts = document(
+        healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(views)
     )
-    invocation.out.show(shown, _grid(found), *_seen(seen), *_told(reparsed), *_said(found, repaired))
+    checks = Grid(
+        columns=("", "what", "found", "what to do"),
+        rows=[(each.level, each.name, each.found, each.advice or "") for each in found],
+    )
+    grids = (health_grid(views.source_health), stuck_grid(views.stuck_jobs), failures_grid(views.recent_failures))
+    used = [grid for grid in grids if grid.rows]
+    invocation.out.show(facts, checks, *used, *_reparsed_grid(reparsed), *_summary(found, repaired))
     return 0 if healthy else 1
 
 
-async def _checked(app: App, checkup: Checkup) -> Sequence[HealthFinding]:
-    return [*await checkup.run(), *await broker_findings(app)]
-
-
-def expectations(app: App) -> Expectations:
-    return Expectations(
-        kinds=list(app.kinds),
-        live_caps=app.kinds.live_caps,
-        heartbeat=app.settings.heartbeat,
-        reclaim=timedelta(seconds=app.settings.reclaim_seconds),
-    )
-
-
-async def _monitored(app: App) -> Monitored:
+async def _read_views(app: App) -> MonitoringViews:
     monitor = Monitor(app.database)
-    return Monitored(
+    return MonitoringViews(
         source_health=await monitor.source_health(),
         stuck_jobs=await monitor.stuck_jobs(limit=20),
         recent_failures=await monitor.recent_failures(limit=10),
@@ -125,31 +115,19 @@ async def _monitored(app: App) -> Monitored:
     )
 
 
-def _seen(seen: Monitored) -> list[Block]:
-    grids = (health_grid(seen.source_health), stuck_grid(seen.stuck_jobs), failures_grid(seen.recent_failures))
-    return [grid for grid in grids if grid.rows]
-
-
-def _told(reparsed: Reparsed | None) -> list[Block]:
+def _reparsed_grid(reparsed: Reparsed | None) -> list[Block]:
     if reparsed is None:
         return []
-    counts = ((reparsed.resolved, "read now"), (reparsed.left, "still not readable"))
+    counts = ((reparsed.resolved, "read now"), (reparsed.left, "still unreadable"))
     rows = [(f"{count:,}", what, problem) for problems, what in counts for problem, count in problems.items()]
     title = "payloads in quarantine"
     return [Grid(title=title, columns=("", "", "problem"), rows=rows, empty="no payload is in quarantine")]
 
 
-def _grid(found: Sequence[HealthFinding]) -> Grid:
-    return Grid(
-        columns=("", "what", "found", "what to do"),
-        rows=[(each.level, each.name, each.found, each.advice or "") for each in found],
-    )
-
-
-def _said(found: Sequence[HealthFinding], repaired: Sequence[str]) -> list[str]:
-    said = [f"mended: {', '.join(repaired)}"] if repaired else []
+def _summary(found: Sequence[HealthFinding], repaired: Sequence[str]) -> list[str]:
+    lines = [f"repaired: {', '.join(repaired)}"] if repaired else []
     worst = [each for each in found if each.level != "ok"]
     if not worst:
-        return [*said, "all is well"]
-    hint = "; --fix mends some of it" if any(each.fixable for each in worst) else ""
-    return [*said, f"{len(worst)} of {len(found)} want attention{hint}"]
+        return [*lines, "all is well"]
+    hint = "; --fix repairs some of it" if any(each.fixable for each in worst) else ""
+    return [*lines, f"{len(worst)} of {len(found)} need attention{hint}"]

@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     ),
     "doctor": Command(
         "doctor:doctor",
-        "Look over database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.",
+        "Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.",
     ),
     "demo": Command(
         "demo.command:demo",

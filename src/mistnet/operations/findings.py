@@ -1,14 +1,15 @@
-"""What a look at the queue may find, and the verdicts that counts alone allow. Pure."""
+"""The findings of the doctor: what facts about the database, queue and installation mean, and what to do. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.store import AlertRow
-from mistnet.operations.health_checks import STALLED, DatabaseHealth, DatabaseState, stalled
+from mistnet.operations.health import NO_SPACE, STALLED, DatabaseHealth, DatabaseState, stalled
 from mistnet.operations.monitoring import OddListings, SourceHealth
 from mistnet.queue.model import GAP_STATES, KindName
 from mistnet.queue.ports import HeldLeases
@@ -16,17 +17,20 @@ from mistnet.queue.store.inspect import StateCount
 
 Level = Literal["ok", "warn", "fail"]
 _WRITE_ADVICE: Final[Mapping[DatabaseState, str]] = {
-    "read-only": "let it take writes again: promote the standby, or end default_transaction_read_only",
-    "full": "make room where the database is kept: nothing can be collected until then",
-    "busy": "another process holds a lock; if this stays so, find and end it",
+    "read-only": "allow writes again: promote the standby, or end default_transaction_read_only",
+    "full": "free disk space for the database: nothing can be collected until then",
+    "busy": "another process holds a lock; if this persists, find and end it",
 }
 _OVERDUE: Final = timedelta(hours=1)
 _NAMED: Final = 5
-_WATCHED: Final = timedelta(minutes=15)
+LITTLE_SPACE: Final = 1_000_000_000
+_SKEW: Final = timedelta(seconds=5)
+_TOKEN_WARNING: Final = timedelta(days=7)
+_RECENT: Final = timedelta(minutes=15)
 
 
 class HealthFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing looked at: how it stands, and what to do about it."""
+    """One thing that was checked: its state, and what to do about it."""
 
     name: str
     level: Level
@@ -51,63 +55,63 @@ def shown_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def writes(found: DatabaseHealth) -> HealthFinding:
+def check_writes(found: DatabaseHealth) -> HealthFinding:
     if found.state == "ok":
-        return ok("writes", f"a test write was kept after {(found.write_seconds or 0) * 1000:.1f} ms")
-    return fail("writes", found.problem or found.state, _WRITE_ADVICE.get(found.state, "look into the database's log"))
+        return ok("writes", f"a test write took {(found.write_seconds or 0) * 1000:.1f} ms")
+    return fail("writes", found.problem or found.state, _WRITE_ADVICE.get(found.state, "check the database's log"))
 
 
-def connections(found: DatabaseHealth) -> list[HealthFinding]:
-    """Of a server that tells how many it has."""
+def check_connections(found: DatabaseHealth) -> list[HealthFinding]:
+    """Only of a server that reports how many it allows."""
     if found.connections is None or found.most_connections is None:
         return []
-    told = f"{found.connections} of {found.most_connections} are in use"
+    used = f"{found.connections} of {found.most_connections} are in use"
     if not found.few_connections:
-        return [ok("connections", told)]
+        return [ok("connections", used)]
     advice = "raise max_connections, or run fewer processes: a process takes up to 48"
-    return [warn("connections", told, advice)]
+    return [warn("connections", used, advice)]
 
 
-def progress(due_since: datetime | None, found: DatabaseHealth, now: datetime) -> HealthFinding:
+def check_progress(due_since: datetime | None, found: DatabaseHealth, now: datetime) -> HealthFinding:
     idle = timedelta(seconds=stalled(due_since, found.last_progress_at, now))
     if idle <= STALLED:
-        return ok("progress", "work that is due is being done" if due_since else "nothing is due")
+        return ok("progress", "due work is being done" if due_since else "nothing is due")
     since = shown_time(now - idle)
-    return warn("progress", f"jobs are due, and none was begun or settled since {since}", "look into the workers' logs")
+    return warn("progress", f"jobs are due, and none was started or settled since {since}", "check the workers' logs")
 
 
-def unknown_kinds(counts: Sequence[StateCount], known: Collection[KindName]) -> HealthFinding:
+def check_kinds(counts: Sequence[StateCount], known: Collection[KindName]) -> HealthFinding:
     unknown = [count for count in counts if count.kind not in known and count.state not in GAP_STATES]
     if not unknown:
-        return ok("kinds", "every live job is of a kind known here")
-    advice = "name the plugin that brings them in the setting 'plugins', or `mistnet jobs cancel` them"
+        return ok("kinds", "every live job has a kind that is known here")
+    advice = "name the plugin that defines them in the setting 'plugins', or `mistnet jobs cancel` them"
     return warn("kinds", f"not known here: {_listed(unknown)}", advice)
 
 
-def waiting_while_paused(counts: Sequence[StateCount], paused: Collection[KindName]) -> HealthFinding:
+def check_paused_kinds(counts: Sequence[StateCount], paused: Collection[KindName]) -> HealthFinding:
     waiting = [count for count in counts if count.kind in paused and count.state not in GAP_STATES]
     if not waiting:
-        return ok("paused kinds", "nothing waits for a paused kind")
-    return warn("paused kinds", f"these wait: {_listed(waiting)}", "`mistnet jobs resume KIND` lets them go on")
+        return ok("paused kinds", "no job waits for a paused kind")
+    return warn("paused kinds", f"these wait: {_listed(waiting)}", "`mistnet jobs resume KIND` continues them")
 
 
-def parked(counts: Sequence[StateCount]) -> HealthFinding:
+def check_parked_jobs(counts: Sequence[StateCount]) -> HealthFinding:
     held = [msgspec.structs.replace(count, jobs=count.parked) for count in counts if count.parked]
     if not held:
         return ok("parked jobs", "none")
-    advice = "workers let them in as there is room; raise the kind's live_cap for more, or use --fix"
-    return warn("parked jobs", f"held back by their cap on live jobs: {_listed(held)}", advice, fixable=True)
+    advice = "workers admit them when there is room; raise the kind's live_cap for more, or use --fix"
+    return warn("parked jobs", f"held back by the cap on live jobs: {_listed(held)}", advice, fixable=True)
 
 
-def gaps(counts: Sequence[StateCount]) -> HealthFinding:
+def check_gaps(counts: Sequence[StateCount]) -> HealthFinding:
     found = [count for count in counts if count.state in GAP_STATES]
     if not found:
-        return ok("gaps", "no job has failed for good")
-    advice = "`mistnet jobs dead` shows why, `mistnet jobs requeue` tries them anew, `mistnet jobs cancel` accepts them"
+        return ok("gaps", "no job has failed permanently")
+    advice = "`mistnet jobs dead` shows why, `mistnet jobs requeue` retries them, `mistnet jobs cancel` accepts them"
     return warn("gaps", f"dead or failed: {_listed(found)}", advice)
 
 
-def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: datetime) -> HealthFinding:
+def check_due_work(counts: Sequence[StateCount], paused: Collection[KindName], now: datetime) -> HealthFinding:
     late = [
         msgspec.structs.replace(count, jobs=count.due)
         for count in counts
@@ -116,14 +120,14 @@ def overdue(counts: Sequence[StateCount], paused: Collection[KindName], now: dat
     if not late:
         return ok("due work", "none has waited for more than an hour")
     oldest = min(count.oldest_due_at for count in late if count.oldest_due_at)
-    found = f"due since {shown_time(oldest)} and not begun: {_listed(late)}"
+    found = f"due since {shown_time(oldest)} and not started: {_listed(late)}"
     return warn("due work", found, "start more workers with `mistnet work`")
 
 
-def orphaned(held: Sequence[HeldLeases]) -> HealthFinding:
-    """Leases of workers that are gone, and have not run out yet."""
+def check_running_jobs(held: Sequence[HeldLeases]) -> HealthFinding:
+    """Leases that have not run out, of workers that are gone."""
     if not held:
-        return ok("running jobs", "each has a worker that is there")
+        return ok("running jobs", "each has a running worker")
     jobs = sum(each.jobs for each in held)
     named = ", ".join(each.worker for each in held[:_NAMED]) + (" and others" if len(held) > _NAMED else "")
     found = f"{jobs:,} {'job is' if jobs == 1 else 'jobs are'} leased to workers that are gone: {named}"
@@ -131,18 +135,18 @@ def orphaned(held: Sequence[HeldLeases]) -> HealthFinding:
     return warn("running jobs", found, f"wait: the last of these leases runs out at {shown_time(until)}")
 
 
-def quarantined(payloads: int) -> HealthFinding:
+def check_quarantine(payloads: int) -> HealthFinding:
     if not payloads:
         return ok("quarantine", "every payload could be read")
     found = f"{counted(payloads, 'payload')} could not be read and {are(payloads)} kept"
     return warn("quarantine", found, "after an upgrade, `mistnet doctor --reparse` tries them again")
 
 
-def sources(found: Sequence[SourceHealth]) -> list[HealthFinding]:
-    """Those that do not serve us, and what ends that."""
+def check_sources(found: Sequence[SourceHealth]) -> list[HealthFinding]:
+    """Sources that do not serve us, and what to do."""
     troubled = [each for each in found if each.state != "serving"]
     if not troubled:
-        return [ok("sources", f"all {len(found)} that were asked serve us" if found else "none was asked yet")]
+        return [ok("sources", f"all {len(found)} that were called serve us" if found else "none was called yet")]
     return [_troubled(each) for each in troubled]
 
 
@@ -150,7 +154,7 @@ def _troubled(source: SourceHealth) -> HealthFinding:
     name = f"source {source.name}"
     match source.state:
         case "paused":
-            advice = f"when it is mended: `mistnet sources resume {source.name}`"
+            advice = f"when that is fixed: `mistnet sources resume {source.name}`"
             return warn(name, f"paused: {source.pause_reason or 'no reason given'}", advice)
         case "breaker open":
             until = shown_time(source.paused_until) if source.paused_until else "a while"
@@ -160,29 +164,90 @@ def _troubled(source: SourceHealth) -> HealthFinding:
             )
             return warn(name, f"no calls until {until}: {why}", f"wait, or `mistnet sources close {source.name}`")
         case _:
-            found = f"one call tries whether it is well after {counted(source.failure_streak, 'failure')} in a row"
+            found = f"one call tests whether it works again after {counted(source.failure_streak, 'failure')} in a row"
             return warn(name, found, f"wait, or `mistnet sources close {source.name}`")
 
 
-def odd_listings(found: Sequence[OddListings]) -> HealthFinding:
+def check_odd_listings(found: Sequence[OddListings]) -> HealthFinding:
     if not found:
         return ok("listings", "every listing could be read")
-    told = ", ".join(f"{each.listings:,} of {each.source}" for each in found)
-    return warn("listings", f"could not be read and are kept: {told}", "look at them in the table odd_listings")
+    listed = ", ".join(f"{each.listings:,} of {each.source}" for each in found)
+    return warn("listings", f"could not be read and are kept: {listed}", "see the table odd_listings")
 
 
-def open_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[HealthFinding]:
-    """What was told to operators already and is not over."""
+def check_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[HealthFinding]:
+    """Alerts that are open and not accepted."""
     pending = [each for each in alerts if each.accepted_at is None]
     if not pending:
         return [ok("alerts", "all that are open are accepted" if alerts else "none is open")]
-    return [warn(f"alert {each.rule}", each.message, _watched(each.last_seen_at, now)) for each in pending]
+    return [warn(f"alert {each.rule}", each.message, _alert_advice(each.last_seen_at, now)) for each in pending]
 
 
-def _watched(seen_at: datetime, now: datetime) -> str:
-    if now - seen_at < _WATCHED:
-        return "it says so itself; it closes by itself when it is over"
-    return f"nobody has looked since {shown_time(seen_at)}: alerts are watched while `mistnet up` or `serve` runs"
+def _alert_advice(seen_at: datetime, now: datetime) -> str:
+    if now - seen_at < _RECENT:
+        return "see its message; it closes automatically when it is over"
+    return f"last checked at {shown_time(seen_at)}: alerts are checked while `mistnet up` or `serve` runs"
+
+
+def check_key(source: str, setup: str, *, used: bool, configured: bool) -> HealthFinding:
+    name = f"key for {source}"
+    if configured:
+        return ok(name, "configured here")
+    if not used:
+        return ok(name, "none, and none is needed")
+    return warn(name, f"none is configured here, and {source} is used", f"{setup} where workers run")
+
+
+def check_worker(*, due: int, there: int) -> HealthFinding:
+    jobs = "1 job is due" if due == 1 else f"{due:,} jobs are due"
+    if due and not there:
+        return warn("worker", f"{jobs} and no worker is running", "start one: `mistnet work` or `mistnet up`")
+    workers = "no worker" if not there else "1 worker" if there == 1 else f"{there} workers"
+    return ok("worker", f"{workers} running, {jobs if due else 'nothing is due'}")
+
+
+def check_budget(source: str, caps: Iterable[int | None], *, configured: bool) -> HealthFinding:
+    if not configured:
+        return ok("budget", f"without a key for {source}, nothing is spent")
+    if any(cap is not None for cap in caps):
+        return ok("budget", f"the credits of {source} are capped")
+    advice = f"`mistnet sources set {source} --day-credits 200000` caps them at $2 a day, for all machines"
+    return warn("budget", f"nothing limits what {source} may cost", advice)
+
+
+def check_disk(folder: Path, *, free: int) -> HealthFinding:
+    found = f"{free / 1_000_000:,.0f} MB are free in {folder}"
+    if free >= LITTLE_SPACE:
+        return ok("disk", found)
+    advice = "free disk space, or move the database: nothing can be collected when the disk is full"
+    return (fail if free < NO_SPACE else warn)("disk", found, advice)
+
+
+def check_clock(latest: datetime | None, now: datetime) -> HealthFinding:
+    """For a database on this machine. Only rows from the future show that the clock was set back."""
+    if latest is None or latest - now <= _SKEW:
+        return ok("clock", "nothing was written in the future")
+    advice = "set this machine's clock; until then, due work and leases are late"
+    return warn("clock", f"the clock says {shown_time(now)}, but a row was written at {shown_time(latest)}", advice)
+
+
+def check_token(expires_at: datetime | None, now: datetime, *, refreshed: bool) -> HealthFinding:
+    name, renew = "token for threads", "get a new one and set MISTNET_THREADS_TOKEN"
+    if expires_at is None:
+        return ok(name, "configured; `mistnet feeds token --check` shows when it expires")
+    if expires_at <= now:
+        return fail(name, f"expired at {shown_time(expires_at)}", renew)
+    if expires_at - now < _TOKEN_WARNING and not refreshed:
+        return warn(name, f"expires at {shown_time(expires_at)}", f"{renew}, or set threads_token_file to refresh it")
+    return ok(name, f"valid until {shown_time(expires_at)}")
+
+
+def check_files(readable: Sequence[Path]) -> HealthFinding:
+    """Of these files, which other users can read."""
+    if not readable:
+        return ok("files", "other users of this machine cannot read them")
+    names = " ".join(str(file) for file in readable)
+    return warn("files", f"other users of this machine can read {names}", f"chmod o-rwx {names}")
 
 
 def _listed(counts: Sequence[StateCount]) -> str:

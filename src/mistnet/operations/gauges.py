@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Gauge
 
 from mistnet.kit.errors import DatabaseError
-from mistnet.operations.health import HealthCheck, QueueHealth
-from mistnet.operations.health_checks import DatabaseHealth
+from mistnet.operations.health import DatabaseHealth, HealthCheck, QueueHealth
 from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import GAP_STATES, LIVE_STATES
 

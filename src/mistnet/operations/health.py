@@ -1,38 +1,192 @@
-"""Whether this installation is well: asked often, so answers are kept for seconds, and given within a deadline."""
+"""Whether the database and the queue are healthy. Checked often, so answers are cached for seconds, with a deadline."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import shutil
 import time
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from loguru import logger
+from sqlalchemy import delete, insert, text
 
-from mistnet.kit.errors import DatabaseError
-from mistnet.operations.health_checks import STALLED, DatabaseHealth, DatabaseProbe, stalled
-from mistnet.operations.installation import NO_SPACE
+from mistnet.kit.database import Database
+from mistnet.kit.errors import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseFails,
+    DatabaseForeign,
+    DatabaseMissing,
+    DatabaseNotMigrated,
+    DatabaseTooNew,
+    DatabaseUnreachable,
+)
+from mistnet.kit.migrate import require_current
+from mistnet.kit.statements import command, statement
+from mistnet.queue import tables
 from mistnet.queue.leader import StoreLeaders
 
 if TYPE_CHECKING:
     from mistnet.app import App
 
 
+NO_SPACE: Final = 100_000_000
+"""In bytes. With less, a database cannot write for long, and its journal needs room, too."""
+
+DatabaseState = Literal["ok", "unreachable", "busy", "wrong tables", "read-only", "full", "refused"]
+FEW_CONNECTIONS: Final = 0.1
+"""The share of connections that should stay free: one more process takes several at once."""
+
+STALLED: Final = timedelta(minutes=15)
+"""Jobs that are due this long without any progress: no worker takes them, or every attempt hangs."""
+
+_FILE_SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+_TIMEOUTS: Final = ("SET LOCAL lock_timeout = '2s'", "SET LOCAL statement_timeout = '3s'")
+_STATES: Final[Mapping[str, DatabaseState]] = {
+    "read-only": "read-only",
+    "readonly": "read-only",
+    "recovery is in progress": "read-only",
+    "disk is full": "full",
+    "no space left": "full",
+    "could not extend file": "full",
+    "disk quota": "full",
+    "statement timeout": "busy",
+}
+"""Words in the errors of drivers, and their meaning. Their codes differ more from each other than their words."""
+
+
+class DatabaseHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one check of a database. A value that this kind of database does not offer is None."""
+
+    state: DatabaseState
+    problem: str | None = None
+    """The error of the driver. It may name the server, so it is for the log and for operators only."""
+
+    write_seconds: float | None = None
+    read_only: bool | None = None
+    """Whether the server is a standby, or configured to refuse writes."""
+
+    free_bytes: int | None = None
+    """On the disk of a file. Unknown for a server."""
+
+    size_bytes: int | None = None
+    connections: int | None = None
+    most_connections: int | None = None
+    last_progress_at: datetime | None = None
+    """When a job was last started or settled."""
+
+    @property
+    def few_connections(self) -> bool:
+        if self.connections is None or self.most_connections is None:
+            return False
+        return self.most_connections - self.connections < FEW_CONNECTIONS * self.most_connections
+
+
+class DatabaseProbe:
+    """Checks a database. It raises no DatabaseError, and the row that it writes is never visible to others."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def check(self) -> DatabaseHealth:
+        facts: dict[str, Any] = {}
+        file = self._database.file
+        with suppress(OSError):  # the folder is gone: the check of the tables reports that
+            facts |= {} if file is None else {"free_bytes": shutil.disk_usage(file.parent).free}
+        try:
+            await require_current(self._database)
+            facts |= await self._facts()
+            facts["write_seconds"] = await self._write()
+        except DatabaseError as error:
+            return DatabaseHealth(state=state_of(error), problem=str(error), **facts)
+        return DatabaseHealth(state="ok", **facts)
+
+    async def _facts(self) -> dict[str, Any]:
+        async with self._database.read_cached_plan() as connection:
+            progress = await connection.execute(statement("last_progress", self._database.dialect))
+            facts = {"last_progress_at": progress.scalar()}
+            if self._database.product == "libsql":
+                return facts
+            if self._database.product == "sqlite":
+                size = await connection.execute(text(_FILE_SIZE))
+                return {**facts, "size_bytes": size.scalar_one()}
+            server = (await connection.execute(command("server_facts", self._database.dialect))).one()
+            return {
+                **facts,
+                "read_only": server.in_recovery or server.read_only,
+                "connections": server.connections,
+                "most_connections": server.most_connections,
+                "size_bytes": server.size,
+            }
+
+    async def _write(self) -> float:
+        """Insert and delete a row in one transaction, and commit it. Return the seconds that took.
+
+        A write that is rolled back proves little: SQLite keeps it in memory, and a server need not write it to disk.
+        """
+        started = time.perf_counter()
+        now = self._database.clock.now()
+        probe = {
+            **dict.fromkeys(("host", "version", "lanes"), ""),
+            **dict.fromkeys(("pid", "concurrency", "running"), 0),
+            **dict.fromkeys(("started_at", "seen_at"), now),
+            "name": f"write test {secrets.token_hex(8)}",
+            "draining": True,
+        }
+        async with self._database.transaction() as connection:
+            if self._database.dialect == "postgresql":  # a lock on the table must not delay the answer
+                for limit in _TIMEOUTS:
+                    await connection.exec_driver_sql(limit)
+            await connection.execute(insert(tables.workers).values(probe))
+            await connection.execute(delete(tables.workers).where(tables.workers.c.name == probe["name"]))
+        return time.perf_counter() - started
+
+
+def stalled(due_since: datetime | None, progress_at: datetime | None, now: datetime) -> float:
+    """For how many seconds jobs have been due while none was started or settled."""
+    if due_since is None:
+        return 0.0
+    since = max(due_since, progress_at) if progress_at else due_since
+    return max((now - since).total_seconds(), 0.0)
+
+
+def state_of(error: DatabaseError) -> DatabaseState:
+    problem = str(getattr(error, "problem", "")).lower()  # the whole message may contain a host name that misleads
+    for words, state in _STATES.items():
+        if words in problem:
+            return state
+    match error:
+        case DatabaseUnreachable() | DatabaseMissing():
+            return "unreachable"
+        case DatabaseFails():
+            return "refused"
+        case DatabaseBusy():
+            return "busy"
+        case DatabaseNotMigrated() | DatabaseTooNew() | DatabaseForeign():
+            return "wrong tables"
+        case _:
+            return "refused"
+
+
 _SEEN_WITHIN: Final = 3
-"""A worker that missed so many heartbeats has gone."""
+"""A worker that missed this many heartbeats is gone."""
 
 _FRESH_SECONDS: Final = 5.0
 _DEADLINE_SECONDS: Final = 3.0
 
 
 class QueueHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works, and how long work has waited."""
+    """The workers and the leader, and how long work has waited."""
 
     workers: int
     oldest_due_seconds: float | None
     stalled_seconds: float
-    """How long jobs were due while none was begun or settled; 0 while none is due."""
+    """How long jobs were due while none was started or settled; 0 while none is due."""
 
     leader: str | None
     paused: bool
@@ -44,9 +198,10 @@ class QueueHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthCheck:
-    """Looks at the database for all who ask at the same time, and never waits for longer than its deadline.
+    """Checks the database once for all callers at the same time, and answers within a deadline.
 
-    A look at a database that hangs goes on, and who asks next waits for the same one, instead of adding another.
+    A check of a database that hangs continues after the deadline. The next caller waits for it, instead of starting
+    another one: otherwise every probe would hold one more connection.
     """
 
     def __init__(
@@ -56,49 +211,49 @@ class HealthCheck:
         self._probe = DatabaseProbe(app.database)
         self._fresh = fresh_seconds
         self._deadline = deadline_seconds
-        self._looking: asyncio.Task[DatabaseHealth] | None = None
+        self._check: asyncio.Task[DatabaseHealth] | None = None
         self._kept: DatabaseHealth | None = None
         self._kept_until = 0.0
 
     async def database(self) -> DatabaseHealth:
         if self._kept is not None and time.monotonic() < self._kept_until:
             return self._kept
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="health")
-        looking = self._looking
-        await asyncio.wait([looking], timeout=self._deadline)
-        return looking.result() if looking.done() else self._late()
+        if self._check is None:
+            self._check = asyncio.create_task(self._run(), name="health")
+        check = self._check
+        await asyncio.wait([check], timeout=self._deadline)
+        if check.done():
+            return check.result()
+        problem = f"the database did not answer within {self._deadline:g} s"
+        return DatabaseHealth(state="unreachable", problem=problem)
 
     async def queue(self) -> QueueHealth | None:
-        """None where the database does not tell in time."""
-        found = await self.database()
-        if found.state in ("unreachable", "wrong tables"):
+        """None if the database does not answer in time."""
+        health = await self.database()
+        if health.state in ("unreachable", "wrong tables"):
             return None
-        asking = asyncio.create_task(self._ask_queue(found.last_progress_at), name="health of the queue")
-        await asyncio.wait([asking], timeout=self._deadline)
-        if asking.done():
-            return asking.result()
-        asking.cancel()  # not awaited: a connection that hangs takes its time to close
+        query = asyncio.create_task(self._read_queue(health.last_progress_at), name="health of the queue")
+        await asyncio.wait([query], timeout=self._deadline)
+        if query.done():
+            return query.result()
+        query.cancel()  # not awaited: a connection that hangs takes its time to close
         return None
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking], timeout=self._deadline)
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.wait([self._check], timeout=self._deadline)
 
-    async def _look(self) -> DatabaseHealth:
+    async def _run(self) -> DatabaseHealth:
         try:
-            before, self._kept = self._kept, await self._probe.look()
+            before, self._kept = self._kept, await self._probe.check()
             self._kept_until = time.monotonic() + self._fresh
             _log_change(before, self._kept)
             return self._kept
         finally:
-            self._looking = None
+            self._check = None
 
-    def _late(self) -> DatabaseHealth:
-        return DatabaseHealth(state="unreachable", problem=f"the database did not answer within {self._deadline:g} s")
-
-    async def _ask_queue(self, progress_at: datetime | None) -> QueueHealth | None:
+    async def _read_queue(self, progress_at: datetime | None) -> QueueHealth | None:
         app, now = self._app, self._app.database.clock.now()
         try:
             seen_after = now - _SEEN_WITHIN * app.settings.heartbeat
@@ -120,13 +275,13 @@ class HealthCheck:
 
 
 def _log_change(before: DatabaseHealth | None, now: DatabaseHealth) -> None:
-    """Once for each change: the look is repeated every few seconds."""
+    """One line per change, as the check is repeated every few seconds."""
     if now.problem and (before is None or before.state != now.state):
-        logger.error("the database is not well ({state}): {problem}", state=now.state, problem=now.problem)
+        logger.error("the database is not ok ({state}): {problem}", state=now.state, problem=now.problem)
     elif before is not None and before.problem and not now.problem:
-        logger.info("the database is well again")
+        logger.info("the database is ok again")
 
 
 def is_roomy(database: DatabaseHealth) -> bool:
-    """Whether neither disk nor connections are about to run out."""
+    """Whether there is enough disk space and enough free connections."""
     return not database.few_connections and (database.free_bytes is None or database.free_bytes >= NO_SPACE)

@@ -10,8 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from mistnet.operations.health import QueueHealth, is_roomy
-from mistnet.operations.health_checks import DatabaseState
+from mistnet.operations.health import DatabaseState, QueueHealth, is_roomy
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Checks, Gauges, Mistnet
 from mistnet.web.errors import RETRY_SECONDS, RequestRefused
