@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 from sqlalchemy import Table, bindparam, func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -242,7 +243,6 @@ def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple
     reference = post.reposted or post.quoted
     whole = storable(post.one_line)
     clean = whole[:LONGEST_CLEAN_TEXT]
-    metrics = post.metrics
     return (
         str(post.platform),
         post.id,
@@ -263,12 +263,7 @@ def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple
         _listed(reference.media) if reference else None,
         _listed(post.media),
         _listed(post.links),
-        metrics.likes,
-        metrics.replies,
-        metrics.reposts,
-        metrics.quotes,
-        metrics.bookmarks,
-        metrics.views,
+        *astuple(post.metrics),
         post.nested,
         post.raw.decode("utf-8", "replace"),
         now,

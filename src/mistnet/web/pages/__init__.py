@@ -1,4 +1,4 @@
-"""The dashboard: pages for people, live."""
+"""The dashboard: its pages, its navigation, its assets, and the page that shows an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ _PAGES: Final = (
     *(overview, accounts, conversations, segments, feeds, links, products, items),
     *(jobs, lanes, sources, runs, search, log_in, live),
 )
-_ROUTERS: Final = (*(each.router for each in _PAGES), products.linked_products_router, jobs.monitoring_router)
+_NAVIGATION: Final = (
+    *(("/", "Overview"), ("/accounts", "Accounts"), ("/segments", "Segments"), ("/feeds", "Feeds")),
+    *(("/links", "Links"), ("/products", "Products"), ("/items", "Items"), ("/jobs", "Jobs"), ("/lanes", "Lanes")),
+    *(("/runs", "Runs"), ("/sources", "Sources"), ("/search", "Search")),
+)
+_ROUTERS: Final = (
+    *(each.router for each in _PAGES),
+    products.linked_products_router,
+    jobs.monitoring_router,
+)
 _TITLES: Final = {
     400: "That cannot be used",
     403: "Not allowed",
@@ -45,7 +54,8 @@ _TITLES: Final = {
 
 
 def add_pages(service: FastAPI) -> None:
-    """Adds the dashboard's pages and its assets."""
+    """Add the dashboard's pages and assets."""
+    service.state.navigation = _NAVIGATION
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for each in _ROUTERS:
@@ -53,17 +63,17 @@ def add_pages(service: FastAPI) -> None:
 
 
 class _Assets(StaticFiles):
-    """Files whose address changes with their content may be kept for ever."""
+    """Static files. Those with a version in their URL change their URL with their content: browsers cache them."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        found = await super().get_response(path, scope)
-        kept = b"v=" in scope.get("query_string", b"")
-        found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
-        return found
+        response = await super().get_response(path, scope)
+        versioned = b"v=" in scope.get("query_string", b"")
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if versioned else "no-cache"
+        return response
 
 
 def error_page(request: Request, status: int, message: str) -> Response:
-    """A fault as a person can read it."""
+    """An error as a page."""
     visitor: Any = getattr(request.state, "visitor", None)
     title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
     return page(request, "error.html", visitor, status=status, code=status, title=title, message=message)

@@ -85,6 +85,7 @@ def page(request: Request, template: str, visitor: Caller | None, *, status: int
         "csrf": (visitor and visitor.csrf) or "",
         "did": _DID.get(request.query_params.get("did", "")),
         "path": request.url.path,
+        "navigation": request.app.state.navigation,
         "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
         "now": request.app.state.mistnet.database.clock.now(),
         "seen": getattr(request.state, "seen", ""),
