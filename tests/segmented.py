@@ -115,14 +115,17 @@ class Workshop:
         self.clock.turn(seconds=1)
         await self.ask(name)
         await self.step()
-        snapshot = (await self.store.snapshots(name, limit=1))[0]
+        snapshot = ((await self.store.snapshots(name, limit=1)).items)[0]
         assert snapshot.at == self.clock.now()
         return snapshot
 
     async def members(self, name: str, as_of: datetime | None = None, *, page: int = 1_000) -> set[int]:
         found: list[Member] = []
-        while more := await self.store.members(name, as_of_=as_of, after=found[-1].place if found else 0, limit=page):
-            found += more
+        place: int | None = 0
+        while place is not None:
+            some = await self.store.members(name, as_of_=as_of, after=place, limit=page)
+            found += some.items
+            place = some.next
         ids = [each.user_id or each.post_id for each in found]
         assert len(set(ids)) == len(ids)
         return {int(each or 0) for each in ids}

@@ -151,7 +151,7 @@ async def test_snapshots_in_which_nothing_happened_go_and_members_stay_as_of_eve
         before = [await shop.members("fans", as_of=each) for each in moments]
         shop.clock.turn(days=60)
         await shop.app.pruning.prune(shop.clock.now())
-        found = [(each.entered, each.members) for each in reversed(await shop.store.snapshots("fans"))]
+        found = [(each.entered, each.members) for each in reversed((await shop.store.snapshots("fans")).items)]
         assert found == [(0, 1), (1, 2), (0, 2)], "the first, the change, the latest"
         assert [await shop.members("fans", as_of=each) for each in moments] == before
 

@@ -11,8 +11,8 @@ import pytest
 from mistnet.graph.export import Edges
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.samples import MOST_NODES, sample
+from mistnet.graph.segments.listing import SegmentPages
 from mistnet.graph.segments.model import SegmentId
-from mistnet.graph.segments.pages import SegmentPages
 from mistnet.social.model import UserId
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, CROWD, HOSTILE, furnish
@@ -39,7 +39,7 @@ async def test_all_segments_are_listed_with_their_rules_in_words_a_page_at_a_tim
         await segment(database, "all", rule={"kind": "union", "of": ["bea", "cat"]}, materialized=False)
         await segment(database, "cat", [11], rule={"kind": "followers", "subject": "99"})
         pages = SegmentPages(database)
-        found = [line for name in ("", "all", "bea") for line in await pages.list(after=name, limit=1)]
+        found = [line for name in ("", "all", "bea") for line in (await pages.list(after=name, limit=1)).items]
         assert [(line.name, line.members, line.subject) for line in found] == [
             ("all", None, None),
             ("bea", 2, "ann"),
@@ -48,7 +48,7 @@ async def test_all_segments_are_listed_with_their_rules_in_words_a_page_at_a_tim
         text = await shown(api, "/segments")
         assert "users who follow @ann and are followed back" in text
         assert "followers of user 99" in text
-        assert "all of bea and cat together" in text
+        assert "members of any of bea and cat" in text
 
 
 async def test_a_segments_members_and_changes_come_a_page_at_a_time_the_latest_first(url: str) -> None:
@@ -58,19 +58,19 @@ async def test_a_segments_members_and_changes_come_a_page_at_a_time_the_latest_f
         own = SegmentId(await segment(database, "net", [1, 2, 3]))
         await turn(database, own, entered=[4, 5], left=[2], members=4, at=START + DAY)
         await turn(database, own, entered=[], left=[5], members=3, at=START + 2 * DAY)
-        first = await pages.members(own, before=None, limit=2)
-        rest = await pages.members(own, before=first[-1].place, limit=10)
+        first = (await pages.members(own, before=None, limit=2)).items
+        rest = (await pages.members(own, before=first[-1].place, limit=10)).items
         assert [each.user_id for each in (*first, *rest)] == [4, 3, 1]
         assert (first[0].handle, first[0].since, first[0].tracked) == ("user4", START + DAY, False)
-        latest = await pages.changes(own, before=None, limit=1)
-        before = await pages.changes(own, before=latest[-1].id, limit=10)
+        latest = (await pages.changes(own, before=None, limit=1)).items
+        before = (await pages.changes(own, before=latest[-1].id, limit=10)).items
         assert [(each.kind, each.user_id) for each in (*latest, *before)] == [
             ("left", 5),
             ("left", 2),
             ("entered", 5),
             ("entered", 4),
         ]
-        assert [count.members for count in await pages.counts(own, limit=2)] == [4, 3]
+        assert [count.members for count in await pages.snapshots(own, limit=2)] == [4, 3]
 
 
 async def test_the_page_shows_members_over_time_who_came_and_went_and_a_picture(url: str) -> None:
@@ -144,11 +144,11 @@ async def test_a_segment_is_defined_by_form_and_materialized_and_slips_are_told(
         for form, said in (
             ({"name": "No Good", "kind": "followers", "whom": "@ann"}, "a name begins with a letter"),
             ({"name": "a", "kind": "followers", "whom": "@ann @bea"}, "about one user"),
-            ({"name": "a", "kind": "followers", "whom": ""}, "name whom it is about"),
+            ({"name": "a", "kind": "followers", "whom": ""}, "name the users it is about"),
             ({"name": "a", "kind": "union", "whom": "@ann"}, "choose a rule"),
             ({"name": "a", "kind": "followers", "whom": "not a handle!"}, "about one user"),
             ({"name": "a", "kind": "followers", "whom": "what?"}, "1 to 15 letters"),
-            ({"name": "a", "kind": "specified_users", "whom": "@nobody"}, "no stored user goes by"),
+            ({"name": "a", "kind": "specified_users", "whom": "@nobody"}, "no stored user has the handle"),
             ({"name": "a", "kind": "followers", "whom": "@nobody"}, "MISTNET_X_API_KEY"),
             ({"name": "a", "kind": "specified_users", "whom": "99"}, "MISTNET_X_API_KEY"),
         ):
@@ -234,7 +234,7 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
         dashboard = api.service.state.dashboard
         before = await dashboard.version()
         path = f"/segments/{there.segment}"
-        assert "It is being drawn" in await shown(api, path)
+        assert "The picture is being drawn" in await shown(api, path)
         async with asyncio.timeout(50):
             while not dashboard.pictures.drawn:
                 await asyncio.sleep(0.01)

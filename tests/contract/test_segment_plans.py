@@ -9,7 +9,7 @@ from sqlalchemy import Select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.graph.segments.materialize import _free_plans, _Turn
+from mistnet.graph.segments.materialize import _free_plans, _Run
 from mistnet.graph.segments.model import Segment
 from mistnet.graph.segments.rule_sql import RuleContext, members_of
 from mistnet.graph.segments.store import as_of, changes, present
@@ -93,10 +93,10 @@ async def who_came_and_who_went_is_found_through_the_indexes(shop: Workshop, kin
     assert snapshot.members == {"mutuals": OWN // 2, "unreciprocated_followed": OWN // 2}.get(kind, OWN)
     await analyzed(shop)
     known = RuleContext(segments={segment.name: segment}, dialect=shop.app.database.dialect, now=START)
-    turn = _Turn(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
-    fresh = members_of(segment, known)
+    run = _Run(segment=segment, snapshot_id=snapshot.id, at=START, after=0)
+    matching = members_of(segment, known)
     async with shop.app.database.transaction() as connection, _free_plans(connection):
-        came, went = await plan(connection, turn.come(fresh)), await plan(connection, turn.gone(fresh))
+        came, went = await plan(connection, run.new(matching)), await plan(connection, run.gone(matching))
     assert not reads_whole(came), came
     assert not reads_whole(went), went
 

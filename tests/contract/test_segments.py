@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.graph.errors import BadSegment, SegmentCycle, SegmentNotFound
-from mistnet.graph.segments.model import Snapshot, replayed
+from mistnet.graph.segments.model import BadSegment, SegmentCycle, SegmentNotFound, Snapshot, replayed
 from mistnet.kit.errors import WriteRefused
 from mistnet.social.model import THREADS, LinkMention, Post
 from tests.graphs import written
@@ -80,7 +79,7 @@ async def test_members_as_of_any_time_are_what_the_events_replay_to(url: str) ->
             inputs = (inputs | added) - removed
             snapshot = await shop.materialize("some")
             seen[snapshot.at] = set(inputs)
-        events = list(reversed(await shop.store.events("some")))
+        events = list(reversed((await shop.store.events("some")).items))
         assert len(events) > 20
         first = await shop.store.known_since("some")
         assert first is not None
@@ -102,21 +101,21 @@ async def test_a_snapshot_counts_who_came_and_went_and_names_its_ingests(url: st
         await shop.define("fans", kind="followers", subject="1")
         first = await shop.materialize("fans")
         assert (first.members, first.entered, first.departed, len(first.ingests)) == (2, 0, 0, 1)
-        assert (await shop.store.events("fans"), await shop.store.known_since("fans")) == ([], first.at)
+        assert ((await shop.store.events("fans")).items, await shop.store.known_since("fans")) == ([], first.at)
         await shop.unfollow(3, 1)
         await shop.follow((4, 1))
         second = await shop.materialize("fans")
         assert (second.members, second.entered, second.departed) == (2, 1, 1)
         third = await shop.materialize("fans")
         assert (third.members, third.entered, third.departed) == (2, 0, 0)
-        assert [each.id for each in await shop.store.snapshots("fans")] == [third.id, second.id, first.id]
-        events = [(each.kind, each.user_id, each.handle) for each in await shop.store.events("fans")]
+        assert [each.id for each in (await shop.store.snapshots("fans")).items] == [third.id, second.id, first.id]
+        events = [(each.kind, each.user_id, each.handle) for each in (await shop.store.events("fans")).items]
         assert events == [
             ("entered", 4, "user4"),
             ("left", 3, "user3"),
         ]
-        assert [each.kind for each in await shop.store.events("fans", kind="left")] == ["left"]
-        since = {each.user_id: each.since for each in await shop.store.members("fans")}
+        assert [each.kind for each in (await shop.store.events("fans", kind="left")).items] == ["left"]
+        since = {each.user_id: each.since for each in (await shop.store.members("fans")).items}
         assert since == {2: first.at, 4: second.at}
 
 
@@ -216,7 +215,7 @@ async def test_posts_are_found_by_author_words_link_and_time(url: str) -> None:
             await shop.define(f"posts{number}", kind="posts", **rule)
             await shop.materialize(f"posts{number}")
             assert await shop.members(f"posts{number}") == wanted, rule
-        (first, *_) = await shop.store.members("posts0")
+        (first, *_) = (await shop.store.members("posts0")).items
         assert (first.post_id, first.user_id, first.handle, first.text) == (101, None, "user1", "silver coin for sale")
         await shop.define("either", kind="union", of=["posts0", "posts5"])
         await shop.materialize("either")
@@ -238,7 +237,7 @@ async def test_posts_of_both_platforms_with_one_id_are_two_members(url: str) -> 
         await shop.define("words", kind="posts", query="post")
         snapshot = await shop.materialize("words")
         assert snapshot.members == 2
-        assert [each.platform for each in await shop.store.members("words")] == ["threads", "x"]
+        assert [each.platform for each in (await shop.store.members("words")).items] == ["threads", "x"]
 
 
 async def test_a_rolling_window_lets_go_of_what_grows_old(url: str) -> None:
@@ -275,7 +274,7 @@ async def test_users_and_posts_are_never_mixed(url: str) -> None:
             await shop.define("people", kind="posts", query="coin")
         with pytest.raises(BadSegment, match="define it first"):
             await shop.define("odd", kind="union", of=["people", "nobody"])
-        assert [each.name for each in await shop.store.list()] == ["people", "words"]
+        assert [each.name for each in (await shop.store.list()).items] == ["people", "words"]
 
 
 async def test_a_rule_can_be_changed_and_the_history_stays(url: str) -> None:
@@ -300,7 +299,7 @@ async def test_inputs_that_are_no_stored_users_are_refused_by_the_store_itself(u
         await shop.define("some", kind="specified_users")
         with pytest.raises(WriteRefused):
             await shop.store.add_inputs("some", ids(1, 404), now=START)
-        assert await shop.store.inputs("some") == []
+        assert (await shop.store.inputs("some")).items == []
         for table in ("segment_members", "segment_events"):
             snapshot = await shop.materialize("some")
             own = {"segment_members": "since", "segment_events": "kind, snapshot_id, at"}[table]
@@ -322,8 +321,8 @@ async def test_inputs_are_added_once_listed_by_id_and_taken_away(url: str) -> No
         await shop.define("some", kind="specified_users")
         assert await shop.store.add_inputs("some", ids(3, 1, 3), now=START) == 2
         assert await shop.store.add_inputs("some", ids(1, 2), now=START) == 1
-        assert [each.user_id for each in await shop.store.inputs("some", limit=2)] == [1, 2]
-        assert [each.user_id for each in await shop.store.inputs("some", after=2)] == [3]
+        assert [each.user_id for each in (await shop.store.inputs("some", limit=2)).items] == [1, 2]
+        assert [each.user_id for each in (await shop.store.inputs("some", after=2)).items] == [3]
         assert await shop.store.remove_inputs("some", ids(1, 9)) == 1
         await shop.define("fans", kind="followers", subject="1")
         with pytest.raises(BadSegment, match="takes no inputs"):
@@ -347,7 +346,7 @@ async def test_a_clock_that_goes_back_does_not_turn_history_round(url: str) -> N
         shop.clock.turn(seconds=-60)
         await shop.ask("some")
         await shop.step()
-        second: Snapshot = (await shop.store.snapshots("some", limit=1))[0]
+        second: Snapshot = ((await shop.store.snapshots("some", limit=1)).items)[0]
         assert second.at > first.at
         assert await shop.members("some", first.at) == {1}
         assert await shop.members("some", second.at) == {1, 2}

@@ -80,12 +80,12 @@ def test_a_rule_can_be_said_in_options(sqlite_url: str, options: list[str], rule
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["define", "new"], "say how its members are found"),
-        (["define", "new", "--specified", "--followers-of", "1"], "one kind of rule at a time"),
+        (["define", "new"], "say how the members are found"),
+        (["define", "new", "--specified", "--followers-of", "1"], "give one kind of rule only"),
         (["define", "New", "--specified"], "a name begins with a letter"),
         (["define", "new", "--followers-of", "not a handle"], "1 to 15 letters"),
         (["define", "new", "--followers-of", "@stranger"], "MISTNET_X_API_KEY"),
-        (["define", "new", "--specified", "--every", "soon"], "no span of time"),
+        (["define", "new", "--specified", "--every", "soon"], "not a time span"),
         (["define", "new", "--specified", "--every", "5s"], "every_seconds must be between"),
         (["define", "new", "--rule", "{"], "cannot be read"),
         (["define", "new", "--union", "some,nobody"], "there is no segment 'nobody'"),
@@ -156,7 +156,7 @@ def test_switching_off_and_on(url: str) -> None:
     assert call(url, "materialize", "some")["created"] is False
     assert call(url, "show", "some")["job"]["state"] == "pending"
     again = run(commands, url, "segments", "materialize", "some").stdout
-    assert "segment some waits to be worked out already" in again, "nobody works it out yet"
+    assert "segment some is already waiting to be materialized" in again, "nobody works it out yet"
 
 
 async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -174,7 +174,7 @@ async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) 
 async def test_who_waits_is_told_what_came_of_it(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.cli.segments._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("mistnet.cli.segments._POLL_SECONDS", 0.02)
     async with workshop(url) as shop:
         await shop.people(1, 2)
         await shop.follow((2, 1))
@@ -193,7 +193,7 @@ async def test_who_waits_is_told_what_came_of_it(
 async def test_who_waits_without_a_worker_is_told_so_and_not_kept(
     sqlite_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.cli.segments._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("mistnet.cli.segments._POLL_SECONDS", 0.01)
     monkeypatch.setattr("mistnet.cli.segments._WITHOUT_WORKER_SECONDS", 0.05)
     async with workshop(sqlite_url) as shop:
         await shop.define("some", kind="specified_users")
@@ -201,8 +201,8 @@ async def test_who_waits_without_a_worker_is_told_so_and_not_kept(
         asked = await shop.segments.materialize("some", asked_by="a test", job_writer=shop.app.job_writer)
         assert await segments._wait(invocation, shop.app, asked) == 124
         first, last = capsys.readouterr().err.splitlines()
-        assert "no worker was seen lately: `mistnet work` starts one" in first
-        assert "segment some is not worked out yet: its job waits" in last
+        assert "no worker is running: `mistnet work` starts one" in first
+        assert "segment some is not materialized yet: its job waits" in last
         assert await segments._wait(invocation, shop.app, asked, within=0.02) == 124
 
 

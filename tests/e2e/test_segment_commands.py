@@ -42,5 +42,5 @@ def test_a_segment_from_a_handle_to_a_file(collector: CommandLine, sim_url: str)
     lines = collector.ok("segments", "export", "fans").out.splitlines()
     assert {json.loads(line)["user_id"] for line in lines} == fans
     again = collector.ok("segments", "materialize", "others", "--wait")
-    assert "0 came, 0 went" in again.out
+    assert "0 entered, 0 left" in again.out
     assert without_key.poll() is None

@@ -127,7 +127,7 @@ async def _compare(app: App, expected: dict[str, set[int]], result: Segmented) -
         failed = {int(row.key): str(row.last_error) for row in gaps}
     for name, members in expected.items():
         own = await app.segments.store.get(name)
-        found = {int(each.user_id or 0) for each in await app.segments.store.members(name, limit=10_000)}
+        found = {int(each.user_id or 0) for each in (await app.segments.store.members(name, limit=10_000)).items}
         if replayed(await _events(app, own.id)) != found:
             result.wrong.append(f"{name}: its events do not lead to its members")
         if own.materialized_at is not None:

@@ -11,9 +11,8 @@ from msgspec.structs import asdict
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
-from mistnet.cli.input import FileOption, listed_values, unique
+from mistnet.cli.input import FileOption, listed_values, seconds, unique
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
-from mistnet.cli.segment_rules import seconds
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.queue.errors import WorkError
 from mistnet.social.errors import NoThreadsToken

@@ -40,6 +40,18 @@ def read_platform(given: str | None, known: Sequence[Platform]) -> Platform | No
     return None if given is None else Platform(given)
 
 
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def seconds(given: str) -> float:
+    """90s, 15m, 6h, 1d, 2w."""
+    read = _SPAN.fullmatch(given.strip().lower())
+    if read is None:
+        raise typer.BadParameter(f"{given[:40]!r} is not a time span; write 15m, 6h, 1d or 2w")
+    return float(read[1]) * _UNITS[read[2]]
+
+
 @contextmanager
 def lines_of(file: str) -> Iterator[BinaryIO]:
     """The lines of a file, one by one as they come."""

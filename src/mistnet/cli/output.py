@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _ID_FIELDS = {
     *("id", "job_id", "before_id", "user_id", "post_id", "oldest_post_id", "newest_post_id"),
-    *("follower_id", "followed_id", "ingest_id", "ingests", "snapshot_id", "place", "next_after", "next_before"),
+    *("follower_id", "followed_id", "ingest_id", "ingests", "snapshot_id"),
+    *("place", "next_after", "next_before", "next_before_id"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The segments commands: define named sets of users or posts, switch them, work them out, look at them."""
+"""The segments commands: define named sets of users or posts, enable and disable, materialize and show them."""
 
 import asyncio
 import sys
@@ -8,33 +8,124 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli import segment_rules as rules
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
+from mistnet.cli.input import seconds, storable
 from mistnet.cli.output import Block, Grid, at, document, span
-from mistnet.cli.segment_rules import RuleOptions, seconds
+from mistnet.cli.search import moment
 from mistnet.graph.segments.materialize import MaterializationJob, job_of
-from mistnet.graph.segments.model import AboutSubject, Segment, Snapshot
-from mistnet.graph.segments.rules import in_words
-from mistnet.graph.segments.service import RequestedMaterialization, shown_rule
+from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
+from mistnet.graph.segments.rules import in_words, read_rule
+from mistnet.graph.segments.service import RequestedMaterialization, segment_fields
 from mistnet.kit.errors import DatabaseBusy
-from mistnet.kit.text import counted
+from mistnet.kit.text import counted, split_list
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import JobState
+from mistnet.social.model import read_handle
 from mistnet.social.store.account_pages import People
 
 FAILED: Final = 3
 TIMED_OUT: Final = 124
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _WITHOUT_WORKER_SECONDS: Final = 60.0
-_SEEN_LATELY: Final = timedelta(minutes=2)
+_SEEN_RECENTLY: Final = timedelta(minutes=2)
+_SIMPLE: Final = "A simple rule"
+_POSTS: Final = "Posts"
+_SETS: Final = "Sets of other segments"
+
+
+Who = str | None
+Span = float | None
+
+
+def _who(flag: str, text: str) -> Any:
+    return typer.Option(flag, metavar="WHO", help=f"{text} @name, or a user's id.", rich_help_panel=_SIMPLE)
+
+
+def _names(flag: str, text: str) -> Any:
+    return typer.Option(flag, metavar="A,B,...", help=text, rich_help_panel=_SETS)
+
+
+JsonRule = Annotated[str | None, typer.Option("--rule", metavar="JSON", help="Any rule, as JSON.")]
+Specified = Annotated[
+    bool, typer.Option("--specified", help="Users named one by one: `segments inputs`.", rich_help_panel=_SIMPLE)
+]
+FollowersOf = Annotated[Who, _who("--followers-of", "Who follows")]
+FollowedBy = Annotated[Who, _who("--followed-by", "Whom they follow:")]
+MutualsOf = Annotated[Who, _who("--mutuals-of", "Who follows and is followed back by")]
+UnreciprocatedOf = Annotated[Who, _who("--unreciprocated-of", "Whom they follow without being followed back:")]
+Words = Annotated[
+    str | None, typer.Option("--query", metavar="QUERY", help="Posts with these words.", rich_help_panel=_POSTS)
+]
+AuthorsIn = Annotated[
+    str | None, typer.Option("--authors-in", metavar="NAME", help="Posts by its members.", rich_help_panel=_POSTS)
+]
+Link = Annotated[
+    str | None,
+    typer.Option("--link", metavar="HOST", help="Posts with a link to a host or platform.", rich_help_panel=_POSTS),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option("--since", parser=moment, metavar="TIME", help="Posts from then on.", rich_help_panel=_POSTS),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--until", parser=moment, metavar="TIME", help="Posts before then.", rich_help_panel=_POSTS),
+]
+Within = Annotated[
+    Span,
+    typer.Option("--within", parser=seconds, metavar="SPAN", help="Posts of the last 6h, 7d.", rich_help_panel=_POSTS),
+]
+UnionOf = Annotated[list[str] | None, _names("--union", "All of them together.")]
+IntersectionOf = Annotated[list[str] | None, _names("--intersection", "What is in each of them.")]
+DifferenceOf = Annotated[list[str] | None, _names("--difference", "The first without the others.")]
+
+
+class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that define a rule. Exactly one kind of rule must be given."""
+
+    json: str | None
+    specified: bool
+    about: Mapping[str, str | None]
+    posts: Mapping[str, Any]
+    sets: Mapping[str, Sequence[str] | None]
+
+    def rule(self, name: str) -> AnyRule:
+        ways = self._ways()
+        if len(ways) != 1:
+            problem = "give one kind of rule only" if ways else "say how the members are found"
+            raise typer.BadParameter(
+                f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
+                f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
+            )
+        return read_rule(name, ways[0])
+
+    def _ways(self) -> list[str | Mapping[str, Any]]:
+        storable("--rule", self.json)
+        storable("--query", self.posts.get("query"))
+        ways: list[str | Mapping[str, Any]] = [self.json] if self.json is not None else []
+        ways += [{"kind": "specified_users"}] if self.specified else []
+        ways += [{"kind": kind, "subject": subject(who)} for kind, who in self.about.items() if who is not None]
+        posts = {field: value for field, value in self.posts.items() if value is not None}
+        ways += [{"kind": "posts", **posts}] if posts else []
+        ways += [{"kind": kind, "of": split_list(*names)} for kind, names in self.sets.items() if names]
+        return ways
+
+
+def subject(who: str) -> str:
+    """An id stays as it is, anything else is a handle."""
+    given = who.strip()
+    return given if given.isascii() and given.isdecimal() else f"@{read_handle(given)}"
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The segment's name.")]
 Every = Annotated[
     float | None,
-    typer.Option("--every", parser=seconds, metavar="SPAN", help="Work it out so often: 15m, 6h, 1d, 2w."),
+    typer.Option("--every", parser=seconds, metavar="SPAN", help="Materialize it at this interval: 15m, 6h, 1d, 2w."),
 ]
 Fresh = Annotated[
     float | None,
@@ -42,37 +133,37 @@ Fresh = Annotated[
         "--fresh",
         parser=seconds,
         metavar="SPAN",
-        help="Follow lists must have been synced within this span; without it, ever.",
+        help="Follow lists must have been synced within this time; default: ever.",
     ),
 ]
 
 
 @shared_options
-async def define(  # noqa: PLR0913 (each way to say a rule is an option)
+async def define(  # noqa: PLR0913 (each kind of rule is an option)
     invocation: Invocation,
     name: Name,
     *,
-    json_rule: rules.JsonRule = None,
-    specified: rules.Specified = False,
-    followers_of: rules.FollowersOf = None,
-    followed_by: rules.FollowedBy = None,
-    mutuals_of: rules.MutualsOf = None,
-    unreciprocated_of: rules.UnreciprocatedOf = None,
-    query: rules.Words = None,
-    authors_in: rules.AuthorsIn = None,
-    link: rules.Link = None,
-    since: rules.Since = None,
-    until: rules.Until = None,
-    within: rules.Within = None,
-    union: rules.UnionOf = None,
-    intersection: rules.IntersectionOf = None,
-    difference: rules.DifferenceOf = None,
+    json_rule: JsonRule = None,
+    specified: Specified = False,
+    followers_of: FollowersOf = None,
+    followed_by: FollowedBy = None,
+    mutuals_of: MutualsOf = None,
+    unreciprocated_of: UnreciprocatedOf = None,
+    query: Words = None,
+    authors_in: AuthorsIn = None,
+    link: Link = None,
+    since: Since = None,
+    until: Until = None,
+    within: Within = None,
+    union: UnionOf = None,
+    intersection: IntersectionOf = None,
+    difference: DifferenceOf = None,
     every: Every = None,
     fresh: Fresh = None,
 ) -> int:
-    """Make a segment, or give the one of this name another rule. Its history stays.
+    """Create a segment, or change the rule of the existing one. Its history stays.
 
-    A handle that is not stored yet is looked up, which takes a key for X.
+    An unknown handle is looked up, which needs a key for X.
     """
     options = RuleOptions(
         json=json_rule,
@@ -100,38 +191,40 @@ async def define(  # noqa: PLR0913 (each way to say a rule is an option)
         except WorkError as error:
             complain(f"{error}; nothing was written", app.secrets)
             return 1
-    what = "defined" if done.created else "changed" if done.changed else "as it was"
-    said = f"segment {name} is {what}: {in_words(done.segment.rule)}"
-    hint = f"next: `mistnet segments materialize {name}` works it out"
+    what = "defined" if done.created else "changed" if done.changed else "unchanged"
+    line = f"segment {name} is {what}: {in_words(done.segment.rule)}"
+    hint = f"next: `mistnet segments materialize {name}` materializes it"
     shown = document(created=done.created, changed=done.changed, segment=fields(done.segment))
-    invocation.out.show(shown, said, *([] if done.segment.materialized_at or every else [hint]))
+    invocation.out.show(shown, line, *([] if done.segment.materialized_at or every else [hint]))
     return 0
 
 
 @shared_options
 async def list_segments(invocation: Invocation) -> None:
-    """All segments, with how many are in each."""
+    """Show all segments, with how many members they have."""
     async with open_app(invocation.settings) as app:
-        found: list[Segment] = []
-        while page := await app.segments.store.list(after=found[-1].id if found else 0):
-            found += page
+        page = await app.segments.store.list()
+        found = [*page.items]
+        while page.next is not None:
+            page = await app.segments.store.list(after=page.next)
+            found += page.items
         latest = await app.segments.store.latest([each.id for each in found])
         rows = [_line(each, await _subject(app, each), latest.get(each.id)) for each in found]
     grid = Grid(
-        columns=("name", "members", "what", "rule", "worked out (UTC)", ""),
+        columns=("name", "members", "what", "rule", "materialized (UTC)", ""),
         rows=rows,
-        empty="no segments yet: `mistnet segments define NAME --followers-of @somebody` makes one",
+        empty="no segments yet: `mistnet segments define NAME --followers-of @somebody` creates one",
     )
     invocation.out.show(document(segments=[fields(each, latest.get(each.id)) for each in found]), grid)
 
 
 @shared_options
 async def show(invocation: Invocation, name: Name) -> None:
-    """One segment: its rule, its rhythm, how it stands, and the last times it was worked out."""
+    """Show one segment: its rule, schedule, job, and last materializations."""
     async with open_app(invocation.settings) as app:
         segment = await app.segments.store.get(name)
-        snapshots = await app.segments.store.snapshots(name, limit=10)
-        builders = await app.segments.store.users_of(name)
+        snapshots = (await app.segments.store.snapshots(name, limit=10)).items
+        builders = await app.segments.store.used_by(name)
         job = await job_of(app.database, segment.id)
         subject = await _subject(app, segment)
         known = await app.segments.store.known_since(name)
@@ -139,14 +232,14 @@ async def show(invocation: Invocation, name: Name) -> None:
         segment=fields(segment, snapshots[0] if snapshots else None),
         known_since=known,
         used_by=builders,
-        job=_job(job),
+        job=job,
         snapshots=[snapshot_fields(each) for each in snapshots],
     )
     invocation.out.show(shown, *_told(segment, in_words(segment.rule, subject), snapshots, builders, job, known))
 
 
 async def _subject(app: App, segment: Segment) -> str | None:
-    """What to call the user a segment is about, if he is stored."""
+    """The handle of the user that a segment is about, if known."""
     if not isinstance(segment.rule, AboutSubject):
         return None
     known = await People(app.database).by_id(segment.rule.subject_id)
@@ -155,7 +248,7 @@ async def _subject(app: App, segment: Segment) -> str | None:
 
 @shared_options
 async def enable(invocation: Invocation, name: Name) -> None:
-    """Let a segment be worked out again."""
+    """Allow materializations of a segment again."""
     async with open_app(invocation.settings) as app:
         segment = await app.segments.store.enable(name, now=app.database.clock.now())
     invocation.out.show(document(segment=fields(segment)), f"segment {name} is enabled")
@@ -163,10 +256,10 @@ async def enable(invocation: Invocation, name: Name) -> None:
 
 @shared_options
 async def disable(invocation: Invocation, name: Name) -> None:
-    """Keep a segment as it is: it is not worked out any more, and others that build on it use what it has."""
+    """Stop materializing a segment. It keeps its members; segments that build on it continue with those."""
     async with open_app(invocation.settings) as app:
         segment = await app.segments.store.disable(name, now=app.database.clock.now())
-    invocation.out.show(document(segment=fields(segment)), f"segment {name} is disabled; it keeps the members it has")
+    invocation.out.show(document(segment=fields(segment)), f"segment {name} is disabled; it keeps its members")
 
 
 @shared_options
@@ -174,7 +267,7 @@ async def materialize(
     invocation: Invocation,
     name: Name,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is done, and show what came of it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done, and show the result.")] = False,
     within: Annotated[
         float | None,
         typer.Option(
@@ -185,9 +278,10 @@ async def materialize(
         ),
     ] = None,
 ) -> int:
-    """Work out who is in a segment now. Workers do it, and sync what it needs first.
+    """Update the members of a segment. Workers do it, after the syncs that it needs.
 
-    With --wait the exit code is 3 if it failed and 124 if the time was up first; the job stays. Ctrl-C leaves it going.
+    With --wait the exit code is 3 if it failed and 124 if the time was up first. The job continues then, and after
+    Ctrl-C.
     """
     if within is not None and not wait:
         raise typer.BadParameter("--timeout goes with --wait")
@@ -202,43 +296,43 @@ async def materialize(
 
 async def _how_it_stands(app: App, asked: RequestedMaterialization) -> str:
     if asked.created:
-        return "will be worked out"
+        return "will be materialized"
     job = await job_of(app.database, asked.segment.id)
     running = job is not None and job.state is JobState.RUNNING
-    return "is being worked out" if running else "waits to be worked out already"
+    return "is being materialized" if running else "is already waiting to be materialized"
 
 
 async def _wait(
     invocation: Invocation, app: App, asked: RequestedMaterialization, *, within: float | None = None
 ) -> int:
-    """Until there is a newer snapshot, no job works for one any more, or the time is up."""
+    """Until there is a newer snapshot, no live job is left, or the time is up."""
     name = asked.segment.name
     patience = WaitLimit(within)
     while True:
         job = await job_of(app.database, asked.segment.id)
-        last = next(iter(await app.segments.store.snapshots(name, limit=1)), None)
+        last = next(iter((await app.segments.store.snapshots(name, limit=1)).items), None)
         if last is not None and last.at != asked.segment.materialized_at:
             shown = document(segment=name, snapshot=snapshot_fields(last))
             first = asked.segment.materialized_at is None
-            turned = "this was the first time" if first else f"{last.entered:,} came, {last.departed:,} went"
+            turned = "this was the first time" if first else f"{last.entered:,} entered, {last.departed:,} left"
             counts = f"{counted(last.members, 'member')}; {turned}"
-            invocation.out.show(shown, f"segment {name} is worked out: {counts}")
+            invocation.out.show(shown, f"segment {name} is materialized: {counts}")
             return 0
         if job is None or not job.alive:
-            complain(f"segment {name} could not be worked out: {_why(job)}", app.secrets)
+            complain(f"segment {name} could not be materialized: {_why(job)}", app.secrets)
             return FAILED
         if patience.ended(await _hints(app)):
             why = f": {job.wait_reason}" if job.wait_reason else ""
             complain(
-                f"segment {name} is not worked out yet: its job waits{why}. It stays for the next worker", app.secrets
+                f"segment {name} is not materialized yet: its job waits{why}. A worker will continue it", app.secrets
             )
             return TIMED_OUT
         with suppress(DatabaseBusy):
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 class WaitLimit:
-    """How long to wait: as long as was asked for, else until no worker was there for a while."""
+    """How long to wait: the given time, or else until there was no worker for a minute."""
 
     def __init__(self, within: float | None) -> None:
         self._within = within
@@ -246,7 +340,7 @@ class WaitLimit:
         self._alone_since: float | None = None
 
     def ended(self, hints: Sequence[str]) -> bool:
-        """`hints` say that no worker is there, which is told once."""
+        """`hints` say that there is no worker, which is shown once."""
         now = time.monotonic()
         if not hints:
             self._alone_since = None
@@ -264,25 +358,17 @@ def _why(job: MaterializationJob | None) -> str:
 
 async def _hints(app: App) -> list[str]:
     now = app.database.clock.now()
-    if any(now - each.seen_at <= _SEEN_LATELY for each in await app.inspector.workers()):
+    if any(now - each.seen_at <= _SEEN_RECENTLY for each in await app.inspector.workers()):
         return []
-    return ["no worker was seen lately: `mistnet work` starts one"]
+    return ["no worker is running: `mistnet work` starts one"]
 
 
 def fields(segment: Segment, latest: Snapshot | None = None) -> Mapping[str, Any]:
-    """A segment as programs see it."""
-    told = {name: getattr(segment, name) for name in segment.__struct_fields__}
-    count = {"members": latest.members} if latest else {}
-    return {**told, "rule": shown_rule(segment.rule), "in_words": in_words(segment.rule), **count}
+    return {**segment_fields(segment), **({"members": latest.members} if latest else {})}
 
 
 def snapshot_fields(snapshot: Snapshot) -> Mapping[str, Any]:
-    told = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "segment_id"}
-    return {**told, "ingests": [str(each) for each in snapshot.ingests]}
-
-
-def _job(job: MaterializationJob | None) -> Mapping[str, Any] | None:
-    return {name: getattr(job, name) for name in job.__struct_fields__} if job else None
+    return {name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "segment_id"}
 
 
 def _line(segment: Segment, subject: str | None, latest: Snapshot | None) -> Sequence[str]:
@@ -301,19 +387,19 @@ def _told(
 ) -> list[Block]:
     lines = [f"{segment.name}: {rule}" + ("" if segment.enabled else " (disabled)")]
     if segment.every_seconds:
-        lines.append(f"worked out every {span(timedelta(seconds=segment.every_seconds))}, next {at(segment.next_at)}")
+        lines.append(f"materialized every {span(timedelta(seconds=segment.every_seconds))}, next {at(segment.next_at)}")
     if segment.fresh_seconds:
         lines.append(f"needs syncs of the last {span(timedelta(seconds=segment.fresh_seconds))}")
     if known:
-        lines.append(f"known since {at(known)} UTC: who was in it then has not come")
+        lines.append(f"known since {at(known)} UTC: its members at that time are not reported as changes")
     if builders:
-        lines.append(f"what builds on it: {', '.join(builders)}")
+        lines.append(f"used by: {', '.join(builders)}")
     if job:
         why = job.wait_reason if job.alive else job.last_error
         lines.append(f"job {job.id} is {job.state}" + (f": {why}" if why else ""))
     grid = Grid(
-        columns=("worked out (UTC)", "members", "came", "went"),
+        columns=("materialized (UTC)", "members", "entered", "left"),
         rows=[(at(each.at), f"{each.members:,}", f"{each.entered:,}", f"{each.departed:,}") for each in snapshots],
-        empty=f"never worked out: `mistnet segments materialize {segment.name}`",
+        empty=f"never materialized: run `mistnet segments materialize {segment.name}`",
     )
     return ["\n".join(lines), grid]

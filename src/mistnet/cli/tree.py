@@ -170,38 +170,38 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         line="Named sets of users or posts, and how they change.",
         commands={
             "define": Command(
-                "segments:define", "Make a segment, or give the one of this name another rule. Its history stays."
+                "segments:define", "Create a segment, or change the rule of the existing one. Its history stays."
             ),
-            "list": Command("segments:list_segments", "All segments, with how many are in each."),
+            "list": Command("segments:list_segments", "Show all segments, with how many members they have."),
             "show": Command(
                 "segments:show",
-                "One segment: its rule, its rhythm, how it stands, and the last times it was worked out.",
+                "Show one segment: its rule, schedule, job, and last materializations.",
             ),
-            "enable": Command("segments:enable", "Let a segment be worked out again."),
+            "enable": Command("segments:enable", "Allow materializations of a segment again."),
             "disable": Command(
                 "segments:disable",
-                "Keep a segment as it is: it is not worked out any more, and others that build on it use what it has.",
+                "Stop materializing a segment. It keeps its members; segments that build on it continue with those.",
             ),
             "materialize": Command(
-                "segments:materialize", "Work out who is in a segment now. Workers do it, and sync what it needs first."
+                "segments:materialize", "Update the members of a segment. Workers do it, after the syncs that it needs."
             ),
             "members": Command(
-                "segment_members:members", "Who or what is in a segment, in the order in which they came."
+                "segment_members:members", "Show the members of a segment, in the order in which they entered."
             ),
-            "events": Command("segment_members:events", "Who came and who went, the latest first."),
-            "export": Command("segment_members:export", "Write out all members of a segment, now or as they were."),
+            "events": Command("segment_members:events", "Show who entered and left, the latest first."),
+            "export": Command("segment_members:export", "Export all members of a segment, now or at an earlier time."),
             "inputs": CommandGroup(
                 line="The users of a segment that are named one by one.",
                 commands={
                     "add": Command(
                         "segment_members:add",
-                        "Name users of a segment. Those that are not stored are fetched first: all of them, or nothing is written.",
+                        "Add users to a segment's inputs. Unknown users are fetched first; if one is not available, nothing is written.",
                     ),
                     "remove": Command(
                         "segment_members:remove",
-                        "Take users out of a segment's inputs. They leave it when it is worked out next.",
+                        "Remove users from a segment's inputs. They leave it when it is materialized next.",
                     ),
-                    "list": Command("segment_members:list_inputs", "Whom somebody named, by id."),
+                    "list": Command("segment_members:list_inputs", "Show a segment's inputs, by id."),
                 },
             ),
         },

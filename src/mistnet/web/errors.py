@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from mistnet.governor.errors import SourceNotFound
-from mistnet.graph.errors import BadSegment, SegmentDisabled, SegmentNotFound
+from mistnet.graph.segments.model import BadSegment, SegmentDisabled, SegmentNotFound
 from mistnet.kit.errors import (
     AlertNotFound,
     DatabaseError,

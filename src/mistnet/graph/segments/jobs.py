@@ -1,10 +1,10 @@
-"""Work out a segment: see that what it rests on is there, ask for what is not, wait, then write it all at once."""
+"""Materialize a segment: request the syncs that it needs, wait for them, then write everything at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ from mistnet.graph.segments.model import (
     Materialized,
     Need,
     Segment,
-    SegmentLook,
+    SegmentDisabled,
     SegmentName,
     SpecifiedUsers,
     SyncStatus,
@@ -26,42 +26,41 @@ from mistnet.kit.clock import Clock
 from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Snooze
 from mistnet.social.ingests.model import IngestId
 
-LOOK_AGAIN: Final = timedelta(seconds=15)
-"""A sync that ends may wake whoever waits for it; this is for when it could not."""
+if TYPE_CHECKING:
+    from mistnet.graph.segments.materialize import MaterializationReads
 
-UNTOLD: Final = "it was cancelled, or ended without a complete list"
+CHECK_AGAIN: Final = timedelta(seconds=15)
+"""A sync that ends wakes the materializations that wait for it; this is the fallback."""
 
 
 class Materializer(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls nobody upstream: what is lacking is left to sync jobs, which all who need them share."""
+    """The handler. It makes no calls: missing lists are left to sync jobs, which several segments can share."""
 
-    look: SegmentLook
+    reads: MaterializationReads
     clock: Clock
 
     async def materialize(self, job: Job[MaterializeArgs]) -> Outcome:
-        known = await self.look.all()
+        known = await self.reads.all()
         segment = next((each for each in known.values() if each.id == job.args.segment_id), None)
         if segment is None:
             return Fail(f"there is no segment {job.args.segment_id}")
         if not segment.enabled:
-            return Fail(
-                f"the segment {segment.name} is disabled; `mistnet segments enable {segment.name}` changes that"
-            )
+            return Fail(str(SegmentDisabled(segment.name)))
         family = Family.of(segment, known)
         if family.lacking:
             return Fail(f"{segment.name} builds on {family.lacking}, which is disabled and was never materialized")
-        return await self._with_needs(job, segment, family)
-
-    async def _with_needs(self, job: Job[MaterializeArgs], segment: Segment, family: Family) -> Outcome:
-        """First how the syncs stand, then what they have brought: one that ends in between counts as met."""
         needs = family.needs(job.created_at)
-        syncs = {need: _sync(need, segment) for need in needs}
-        standings = await self.look.standings(syncs, since=job.created_at)
-        found = {need: await self.look.complete_ingest(need, since=since) for need, since in needs.items()}
+        syncs = {
+            need: follow_sync(need.subject_id, need.side, mode=SyncMode.FULL, asked_by=f"segment {segment.name}")
+            for need in needs
+        }
+        # States first, results second: a sync that ends in between then counts as met, not as failed.
+        statuses = await self.reads.sync_statuses(syncs, since=job.created_at)
+        found = {need: await self.reads.complete_ingest(need, since=since) for need, since in needs.items()}
         ingests = {need: ingest_id for need, ingest_id in found.items() if ingest_id is not None}
         unmet = {need: syncs[need] for need in needs if need not in ingests}
         if unmet:
-            return self._wait(job.args, segment, unmet, standings)
+            return self._wait(job.args, segment, unmet, statuses)
         return Done(family.materialized(ingests))
 
     def _wait(
@@ -69,15 +68,15 @@ class Materializer(msgspec.Struct, frozen=True, kw_only=True):
         at: MaterializeArgs,
         segment: Segment,
         unmet: Mapping[Need, NewJob],
-        standings: Mapping[Need, SyncStatus],
+        statuses: Mapping[Need, SyncStatus],
     ) -> Outcome:
-        """The reason names the first that is lacking; all are asked for at once."""
-        lacking = {need: job for need, job in unmet.items() if not standings[need].alive}
+        """Request all missing syncs at once. The reason names the first."""
+        lacking = {need: job for need, job in unmet.items() if not statuses[need].alive}
         for need, job in lacking.items():
-            if problem := _problem(standings[need], asked=job.key in at.asked):
-                again = f"once that is mended, `mistnet segments materialize {segment.name}` tries again"
-                return Fail(f"{need} could not be synced: {problem}; {again}")
-        reason, later = awaits(next(iter(unmet))), self.clock.now() + LOOK_AGAIN
+            if problem := _problem(statuses[need], asked=job.key in at.asked):
+                again = f"Then run `mistnet segments materialize {segment.name}`"
+                return Fail(f"{need} could not be synced: {problem}. Fix this first. {again}")
+        reason, later = awaits(next(iter(unmet))), self.clock.now() + CHECK_AGAIN
         if not lacking:
             return Snooze(later, reason)
         asked = sorted({*at.asked, *(job.key for job in lacking.values() if job.key)})
@@ -87,27 +86,27 @@ class Materializer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment with all it builds on, each after what it builds on itself. Disabled ones are taken as they are."""
+    """A segment with everything it builds on, dependencies first. Disabled segments are used as they are."""
 
     members: Mapping[SegmentName, Segment]
     rules: Mapping[SegmentName, AnyRule]
 
     @classmethod
     def of(cls, segment: Segment, known: Mapping[SegmentName, Segment]) -> Family:
-        frozen = SpecifiedUsers()  # stands for a rule that is not looked at
+        frozen = SpecifiedUsers()  # stands for a rule that is not evaluated
         rules = {each.name: each.rule if each.enabled else frozen for each in known.values()}
         return cls(members={name: known[name] for name in order_of(segment.name, rules)}, rules=rules)
 
     @property
     def lacking(self) -> SegmentName | None:
-        """One that is to be taken as it is, and never was anything."""
+        """A disabled segment that was never materialized."""
         never = (each.name for each in self.members.values() if not each.enabled and each.materialized_at is None)
         return next(never, None)
 
     def needs(self, asked_at: datetime) -> Mapping[Need, datetime | None]:
-        """What all of them need, and since when it must be: as fresh as the strictest of them demands.
+        """What all of them need, and how recent it must be: the strictest one decides.
 
-        Counted back from when it was asked for: a sync that begins then is fresh, however long it takes.
+        Counted back from the time of the request, so that a sync requested then is fresh enough however long it takes.
         """
         found: dict[Need, datetime | None] = {}
         for each in self.members.values():
@@ -128,17 +127,14 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _needs_of(self, name: SegmentName) -> Sequence[Need]:
-        """With those of all it builds on."""
+        """Including those of everything it builds on."""
         return [need for each in order_of(name, self.rules) for need in needs_of(self.rules[each])]
 
 
-def _problem(standing: SyncStatus, *, asked: bool) -> str | None:
-    """Why a sync that is not alive will not come: it failed for somebody, or ended when it was asked for by us.
+def _problem(status: SyncStatus, *, asked: bool) -> str | None:
+    """Why a sync without a live job will not succeed.
 
-    One that only looked for what is new may have stood in the way of ours; then ours is asked for once more.
+    An incremental sync that ended may have taken the place of the full one; then the full one is requested again.
     """
-    return standing.problem or (UNTOLD if asked and not standing.lesser else None)
-
-
-def _sync(need: Need, segment: Segment) -> NewJob:
-    return follow_sync(need.subject_id, need.side, mode=SyncMode.FULL, asked_by=f"segment {segment.name}")
+    ended = asked and not status.lesser
+    return status.problem or ("it was cancelled, or ended without a complete list" if ended else None)

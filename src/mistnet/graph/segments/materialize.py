@@ -1,4 +1,4 @@
-"""Works segments out: who is in them now, who came and went, all in the transaction of the job that asked."""
+"""Materializes segments: members, events and snapshots, in the transaction that settles the job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.graph.follows.model import SyncMode
+from mistnet.graph.follows.store import full_syncs
 from mistnet.graph.segments.model import (
     MATERIALIZE,
     Materialized,
@@ -19,17 +20,17 @@ from mistnet.graph.segments.model import (
     Segment,
     SegmentId,
     SegmentName,
-    Snapshot,
     SnapshotId,
     SyncStatus,
     What,
 )
 from mistnet.graph.segments.rule_sql import RuleContext, members_of
-from mistnet.graph.segments.store import SNAPSHOT, all_segments, snapshot_of
+from mistnet.graph.segments.store import ENTERED, LEFT, all_segments, last_snapshot
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
 from mistnet.kit.database import STEADY_PLANS, Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.types import BigId, UtcTime
+from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
 from mistnet.queue.outbox import write_events
@@ -38,32 +39,29 @@ from mistnet.social.ingests.model import IngestId, IngestStatus
 from mistnet.social.store.account_jobs import cancel
 from mistnet.social.tables import ingest_events
 
-TOLD: Final = 100
-"""How many ids an event names; the rest is to be asked for."""
+IDS_IN_EVENT: Final = 100
+"""How many ids an event contains. Subscribers read the rest through the API."""
 
-# The queue's statements are held to their indexes; these read large parts of tables, and the planner knows best how.
-_FREE: Final = {"plan_cache_mode": "auto", **dict.fromkeys(STEADY_PLANS.keys() - {"plan_cache_mode"}, "on")}
+# The queue's statements are bound to their indexes. These read large parts of tables, so the planner decides.
+_FREE_PLANS: Final = {"plan_cache_mode": "auto", **dict.fromkeys(STEADY_PLANS.keys() - {"plan_cache_mode"}, "on")}
 
 
 async def write_materialized(connection: AsyncConnection, given: Sequence[Materialized], now: datetime) -> None:
-    """In the order given: what others build on comes first. Others who work them out wait until this one is over."""
-    wanted = list({each.segment_id: each for each in given}.values())
-    await _lock(connection, wanted)
-    known = RuleContext(segments=await all_segments(connection), dialect=connection.dialect.name, now=now)
-    by_id = {each.id: each for each in known.segments.values()}
+    """In the given order: dependencies come first."""
+    requested = list({each.segment_id: each for each in given}.values())
+    ids = sorted(each.segment_id for each in requested)
+    # One materialization of a segment at a time: two would both insert its new members. In the order of ids, so that
+    # two jobs that share segments cannot deadlock.
+    lock = select(segments.c.id).where(segments.c.id.in_(ids)).order_by(segments.c.id).with_for_update()
+    await connection.execute(lock)
+    context = RuleContext(segments=await all_segments(connection), dialect=connection.dialect.name, now=now)
+    by_id = {each.id: each for each in context.segments.values()}
     async with _free_plans(connection):
-        for each in wanted:
+        for each in requested:
             segment = by_id.get(each.segment_id)
             if segment is None or segment.changed_at != each.changed_at:
-                raise WriteRefused(f"segment {each.segment_id} was changed meanwhile; it is looked at anew")
-            await _work_out(connection, segment, each, known)
-
-
-async def _lock(connection: AsyncConnection, wanted: Sequence[Materialized]) -> None:
-    ids = sorted(each.segment_id for each in wanted)
-    await connection.execute(
-        select(segments.c.id).where(segments.c.id.in_(ids)).order_by(segments.c.id).with_for_update()
-    )
+                raise WriteRefused(f"segment {each.segment_id} was changed meanwhile; the job runs again")
+            await _materialize(connection, segment, each, context)
 
 
 @asynccontextmanager
@@ -71,37 +69,49 @@ async def _free_plans(connection: AsyncConnection) -> AsyncIterator[None]:
     if connection.dialect.name != "postgresql":
         yield
         return
-    await connection.execute(text(_setting(_FREE)))
+    await connection.execute(text(_set_plans(_FREE_PLANS)))
     yield
-    await connection.execute(text(_setting(STEADY_PLANS)))
+    await connection.execute(text(_set_plans(STEADY_PLANS)))
 
 
-def _setting(plans: Mapping[str, str]) -> str:
-    """Until the end of the transaction."""
+def _set_plans(plans: Mapping[str, str]) -> str:
+    """For the rest of the transaction."""
     return "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in sorted(plans.items()))
 
 
-async def _work_out(connection: AsyncConnection, segment: Segment, asked: Materialized, known: RuleContext) -> None:
-    before = await _last_snapshot(connection, segment)
-    at = _moment(before, known.now)
-    snapshot_id = await _begin_snapshot(connection, segment, asked, at)
-    last = await _last_event(connection, segment)
-    turn = _Turn(segment=segment, snapshot_id=snapshot_id, at=at, after=last)
-    fresh = members_of(segment, known)
-    departed = await _note(connection, turn, "left", turn.gone(fresh))
-    entered = await _note(connection, turn, "entered", turn.come(fresh))
+async def _materialize(
+    connection: AsyncConnection, segment: Segment, request: Materialized, context: RuleContext
+) -> None:
+    before = await last_snapshot(connection, segment.id)
+    # Never at or before the last one, even if the clock went back: the members as of that time must not change.
+    at = context.now if before is None or before.at < context.now else before.at + timedelta(microseconds=1)
+    run = _Run(
+        segment=segment,
+        snapshot_id=await _insert_snapshot(connection, segment, request, at),
+        at=at,
+        after=await _last_event_id(connection, segment),
+    )
+    matching = members_of(segment, context)
+    departed = await _insert_events(connection, run, LEFT, run.gone(matching))
+    entered = await _insert_events(connection, run, ENTERED, run.new(matching))
     if departed:
-        await connection.execute(turn.taking_out())
+        await connection.execute(run.delete_members())
     if entered:
-        await connection.execute(turn.putting_in())
-    members = (before.members if before else 0) + entered - departed
-    came = entered if before else 0  # the first time is a baseline: who is in it then has not come
-    await _end_snapshot(connection, turn, members=members, entered=came, departed=departed)
-    await _tell(connection, turn, came, departed)
+        await connection.execute(run.insert_members())
+    counts = {
+        "members": (before.members if before else 0) + entered - departed,
+        "entered": entered if before else 0,  # the first time is a baseline: nobody knows when its members entered
+        "departed": departed,
+    }
+    own = segment_snapshots.c.id == run.snapshot_id
+    await connection.execute(update(segment_snapshots).where(own).values(counts))
+    await connection.execute(update(segments).where(segments.c.id == segment.id).values(materialized_at=at))
+    await _publish(connection, run, EventKind.SEGMENT_LEFT, LEFT, departed)
+    await _publish(connection, run, EventKind.SEGMENT_ENTERED, ENTERED, counts["entered"])
 
 
-class _Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment being worked out: its snapshot, its time, and the last event there was before."""
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One materialization of one segment: its snapshot, its time, and the last event before it."""
 
     segment: Segment
     snapshot_id: SnapshotId
@@ -112,18 +122,18 @@ class _Turn(msgspec.Struct, frozen=True, kw_only=True):
     def member(self) -> str:
         return "user_id" if self.segment.what is What.USERS else "post_id"
 
-    def come(self, fresh: Select[Any]) -> Select[Any]:
-        """Who fits the rule and is not in it yet."""
-        found, own = fresh.subquery("fresh"), segment_members.c
+    def new(self, matching: Select[Any]) -> Select[Any]:
+        """Those that match the rule and are not members yet."""
+        found, own = matching.subquery("matching"), segment_members.c
         is_in = and_(
             own.segment_id == self.segment.id, own.platform == found.c.platform, own[self.member] == found.c.id
         )
-        asked = select(found.c.platform, found.c.id).join_from(found, segment_members, is_in, isouter=True)
-        return asked.where(own.id.is_(None))
+        query = select(found.c.platform, found.c.id).join_from(found, segment_members, is_in, isouter=True)
+        return query.where(own.id.is_(None))
 
-    def gone(self, fresh: Select[Any]) -> Select[Any]:
-        """Who is in it and does not fit the rule any more."""
-        found = fresh.subquery("fresh")
+    def gone(self, matching: Select[Any]) -> Select[Any]:
+        """Members that no longer match the rule."""
+        found = matching.subquery("matching")
         own = segment_members.c
         fits = exists(
             select(literal(1))
@@ -132,104 +142,76 @@ class _Turn(msgspec.Struct, frozen=True, kw_only=True):
         )
         return select(own.platform, own[self.member].label("id")).where(own.segment_id == self.segment.id, ~fits)
 
-    def noted(self, kind: str) -> ColumnElement[bool]:
-        """Of this turn alone, by the index on the segment's events."""
+    def own_events(self, kind: str) -> ColumnElement[bool]:
+        """The events of this run, found by the index on the segment's events."""
         own = segment_events.c
         return (own.segment_id == self.segment.id) & (own.id > self.after) & (own.kind == kind)
 
-    def taking_out(self) -> Any:
-        own, noted = segment_members.c, segment_events.c
-        gone = select(noted.platform, noted[self.member]).where(self.noted("left"))
+    def delete_members(self) -> Any:
+        own, event = segment_members.c, segment_events.c
+        gone = select(event.platform, event[self.member]).where(self.own_events(LEFT))
         return delete(segment_members).where(
             own.segment_id == self.segment.id, tuple_(own.platform, own[self.member]).in_(gone)
         )
 
-    def putting_in(self) -> Any:
-        noted = segment_events.c
+    def insert_members(self) -> Any:
+        event = segment_events.c
         columns = ["segment_id", "platform", self.member, "since"]
-        come = select(noted.segment_id, noted.platform, noted[self.member], noted.at).where(self.noted("entered"))
-        return insert(segment_members).from_select(columns, come.order_by(noted.id))
+        come = select(event.segment_id, event.platform, event[self.member], event.at).where(self.own_events(ENTERED))
+        return insert(segment_members).from_select(columns, come.order_by(event.id))
 
 
-async def _last_snapshot(connection: AsyncConnection, segment: Segment) -> Snapshot | None:
-    own = segment_snapshots.c
-    asked = SNAPSHOT.where(own.segment_id == segment.id).order_by(own.at.desc()).limit(1)
-    row = (await connection.execute(asked)).mappings().first()
-    return snapshot_of(row) if row else None
-
-
-def _moment(before: Snapshot | None, now: datetime) -> datetime:
-    """Never before the last one, whatever clocks do: what was as of then must stay so."""
-    return now if before is None or before.at < now else before.at + timedelta(microseconds=1)
-
-
-async def _begin_snapshot(
-    connection: AsyncConnection, segment: Segment, asked: Materialized, at: datetime
+async def _insert_snapshot(
+    connection: AsyncConnection, segment: Segment, request: Materialized, at: datetime
 ) -> SnapshotId:
-    ingests = msgspec.json.encode([str(each) for each in asked.ingests])
+    ingests = msgspec.json.encode([str(each) for each in request.ingests])
     row = {"segment_id": segment.id, "at": at, "members": 0, "entered": 0, "departed": 0, "ingests": ingests}
     added = await connection.execute(insert(segment_snapshots).values(row).returning(segment_snapshots.c.id))
     return SnapshotId(added.scalar_one())
 
 
-async def _last_event(connection: AsyncConnection, segment: Segment) -> int:
-    asked = select(func.max(segment_events.c.id)).where(segment_events.c.segment_id == segment.id)
-    last: int | None = (await connection.execute(asked)).scalar()
+async def _last_event_id(connection: AsyncConnection, segment: Segment) -> int:
+    query = select(func.max(segment_events.c.id)).where(segment_events.c.segment_id == segment.id)
+    last: int | None = (await connection.execute(query)).scalar()
     return last or 0
 
 
-async def _note(connection: AsyncConnection, turn: _Turn, kind: str, whom: Select[Any]) -> int:
-    """Events of those the question finds, by id. None of them passes through this process, however many there are."""
-    found = whom.subquery("found")
-    columns = ["segment_id", "snapshot_id", "platform", turn.member, "kind", "at"]
+async def _insert_events(connection: AsyncConnection, run: _Run, kind: str, members: Select[Any]) -> int:
+    """Returns how many. Inserted by the database itself, because there may be millions."""
+    found = members.subquery("found")
+    columns = ["segment_id", "snapshot_id", "platform", run.member, "kind", "at"]
     rows = select(
-        literal(turn.segment.id, BigId),
-        literal(turn.snapshot_id, BigId),
+        literal(run.segment.id, BigId),
+        literal(run.snapshot_id, BigId),
         found.c.platform,
         found.c.id,
         literal(kind),
-        literal(turn.at, UtcTime()),
+        literal(run.at, UtcTime()),
     ).order_by(found.c.platform, found.c.id)
     return (await connection.execute(insert(segment_events).from_select(columns, rows))).rowcount
 
 
-async def _end_snapshot(connection: AsyncConnection, turn: _Turn, **counts: int) -> None:
-    await connection.execute(update(segment_snapshots).where(segment_snapshots.c.id == turn.snapshot_id).values(counts))
-    done = update(segments).where(segments.c.id == turn.segment.id).values(materialized_at=turn.at)
-    await connection.execute(done)
-
-
-async def _tell(connection: AsyncConnection, turn: _Turn, entered: int, departed: int) -> None:
-    """One event for all who came and one for all who went, with the first of them by id."""
-    for kind, word, count in (
-        (EventKind.SEGMENT_LEFT, "left", departed),
-        (EventKind.SEGMENT_ENTERED, "entered", entered),
-    ):
-        if count:
-            own = segment_events.c
-            first = select(own[turn.member]).where(turn.noted(word)).order_by(own.id).limit(TOLD)
-            ids = [str(each) for each in (await connection.execute(first)).scalars()]
-            await write_events(connection, [_news(kind, turn, count, ids)], turn.at)
-
-
-def _news(kind: EventKind, turn: _Turn, count: int, ids: Sequence[str]) -> NewEvent:
+async def _publish(connection: AsyncConnection, run: _Run, kind: EventKind, word: str, count: int) -> None:
+    """One event for all members that entered or left, with the first of them by id."""
+    if not count:
+        return
+    own = segment_events.c
+    query = select(own[run.member]).where(run.own_events(word)).order_by(own.id).limit(IDS_IN_EVENT)
+    ids = [str(each) for each in (await connection.execute(query)).scalars()]
     payload = {
-        "segment_id": str(turn.segment.id),
-        "segment": turn.segment.name,
-        "what": str(turn.segment.what),
-        "snapshot_id": str(turn.snapshot_id),
+        "segment_id": str(run.segment.id),
+        "segment": run.segment.name,
+        "what": str(run.segment.what),
+        "snapshot_id": str(run.snapshot_id),
         "count": count,
         "ids": ids,
         "more": count > len(ids),
     }
-    return NewEvent(kind=kind, subject=turn.segment.name, payload=payload)
+    await write_events(connection, [NewEvent(kind=kind, subject=run.segment.name, payload=payload)], run.at)
 
 
-UNTOLD: Final = "it ended without a complete list"
-
-
-class StoreSegmentLook:
-    """The port's look on a database."""
+class MaterializationReads:
+    """What the handler of materializations reads. Nothing is locked and no transaction is held between reads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -238,57 +220,46 @@ class StoreSegmentLook:
         async with self._database.read() as connection:
             return await all_segments(connection)
 
-    async def standings(self, syncs: Mapping[Need, NewJob], *, since: datetime) -> Mapping[Need, SyncStatus]:
+    async def sync_statuses(self, syncs: Mapping[Need, NewJob], *, since: datetime) -> Mapping[Need, SyncStatus]:
+        """The state of the jobs that would meet these needs, and what became of others since then."""
         async with self._database.read() as connection:
-            return {need: await _standing(connection, need, job, since) for need, job in syncs.items()}
+            return {need: await _sync_status(connection, need, job, since) for need, job in syncs.items()}
 
     async def complete_ingest(self, need: Need, *, since: datetime | None) -> IngestId | None:
+        """The last plausible full sync that began at or after `since`. Later failures do not matter."""
         own = ingest_events.c
-        asked = (
-            select(own.id)
-            .where(*_about(need), own.status == IngestStatus.SUCCESS, own.plausible, own.mode == SyncMode.FULL)
-            .order_by(own.id.desc())
-            .limit(1)
-        )
+        query = select(own.id).where(*full_syncs(need.platform, need.side), own.subject_id == need.subject_id)
         if since is not None:
-            asked = asked.where(own.started_at >= since)
-        async with self._database.read() as connection:
-            found = (await connection.execute(asked)).scalar()
-        return None if found is None else IngestId(found)
+            query = query.where(own.started_at >= since)
+        found: IngestId | None = await self._database.fetch_value(query.order_by(own.id.desc()).limit(1))
+        return found
 
 
-async def _standing(connection: AsyncConnection, need: Need, job: NewJob, since: datetime) -> SyncStatus:
+async def _sync_status(connection: AsyncConnection, need: Need, job: NewJob, since: datetime) -> SyncStatus:
     own = (jobs.c.kind == job.kind) & (jobs.c.key == job.key)
     alive = (await connection.execute(select(jobs.c.id).where(own, text(LIVE_KEY)).limit(1))).first()
     if alive is not None:
         return SyncStatus(alive=True)
-    ended = await _last_ended(connection, need, since)
+    sync = ingest_events.c
+    ended_query = (
+        select(sync.mode, sync.status, sync.plausible, sync.problem)
+        .where(sync.platform == need.platform, sync.kind == need.side.ingest_kind, sync.subject_id == need.subject_id)
+        .where(sync.finished_at >= since)
+        .order_by(sync.id.desc())
+        .limit(1)
+    )
+    ended = (await connection.execute(ended_query)).first()
     gap = select(jobs.c.last_error).where(own, text(GAP), jobs.c.run_at >= since).order_by(jobs.c.id.desc()).limit(1)
-    died = (await connection.execute(gap)).scalar()
+    lines = ((await connection.execute(gap)).scalar() or "").strip().splitlines()
+    problem = lines[-1].strip()[:300] if lines else None
     lesser = ended is not None and ended.mode != SyncMode.FULL
-    bad = ended is not None and not lesser and not (ended.status == IngestStatus.SUCCESS and ended.plausible)
-    problem = (ended.problem or UNTOLD) if ended and bad else _last_line(died)
+    if ended and not lesser and not (ended.status == IngestStatus.SUCCESS and ended.plausible):
+        problem = ended.problem or "it ended without a complete list"
     return SyncStatus(alive=False, problem=problem, lesser=lesser)
 
 
-async def _last_ended(connection: AsyncConnection, need: Need, since: datetime) -> Any:
-    own = ingest_events.c
-    asked = select(own.mode, own.status, own.plausible, own.problem).where(*_about(need), own.finished_at >= since)
-    return (await connection.execute(asked.order_by(own.id.desc()).limit(1))).first()
-
-
-def _about(need: Need) -> tuple[ColumnElement[bool], ...]:
-    own = ingest_events.c
-    return own.platform == need.platform, own.kind == need.side.ingest_kind, own.subject_id == need.subject_id
-
-
-def _last_line(error: str | None) -> str | None:
-    lines = (error or "").strip().splitlines()
-    return lines[-1].strip()[:300] if lines else None
-
-
 class MaterializationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job that works a segment out, or the one that could not."""
+    """The live or failed job that materializes a segment."""
 
     id: JobId
     state: JobState
@@ -301,16 +272,19 @@ class MaterializationJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def job_of(database: Database, segment_id: SegmentId) -> MaterializationJob | None:
-    """The latest that is not over. None: nobody has asked, or it was done."""
-    names = MaterializationJob.__struct_fields__
-    asked = select(*(jobs.c[name] for name in names)).where(jobs.c.kind == MATERIALIZE, jobs.c.key == str(segment_id))
-    async with database.read() as connection:
-        row = (await connection.execute(asked.order_by(jobs.c.id.desc()).limit(1))).mappings().first()
-    return MaterializationJob(**{**row, "state": JobState(row["state"])}) if row else None
+    """The live job, or else the last one that failed. None: not requested, or done."""
+    query = select(*columns_of(MaterializationJob, jobs)).where(
+        jobs.c.kind == MATERIALIZE, jobs.c.key == str(segment_id)
+    )
+    for condition in (LIVE_KEY, GAP):  # one query for each: both have a partial index
+        row = await database.fetch_row(query.where(text(condition)).order_by(jobs.c.id.desc()).limit(1))
+        if row:
+            return record_of(MaterializationJob, row)
+    return None
 
 
-async def put_away_gaps(connection: AsyncConnection, segment_ids: Sequence[SegmentId], now: datetime) -> None:
-    """Those that could not be worked out are to be tried anew: what failed before goes to the history."""
+async def cancel_gaps(connection: AsyncConnection, segment_ids: Sequence[SegmentId], now: datetime) -> None:
+    """Move failed materializations to the history, because new ones are about to be created."""
     keys = [str(each) for each in segment_ids]
     failed = select(jobs.c.id).where(jobs.c.kind == MATERIALIZE, jobs.c.key.in_(keys), text(GAP)).order_by(jobs.c.id)
     await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)

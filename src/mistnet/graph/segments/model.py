@@ -1,8 +1,8 @@
-"""Segments: rules that name sets of users or posts, and what is kept of each time they were worked out."""
+"""Segments: named sets of users or posts, their rules, members, snapshots and errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import reduce
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NewType, Protocol, TypeAlias, TypeVar,
 import msgspec
 
 from mistnet.graph.follows.model import Side
+from mistnet.kit.errors import UsageError, did_you_mean
 from mistnet.queue.model import Args, KindName, NewJob, Write
 from mistnet.social.ingests.model import IngestId
 from mistnet.social.model import Platform, PostId, UserId
@@ -21,17 +22,16 @@ SnapshotId = NewType("SnapshotId", int)
 
 MATERIALIZE: Final = KindName("materialize")
 LANE: Final = "segments"
-"""A lane of its own: workers without a key for X can do it."""
+"""A lane of its own, so that workers without a key for X can run it."""
 
 NAME: Final = r"[a-z][a-z0-9_.-]{0,63}"
 SUBJECT: Final = r"([1-9][0-9]{0,18}|@[A-Za-z0-9_]{1,15})"
 HOST: Final = r"[a-z0-9-]+(\.[a-z0-9-]+)*"
-LARGEST_ID: Final = 2**63 - 1
 SHORTEST_SECONDS, LONGEST_SECONDS = 60.0, 3650 * 86_400.0
 MOST_PARTS: Final = 50
 
 Subject: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^{SUBJECT}\Z")]
-"""A user's id; as people write a rule, also his @handle."""
+"""A user's id. In a rule that is not stored yet, it may also be an @handle."""
 
 Named: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
 Parts: TypeAlias = Annotated[list[Named], msgspec.Meta(min_length=2, max_length=MOST_PARTS)]
@@ -39,22 +39,22 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=SHORTEST_SECONDS, le=LONGE
 
 
 class What(StrEnum):
-    """What a segment has for members. The two are never mixed."""
+    """What the members of a segment are. The two are never mixed."""
 
     USERS = "users"
     POSTS = "posts"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
-    """How the members are found. Each kind of rule has its own subclass."""
+    """How the members are found. Each kind of rule has its subclass."""
 
 
 class SpecifiedUsers(Rule, frozen=True, tag="specified_users"):
-    """Users somebody named one by one: the segment's inputs."""
+    """Users named one by one: the segment's inputs."""
 
 
 class AboutSubject(Rule, frozen=True):
-    """A rule about whom one user follows, or who follows him."""
+    """A rule about the followers or followings of one user."""
 
     subject: Subject
 
@@ -64,23 +64,23 @@ class AboutSubject(Rule, frozen=True):
 
 
 class Followers(AboutSubject, frozen=True, tag="followers"):
-    """Those who follow the subject."""
+    """The users who follow the subject."""
 
 
 class Followed(AboutSubject, frozen=True, tag="followed"):
-    """Those whom the subject follows."""
+    """The users whom the subject follows."""
 
 
 class Mutuals(AboutSubject, frozen=True, tag="mutuals"):
-    """Those who follow the subject and are followed by him."""
+    """The users who follow the subject and whom the subject follows."""
 
 
 class UnreciprocatedFollowed(AboutSubject, frozen=True, tag="unreciprocated_followed"):
-    """Those whom the subject follows, and who do not follow him."""
+    """The users whom the subject follows and who do not follow back."""
 
 
 class PostsWhere(Rule, frozen=True, tag="posts"):
-    """Stored posts that fit all that is said here. `within_seconds` counts back from when it is worked out."""
+    """Stored posts that match every condition. `within_seconds` counts back from the time of materialization."""
 
     authors_in: Named | None = None
     query: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)] | None = None
@@ -91,7 +91,7 @@ class PostsWhere(Rule, frozen=True, tag="posts"):
 
 
 class OfSegments(Rule, frozen=True):
-    """A rule over other segments, by their names."""
+    """A rule over other segments, by name."""
 
     of: Parts
 
@@ -105,7 +105,7 @@ class Intersection(OfSegments, frozen=True, tag="intersection"):
 
 
 class Difference(OfSegments, frozen=True, tag="difference"):
-    """Members of the first that are in none of the others."""
+    """Members of the first one that are in none of the others."""
 
 
 AnyRule: TypeAlias = (
@@ -122,7 +122,7 @@ AnyRule: TypeAlias = (
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule with a name. A disabled one keeps the members it has."""
+    """A named rule. A disabled segment keeps its members."""
 
     id: SegmentId
     name: SegmentName
@@ -138,7 +138,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One time a segment was worked out: how many were in it, came and went, and which ingests it rests on."""
+    """The result of one materialization: its members, how many entered and left, and the ingests it rests on."""
 
     id: SnapshotId
     segment_id: SegmentId
@@ -150,7 +150,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A user or a post in a segment. `place` orders the members as they came; of a post, the handle is its author's."""
+    """A user or a post in a segment. `place` orders members as they entered. A post has its author's names."""
 
     place: int
     platform: Platform
@@ -163,7 +163,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A user or a post that came or went."""
+    """A user or a post that entered or left."""
 
     id: int
     snapshot_id: SnapshotId
@@ -176,7 +176,7 @@ class MemberEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """An ingest that must have succeeded before a rule can be trusted: one side of one user's follows."""
+    """A list of follows that must be read in full before a rule can be evaluated."""
 
     platform: Platform
     side: Side
@@ -187,9 +187,9 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class SyncStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How the sync a segment needs stands: `alive` while a job works for it.
+    """The state of a sync that a segment needs. `alive`: there is a live job for it.
 
-    Else `problem` is why a full one failed meanwhile, and `lesser` whether one that only looks for what is new ended.
+    Otherwise `problem` is why a full sync failed meanwhile, and `lesser` whether an incremental one ended instead.
     """
 
     alive: bool
@@ -198,7 +198,7 @@ class SyncStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Materialized(Write, frozen=True, kw_only=True):
-    """A segment is to be worked out now. `changed_at` is that of the rule whose needs were met."""
+    """Materialize a segment now. `changed_at` identifies the version of the rule whose needs were met."""
 
     segment_id: SegmentId
     changed_at: datetime
@@ -206,40 +206,26 @@ class Materialized(Write, frozen=True, kw_only=True):
 
 
 class MaterializeArgs(Args, frozen=True):
-    """Which segment, for whom, and the syncs that were asked for on its behalf, by their keys."""
+    """`asked` are the keys of the syncs that were requested for this materialization."""
 
     segment_id: SegmentId
     asked_by: str
     asked: Sequence[str] = ()
 
 
-class SegmentLook(Protocol):
-    """What a materialization asks the store. Nothing is locked, nothing stays open."""
-
-    async def all(self) -> Mapping[SegmentName, Segment]: ...
-
-    async def standings(self, syncs: Mapping[Need, NewJob], *, since: datetime) -> Mapping[Need, SyncStatus]:
-        """How the jobs stand that would meet these needs, and what became of others since then."""
-        ...
-
-    async def complete_ingest(self, need: Need, *, since: datetime | None) -> IngestId | None:
-        """The last complete, plausible and successful sync that began no earlier. Failures after it do not count."""
-        ...
-
-
 def materialize(segment_id: SegmentId, *, asked_by: str) -> NewJob:
-    """One live job per segment: whoever asks meanwhile shares it."""
+    """The job of a segment. Later requests share the live one."""
     args = MaterializeArgs(segment_id=segment_id, asked_by=asked_by)
     return NewJob(kind=MATERIALIZE, key=str(segment_id), args=args)
 
 
 def awaits(need: Need) -> str:
-    """Why a materialization waits. The end of that sync may end the wait."""
+    """The reason of a waiting materialization. The end of that sync wakes the jobs that wait for this reason."""
     return f"waits for a complete sync of {need}"
 
 
 class Sets(Protocol):
-    """Something that can be joined, met and taken away."""
+    """Anything with the operators of a set."""
 
     def __or__(self, other: Any, /) -> Any: ...
 
@@ -253,7 +239,7 @@ M = TypeVar("M")
 
 
 def combined(rule: Union | Intersection | Difference, parts: Sequence[S]) -> S:
-    """The rule's members, given those of its segments in the order in which it names them."""
+    """The members of a rule, given those of the segments it names, in its order."""
     match rule:
         case Union():
             return reduce(lambda all_, each: all_ | each, parts)
@@ -266,10 +252,44 @@ def combined(rule: Union | Intersection | Difference, parts: Sequence[S]) -> S:
 
 
 def replayed(events: Iterable[tuple[str, M]]) -> set[M]:
-    """Who is in after these, in order: (`entered` or `left`, member). One that cannot be is an error."""
+    """The members after these (`entered` or `left`, member) events. An impossible event raises ValueError."""
     members: set[M] = set()
     for kind, member in events:
         if (kind == "entered") == (member in members):
             raise ValueError(f"{member} {kind} out of turn")
         (members.add if kind == "entered" else members.remove)(member)
     return members
+
+
+class BadSegment(UsageError):
+    """A segment cannot be defined like this."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"segment {name[:80]!r}: {problem}")
+        self.name, self.problem = name, problem
+
+
+class SegmentCycle(BadSegment):
+    """Segments that build on each other in a cycle, so that none of them could be materialized first."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        super().__init__(path[0], f"it would build on itself: {' -> '.join(path)}; remove one of these")
+        self.path = tuple(path)
+
+
+class SegmentNotFound(UsageError):
+    """There is no segment of that name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(
+            f"there is no segment {name[:80]!r}.{did_you_mean(name[:80], known)} Run `mistnet segments list` to see all"
+        )
+        self.name = name
+
+
+class SegmentDisabled(UsageError):
+    """A disabled segment is not materialized."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the segment {name!r} is disabled. Run `mistnet segments enable {name}`")
+        self.name = name

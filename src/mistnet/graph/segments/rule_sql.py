@@ -1,4 +1,4 @@
-"""Segment rules as questions to the database: each answers with the platform and id of every member."""
+"""Segment rules as queries. Each returns the platform and id of every member."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from mistnet.social.store.search import INDEX, IS_ROW_OF_POST, SEARCH_ROWS, fts5
 from mistnet.social.tables import WORDS, posts
 
 Members: TypeAlias = Select[Any]
-"""Rows of `platform` and `id`, each once."""
+"""Rows of `platform` and `id`, without duplicates."""
 
 _BACK: Final = follows.alias("back")
 
 
 class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule is worked out with: the segments there are, the database's dialect, the time."""
+    """What rules are evaluated with: all segments, the database's dialect, the time."""
 
     segments: Mapping[SegmentName, Segment]
     dialect: str
@@ -60,7 +60,7 @@ class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def members_of(segment: Segment, known: RuleContext) -> Members:
-    """All who belong to it by its rule, from what is stored now."""
+    """Everything that matches the segment's rule now."""
     rule = segment.rule
     match rule:
         case SpecifiedUsers():
@@ -68,7 +68,7 @@ def members_of(segment: Segment, known: RuleContext) -> Members:
                 segment_inputs.c.segment_id == segment.id
             )
         case Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
-            return _about(rule)
+            return _around_subject(rule)
         case PostsWhere():
             return _posts(rule, known)
         case Union() | Intersection() | Difference():
@@ -77,19 +77,19 @@ def members_of(segment: Segment, known: RuleContext) -> Members:
             assert_never(rule)
 
 
-def _about(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed) -> Members:
+def _around_subject(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed) -> Members:
     match rule:
         case Followers():
             return _followers(rule.subject_id)
         case Followed():
             return _followed(rule.subject_id)
         case Mutuals():
-            back = _edge(rule.subject_id, follows.c.follower_id)
+            back = _edge_back(rule.subject_id, follows.c.follower_id)
             return _followers(rule.subject_id).join_from(follows, _BACK, back)
         case UnreciprocatedFollowed():
-            back = _edge(follows.c.followed_id, rule.subject_id)
-            asked = _followed(rule.subject_id).join_from(follows, _BACK, back, isouter=True)
-            return asked.where(_BACK.c.follower_id.is_(None))
+            back = _edge_back(follows.c.followed_id, rule.subject_id)
+            followed = _followed(rule.subject_id).join_from(follows, _BACK, back, isouter=True)
+            return followed.where(_BACK.c.follower_id.is_(None))
         case _:
             assert_never(rule)
 
@@ -106,14 +106,14 @@ def _followed(subject: UserId) -> Members:
     )
 
 
-def _edge(follower: ColumnElement[Any] | UserId, followed: ColumnElement[Any] | UserId) -> ColumnElement[bool]:
-    """The one edge back, looked up by the table's own key. Joined: not every planner makes a join of EXISTS."""
+def _edge_back(follower: ColumnElement[Any] | UserId, followed: ColumnElement[Any] | UserId) -> ColumnElement[bool]:
+    """The edge in the other direction, by primary key. A join: not every planner turns EXISTS into one."""
     back = _BACK.c
     return and_(back.platform == X, back.follower_id == follower, back.followed_id == followed, back.ended_at.is_(None))
 
 
 class _Holding(msgspec.Struct, frozen=True):
-    """A condition on a candidate, which joins with others as sets do."""
+    """A condition on a candidate, with the operators of a set."""
 
     condition: ColumnElement[bool]
 
@@ -128,7 +128,7 @@ class _Holding(msgspec.Struct, frozen=True):
 
 
 def _combined(rule: Union | Intersection | Difference, what: What, known: RuleContext) -> Members:
-    """Candidates are read from the segments that can give any, and looked up in the others by their keys."""
+    """Candidates are read from the segments that can contribute any, and looked up in the others by key."""
     own = segment_members.alias("candidate")
     member = own.c.user_id if what is What.USERS else own.c.post_id
     first, *others = [known.segments[SegmentName(name)].id for name in rule.of]
@@ -137,8 +137,8 @@ def _combined(rule: Union | Intersection | Difference, what: What, known: RuleCo
         parts += [_Holding(own.c.segment_id == each) for each in others]
     else:
         parts += [_Holding(_is_in(each, what, own.c.platform, member)) for each in others]
-    asked = select(own.c.platform, member.label("id")).where(combined(rule, parts).condition, member.is_not(None))
-    return asked.distinct() if isinstance(rule, Union) else asked
+    query = select(own.c.platform, member.label("id")).where(combined(rule, parts).condition, member.is_not(None))
+    return query.distinct() if isinstance(rule, Union) else query
 
 
 def _is_in(
@@ -150,62 +150,61 @@ def _is_in(
 
 
 def _posts(rule: PostsWhere, known: RuleContext) -> Members:
-    asked = select(posts.c.platform, posts.c.id.label("id"))
+    query = select(posts.c.platform, posts.c.id.label("id"))
     if rule.authors_in is not None:
         authors = segment_members.alias("author")
         own = (authors.c.platform == posts.c.platform) & (authors.c.user_id == posts.c.author_id)
-        asked = asked.join_from(posts, authors, own).where(
+        query = query.join_from(posts, authors, own).where(
             authors.c.segment_id == known.segments[SegmentName(rule.authors_in)].id
         )
     if rule.query is not None:
-        asked = _matching(asked, rule.query, known.dialect)
+        query = _matching(query, rule.query, known.dialect)
     if rule.link is not None:
-        asked = asked.where(_has_link(hosts_of(rule.link), known.dialect))
+        query = query.where(_has_link(hosts_of(rule.link), known.dialect))
     if rule.since is not None:
-        asked = asked.where(posts.c.created_at >= rule.since)
+        query = query.where(posts.c.created_at >= rule.since)
     if rule.until is not None:
-        asked = asked.where(posts.c.created_at < rule.until)
+        query = query.where(posts.c.created_at < rule.until)
     if rule.within_seconds is not None:
-        asked = asked.where(posts.c.created_at >= known.now - timedelta(seconds=rule.within_seconds))
-    return asked
+        query = query.where(posts.c.created_at >= known.now - timedelta(seconds=rule.within_seconds))
+    return query
 
 
-def _matching(asked: Members, query: str, dialect: str) -> Members:
-    """The same language as in a search."""
+def _matching(members: Members, query: str, dialect: str) -> Members:
+    """The same query language as search."""
     words = parse(query)
     if dialect == "postgresql":
         wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-        return asked.where(literal_column(WORDS).op("@@")(wanted))
+        return members.where(literal_column(WORDS).op("@@")(wanted))
     row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
     found = select(INDEX.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
-    return asked.where(row.in_(found))
+    return members.where(row.in_(found))
 
 
 def _has_link(hosts: Sequence[str], dialect: str) -> ColumnElement[bool]:
-    """A link whose host is one of these or lies below one. Most posts are passed over by a look at their text."""
-    shown = cast(posts.c.links, Text)
+    """A link whose host is one of these or a subdomain. The LIKE on the whole text skips most posts without parsing."""
     host = _host_on_postgresql() if dialect == "postgresql" else _host_on_sqlite()
     fits = or_(*(or_(host == each, host.like(f"%.{each}")) for each in hosts))
     links = func.json_array_elements(posts.c.links) if dialect == "postgresql" else func.json_each(posts.c.links)
     each = links.table_valued("value", name="link")
     return and_(
         posts.c.links.is_not(None),
-        or_(*(func.lower(shown).like(f"%{each}%") for each in hosts)),
+        or_(*(func.lower(cast(posts.c.links, Text)).like(f"%{each}%") for each in hosts)),
         exists(select(1).select_from(each).where(fits)) if hosts else false(),
     )
 
 
 def _host_on_postgresql() -> ColumnElement[str]:
-    told = literal_column("coalesce(link.value ->> 'expanded_url', link.value ->> 'url')", Text)
-    return func.substring(func.lower(told), r"^[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?([^/?#:]+)", type_=Text)
+    url = literal_column("coalesce(link.value ->> 'expanded_url', link.value ->> 'url')", Text)
+    return func.substring(func.lower(url), r"^[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?([^/?#:]+)", type_=Text)
 
 
 def _host_on_sqlite() -> ColumnElement[str]:
-    """What stands behind `://` and `@`, before `/`, `?`, `#` and `:`."""
-    told = literal_column(
+    """The part after `://` and `@`, up to `/`, `?`, `#` or `:`."""
+    url = literal_column(
         "lower(coalesce(json_extract(link.value, '$.expanded_url'), json_extract(link.value, '$.url')))", Text
     )
-    rest = func.substr(told, func.instr(told, "://") + 3)
+    rest = func.substr(url, func.instr(url, "://") + 3)
     slashed = func.replace(func.replace(rest, "?", "/"), "#", "/").op("||")("/")
     authority = func.substr(slashed, 1, func.instr(slashed, "/") - 1)
     named = func.substr(authority, func.instr(authority, "@") + 1).op("||")(":")

@@ -1,4 +1,4 @@
-"""Reads rules as people write them, checks what types cannot, and says them in words."""
+"""Reads and checks rules, describes them in words, and finds out what they build on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final, assert_never, get_args
 
 import msgspec
 
-from mistnet.graph.errors import BadSegment, SegmentCycle
 from mistnet.graph.follows.model import Side
 from mistnet.graph.segments.model import (
     LONGEST_SECONDS,
@@ -16,6 +15,7 @@ from mistnet.graph.segments.model import (
     SHORTEST_SECONDS,
     AboutSubject,
     AnyRule,
+    BadSegment,
     Difference,
     Followed,
     Followers,
@@ -24,6 +24,7 @@ from mistnet.graph.segments.model import (
     Need,
     OfSegments,
     PostsWhere,
+    SegmentCycle,
     SegmentName,
     SpecifiedUsers,
     Union,
@@ -41,29 +42,29 @@ PLATFORM_HOSTS: Final = {
     "threads": ("threads.com", "threads.net"),
     **{shop.name: tuple(shop.every_host) for shop in SHOPS},
 }
-"""A link leads to a platform if its host is one of these or lies below one of them."""
+"""A link leads to a platform if its host is one of these or a subdomain of one."""
 
 
 def hosts_of(link: str) -> Sequence[str]:
-    """The hosts a rule's `link` stands for; none if it is neither a platform nor a host."""
+    """The hosts of a rule's `link`; none if it is neither a platform nor a host."""
     if link in PLATFORM_HOSTS:
         return PLATFORM_HOSTS[link]
     return (link,) if "." in link else ()
 
 
 _NAME: Final = re.compile(NAME)
-_ABOUT: Final = "a name begins with a letter and has up to 64 small letters, digits, dots, dashes or underscores"
 KINDS: Final = tuple(sorted(each.__struct_config__.tag for each in get_args(AnyRule)))
 
 
 def read_name(given: str) -> SegmentName:
     if not _NAME.fullmatch(given):
-        raise BadSegment(given, _ABOUT)
+        problem = "a name begins with a letter and has up to 64 lower-case letters, digits, dots, dashes or underscores"
+        raise BadSegment(given, problem)
     return SegmentName(given)
 
 
 def read_rule(name: str, given: bytes | str | Mapping[str, Any]) -> AnyRule:
-    """A rule from JSON, or from what JSON became. Raises BadSegment, which says what is wrong where."""
+    """A rule from JSON, or from decoded JSON. Raises BadSegment, which says what is wrong and where."""
     try:
         rule: AnyRule
         if isinstance(given, Mapping):
@@ -73,12 +74,12 @@ def read_rule(name: str, given: bytes | str | Mapping[str, Any]) -> AnyRule:
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         known = f"; kinds are {', '.join(KINDS)}" if "`$.kind`" in str(error) or "`kind`" in str(error) else ""
         raise BadSegment(name, f"its rule cannot be read: {error}{known}") from None
-    check(name, rule)
+    check_rule(name, rule)
     return rule
 
 
-def check(name: str, rule: AnyRule) -> None:
-    """What a rule must be beyond its types."""
+def check_rule(name: str, rule: AnyRule) -> None:
+    """Check what types cannot express."""
     match rule:
         case AboutSubject() if not rule.subject.startswith("@") and read_id(rule.subject) is None:
             raise BadSegment(name, f"no user has the id {rule.subject[:80]}")
@@ -93,9 +94,9 @@ def check(name: str, rule: AnyRule) -> None:
 
 def _check_posts(name: str, rule: PostsWhere) -> None:
     if not any(getattr(rule, field) is not None for field in rule.__struct_fields__):
-        raise BadSegment(name, "its rule would take every post: say authors_in, query, link, since or within_seconds")
+        raise BadSegment(name, "its rule would match every post: give authors_in, query, link, since or within_seconds")
     if rule.since is not None and rule.until is not None and rule.since >= rule.until:
-        raise BadSegment(name, "its span ends before it begins: since must be earlier than until")
+        raise BadSegment(name, "since must be earlier than until")
     if rule.query is not None:
         if "\x00" in rule.query:
             raise BadSegment(name, "query: it contains a NUL character, which databases refuse")
@@ -104,11 +105,11 @@ def _check_posts(name: str, rule: PostsWhere) -> None:
         except BadSearch as error:
             raise BadSegment(name, f"query: {error.problem}") from None
     if rule.link is not None and not hosts_of(rule.link):
-        raise BadSegment(name, f"link: {rule.link!r} is no host such as example.com, and no platform we know")
+        raise BadSegment(name, f"link: {rule.link!r} is neither a host such as example.com nor a known platform")
 
 
 def check_rhythm(name: str, **seconds: float | None) -> None:
-    """How often, and how fresh, within what makes sense."""
+    """Check that schedules and ages are within limits."""
     for field, given in seconds.items():
         if given is not None and not SHORTEST_SECONDS <= given <= LONGEST_SECONDS:
             raise BadSegment(
@@ -117,21 +118,21 @@ def check_rhythm(name: str, **seconds: float | None) -> None:
 
 
 def handles_in(rule: AnyRule) -> Sequence[str]:
-    """Handles a rule names where an id must stand before it is stored."""
+    """Handles in a rule. They must be replaced by ids before it is stored."""
     if isinstance(rule, AboutSubject) and rule.subject.startswith("@"):
         return [rule.subject.removeprefix("@")]
     return []
 
 
 def with_ids(rule: AnyRule, ids: Mapping[str, UserId]) -> AnyRule:
-    """The rule with ids in the place of handles."""
+    """The rule with ids instead of handles."""
     if not isinstance(rule, AboutSubject) or not rule.subject.startswith("@"):
         return rule
     return msgspec.structs.replace(rule, subject=str(ids[rule.subject.removeprefix("@")]))
 
 
 def in_words(rule: AnyRule, subject: str | None = None) -> str:
-    """What a rule means. `subject` is what to call the user it is about."""
+    """Describe a rule. `subject` is the name of the user it is about."""
     match rule:
         case SpecifiedUsers():
             return "users named one by one"
@@ -140,9 +141,9 @@ def in_words(rule: AnyRule, subject: str | None = None) -> str:
         case PostsWhere():
             return _posts_in_words(rule)
         case Union():
-            return f"all of {_listed(rule.of)} together"
+            return f"members of any of {_listed(rule.of)}"
         case Intersection():
-            return f"whatever is in each of {_listed(rule.of)}"
+            return f"members of each of {_listed(rule.of)}"
         case Difference():
             return f"{rule.of[0]} without {_listed(rule.of[1:])}"
         case _:
@@ -164,7 +165,7 @@ def _about_whom(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed, w
 
 
 def _posts_in_words(rule: PostsWhere) -> str:
-    said = [
+    parts = [
         f"by authors in {rule.authors_in}" if rule.authors_in else "",
         f"that match {rule.query!r}" if rule.query else "",
         f"with a link to {rule.link}" if rule.link else "",
@@ -172,7 +173,7 @@ def _posts_in_words(rule: PostsWhere) -> str:
         f"until {rule.until:%Y-%m-%d %H:%M}" if rule.until else "",
         f"of the last {rule.within_seconds / 86_400:g} days" if rule.within_seconds else "",
     ]
-    return " ".join(["posts", *filter(None, said)])
+    return " ".join(["posts", *filter(None, parts)])
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -181,7 +182,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def parts_of(rule: AnyRule) -> Sequence[SegmentName]:
-    """The segments a rule names."""
+    """The segments that a rule names."""
     match rule:
         case OfSegments():
             return [SegmentName(each) for each in rule.of]
@@ -192,7 +193,7 @@ def parts_of(rule: AnyRule) -> Sequence[SegmentName]:
 
 
 def needs_of(rule: AnyRule) -> Sequence[Need]:
-    """The ingests a rule needs by itself, without those of the segments it names."""
+    """The lists that a rule itself needs, without those of the segments it names."""
     match rule:
         case Followers():
             sides = [Side.FOLLOWERS]
@@ -206,7 +207,7 @@ def needs_of(rule: AnyRule) -> Sequence[Need]:
 
 
 def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequence[SegmentName]:
-    """The segment with all it builds on, each after what it builds on itself. Raises SegmentCycle or BadSegment."""
+    """The segment and everything it builds on, dependencies first. Raises SegmentCycle or BadSegment."""
     ordered: dict[SegmentName, None] = {}
     path: list[SegmentName] = []
     waiting: list[tuple[SegmentName, bool]] = [(name, False)]
@@ -225,7 +226,7 @@ def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequenc
 
 
 def what_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> What:
-    """What its members are. Raises BadSegment where users and posts would be mixed."""
+    """What its members are. Raises BadSegment if users and posts would be mixed."""
     found: dict[SegmentName, What] = {}
     for each in order_of(name, rules):
         found[each] = _what(each, rules[each], found)
@@ -238,20 +239,17 @@ def _what(name: SegmentName, rule: AnyRule, known: Mapping[SegmentName, What]) -
             return What.USERS
         case PostsWhere():
             if rule.authors_in is not None and known[SegmentName(rule.authors_in)] is not What.USERS:
-                raise BadSegment(name, f"{rule.authors_in!r} has posts for members, and authors are users")
+                raise BadSegment(name, f"{rule.authors_in!r} has posts as members, and authors are users")
             return What.POSTS
         case OfSegments():
-            return _same(name, {SegmentName(each): known[SegmentName(each)] for each in rule.of})
+            (first, what), *others = [(each, known[SegmentName(each)]) for each in rule.of]
+            for other, its in others:
+                if its is not what:
+                    problem = f"{first!r} has {what} as members and {other!r} has {its}: they cannot be mixed"
+                    raise BadSegment(name, problem)
+            return what
         case _:
             assert_never(rule)
-
-
-def _same(name: SegmentName, parts: Mapping[SegmentName, What]) -> What:
-    (first, what), *others = parts.items()
-    for other, its in others:
-        if its is not what:
-            raise BadSegment(name, f"{first!r} has {what} for members and {other!r} has {its}: they cannot be mixed")
-    return what
 
 
 def _rule(name: SegmentName, rules: Mapping[SegmentName, AnyRule], path: Sequence[SegmentName]) -> AnyRule:

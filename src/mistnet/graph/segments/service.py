@@ -1,4 +1,4 @@
-"""Puts segments together: their job, their schedule, and what must be fetched before one can be written."""
+"""What operators do with segments, their job kind, and their schedule."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ import msgspec
 
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import CallPurpose
-from mistnet.graph.errors import BadSegment, SegmentDisabled
 from mistnet.graph.segments.jobs import Materializer
-from mistnet.graph.segments.materialize import StoreSegmentLook, put_away_gaps, write_materialized
-from mistnet.graph.segments.model import LANE, MATERIALIZE, AnyRule, MaterializeArgs, Materialized, Segment, materialize
-from mistnet.graph.segments.rules import check_rhythm, handles_in, read_name, with_ids
+from mistnet.graph.segments.materialize import MaterializationReads, cancel_gaps, write_materialized
+from mistnet.graph.segments.model import (
+    LANE,
+    MATERIALIZE,
+    AnyRule,
+    BadSegment,
+    MaterializeArgs,
+    Materialized,
+    Segment,
+    SegmentDisabled,
+    materialize,
+)
+from mistnet.graph.segments.rules import check_rhythm, handles_in, in_words, read_name, with_ids
 from mistnet.graph.segments.store import Defined, Segments, due_segments, set_next
 from mistnet.kit.database import Database
 from mistnet.queue.kinds import Kind, single
@@ -35,26 +44,26 @@ if TYPE_CHECKING:
     from mistnet.sources.x.hydration import Hydration
 
 
-LOOK_EVERY: Final = timedelta(seconds=15)
+CHECK_EVERY: Final = timedelta(seconds=15)
 SCHEDULE: Final = "schedule"
 
 
 class InputsAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of inputs: how many are new, and what had to be fetched for that."""
+    """How many inputs are new, and which users were fetched for them."""
 
     added: int
     hydrated: Hydrated
 
 
 class RequestedMaterialization(msgspec.Struct, frozen=True, kw_only=True):
-    """A materialization that will be done. `created`: nobody had asked for it before."""
+    """`created` is false if a live job is shared."""
 
     segment: Segment
     created: bool
 
 
 class SegmentService(Feature):
-    """All about segments for one process. Ids that enter here are hydrated first, or do not enter."""
+    """Segments for one process. Users are fetched before their ids are stored."""
 
     def __init__(self, settings: Settings, database: Database, *, x: Source, hydration: Hydration) -> None:
         self.store = Segments(database)
@@ -62,7 +71,7 @@ class SegmentService(Feature):
         self._database = database
         self._x = x
         self._hydration = hydration
-        materializer = Materializer(look=StoreSegmentLook(database), clock=database.clock)
+        materializer = Materializer(reads=MaterializationReads(database), clock=database.clock)
         self.kinds: Sequence[Kind] = [
             single(MATERIALIZE, materializer.materialize, MaterializeArgs, job_class=JobClass.WALK, lanes=(LANE,))
         ]
@@ -70,7 +79,7 @@ class SegmentService(Feature):
     async def define(
         self, name: str, rule: AnyRule, *, every_seconds: float | None = None, fresh_seconds: float | None = None
     ) -> Defined:
-        """With ids in the place of handles: one that is not stored is asked for, if all else is in order."""
+        """Handles become ids. An unknown one is looked up on X, once the rest of the definition is valid."""
         check_rhythm(read_name(name), every_seconds=every_seconds, fresh_seconds=fresh_seconds)
         found = {handle: await self._id_of(name, handle) for handle in handles_in(rule)}
         return await self.store.define(
@@ -90,33 +99,33 @@ class SegmentService(Feature):
         async with self._x.opened():
             user: User | None = await self._x.client.user(handle, purpose=CallPurpose())
         if user is None:
-            raise BadSegment(name, f"X knows nobody called @{handle}; check its spelling, or give the id")
-        own: Sequence[Writer[Any]] = [Writer(User, write_users)]
-        writers = Writers(own)
+            raise BadSegment(name, f"X has no user @{handle}; check the spelling, or give the id")
+        user_writers: Sequence[Writer[Any]] = [Writer(User, write_users)]
+        writers = Writers(user_writers)
         prepared = writers.prepare([user])
         async with self._database.transaction() as connection:
             await writers.write(connection, prepared, self._database.clock.now())
         return user.id
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> InputsAdded:
-        """Those that are not stored are fetched first, all of them: if one is not to be had, nothing is written."""
-        await self.store.inputs(name, limit=1)  # a segment that takes none is told so before anything is paid for
-        lacking = set(user_ids) - await self._hydration.present("users", user_ids)
-        if lacking and not self._settings.x_api_key:
+        """Unknown users are fetched first. If one of them is not available, nothing is written."""
+        await self.store.inputs(name, limit=1)  # refuses a segment without inputs before anything is paid for
+        missing = set(user_ids) - await self._hydration.present("users", user_ids)
+        if missing and not self._settings.x_api_key:
             raise NoKey
-        async with self._x.opened() if lacking else nullcontext():
+        async with self._x.opened() if missing else nullcontext():
             hydrated = await self._hydration.hydrate("users", user_ids, asked_by=asked_by)
         added = await self.store.add_inputs(name, user_ids, now=self._database.clock.now())
         return InputsAdded(added=added, hydrated=hydrated)
 
     async def materialize(self, name: str, *, asked_by: str, job_writer: JobWriter) -> RequestedMaterialization:
-        """Leaves it to the workers; whoever has asked already is joined."""
+        """Leave it to the workers. A live job is shared."""
         segment = await self.store.get(name)
         if not segment.enabled:
             raise SegmentDisabled(name)
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            await put_away_gaps(connection, [segment.id], now)
+            await cancel_gaps(connection, [segment.id], now)
             made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
         return RequestedMaterialization(segment=segment, created=bool(made.created))
 
@@ -127,23 +136,23 @@ class SegmentService(Feature):
         async def materialize_due() -> int:
             return await self.make_due(jobs)
 
-        return [Duty(name="materialize segments", every=LOOK_EVERY, run=materialize_due)]
+        return [Duty(name="materialize segments", every=CHECK_EVERY, run=materialize_due)]
 
     async def make_due(self, job_writer: JobWriter) -> int:
-        """Makes the jobs of segments whose time has come; returns how many."""
+        """Create the jobs of segments that are due. Returns how many."""
         now = self._database.clock.now()
         async with self._database.read() as connection:
             due = await due_segments(connection, now=now)
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await put_away_gaps(connection, due, now)
+            await cancel_gaps(connection, due, now)
             await job_writer.write(connection, [materialize(each, asked_by=SCHEDULE) for each in due], now)
             await set_next(connection, due, now=now)
         return len(due)
 
 
-def shown_rule(rule: AnyRule) -> Mapping[str, Any]:
-    """As JSON has it."""
-    shown: Mapping[str, Any] = msgspec.to_builtins(rule)
-    return shown
+def segment_fields(segment: Segment) -> Mapping[str, Any]:
+    """A segment as API and commands show it: its fields, with the rule as JSON and in words."""
+    fields = {name: getattr(segment, name) for name in segment.__struct_fields__}
+    return {**fields, "rule": msgspec.to_builtins(segment.rule), "in_words": in_words(segment.rule)}

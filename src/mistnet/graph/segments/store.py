@@ -1,4 +1,4 @@
-"""Segments as somebody defines them, switches them on and off, names their inputs, and looks at them."""
+"""Defines segments, switches them on and off, keeps their inputs, and reads their members, events and snapshots."""
 
 from __future__ import annotations
 
@@ -7,66 +7,108 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, delete, exists, func, insert, select, text, update
+from sqlalchemy import Select, Subquery, delete, exists, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.sql.expression import Join, Subquery
+from sqlalchemy.sql.expression import Join
 
-from mistnet.graph.errors import BadSegment, SegmentNotFound
 from mistnet.graph.segments.model import (
     AnyRule,
+    BadSegment,
     Member,
     MemberEvent,
     Segment,
     SegmentId,
     SegmentName,
+    SegmentNotFound,
     Snapshot,
     SpecifiedUsers,
     What,
 )
-from mistnet.graph.segments.rules import check, check_rhythm, handles_in, parts_of, read_name, what_of
+from mistnet.graph.segments.rules import check_rhythm, check_rule, handles_in, parts_of, read_name, what_of
 from mistnet.graph.tables import segment_events, segment_inputs, segment_members, segment_snapshots, segments
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
+from mistnet.kit.text import LARGEST_ID
+from mistnet.kit.view import Page, View, columns_of, record_of
 from mistnet.social.ingests.model import IngestId
 from mistnet.social.model import UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, users
 
-SEGMENT: Final = select(*(segments.c[name] for name in Segment.__struct_fields__))
-SNAPSHOT: Final = select(*(segment_snapshots.c[name] for name in Snapshot.__struct_fields__))
+ENTERED, LEFT = "entered", "left"
+_DEFINE_LOCK: Final = 0x73656773
 
 
-async def all_segments(connection: AsyncConnection) -> Mapping[SegmentName, Segment]:
-    """Every segment, by its name. There are as many as people have given names to."""
-    rows = (await connection.execute(SEGMENT.order_by(segments.c.id))).mappings()
-    found = [segment_of(row) for row in rows]
-    return {each.name: each for each in found}
+class SegmentInput(msgspec.Struct, frozen=True, kw_only=True):
+    """A user of a segment of `specified_users`."""
+
+    user_id: UserId
+    handle: str | None
+    added_at: datetime
 
 
-def segment_of(row: Mapping[Any, Any]) -> Segment:
+class Defined(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment after a definition. `created`: there was none of that name. `changed`: it had another rule before."""
+
+    segment: Segment
+    created: bool
+    changed: bool
+
+
+def _segment_of(row: Mapping[Any, Any]) -> Segment:
     rule: AnyRule = msgspec.json.decode(row["rule"], type=AnyRule)
     return Segment(**{**row, "what": What(row["what"]), "rule": rule})
 
 
-def snapshot_of(row: Mapping[Any, Any]) -> Snapshot:
+def _snapshot_of(row: Mapping[Any, Any]) -> Snapshot:
     ingests = [IngestId(int(each)) for each in msgspec.json.decode(row["ingests"], type=list[str])]
     return Snapshot(**{**row, "ingests": ingests})
 
 
-ENTERED, LEFT = "entered", "left"
-LARGEST_ID: Final = 2**63 - 1
+SEGMENTS: Final = View(
+    Segment, select(*columns_of(Segment, segments)), segments.c.id, descending=False, make=_segment_of
+)
+SNAPSHOTS: Final = View(
+    Snapshot, select(*columns_of(Snapshot, segment_snapshots)), segment_snapshots.c.id, make=_snapshot_of
+)
+_INPUTS: Final = View(
+    SegmentInput,
+    select(segment_inputs.c.user_id, users.c.handle, segment_inputs.c.added_at)
+    .join_from(
+        segment_inputs,
+        users,
+        (users.c.platform == segment_inputs.c.platform) & (users.c.id == segment_inputs.c.user_id),
+    )
+    .where(segment_inputs.c.platform == X),
+    segment_inputs.c.user_id,
+    descending=False,
+)
+
+
+async def all_segments(connection: AsyncConnection) -> Mapping[SegmentName, Segment]:
+    """Every segment, by name. They are few: people name them."""
+    rows = await connection.execute(select(*columns_of(Segment, segments)).order_by(segments.c.id))
+    found = map(_segment_of, rows.mappings())
+    return {each.name: each for each in found}
+
+
+async def last_snapshot(connection: AsyncConnection, segment_id: SegmentId) -> Snapshot | None:
+    own = segment_snapshots.c
+    query = select(*columns_of(Snapshot, segment_snapshots)).where(own.segment_id == segment_id)
+    row = (await connection.execute(query.order_by(own.at.desc()).limit(1))).mappings().first()
+    return _snapshot_of(row) if row else None
 
 
 def present(segment: Segment, *, after: int, limit: int) -> Select[Any]:
-    """The members as of the last time it was worked out, in the order in which they came."""
+    """The current members, in the order in which they entered."""
     own = segment_members.c
-    asked = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.since)
-    chosen = asked.where(own.segment_id == segment.id, own.id > after).order_by(own.id).limit(limit)
-    return _shown(segment, chosen).order_by("place")
+    query = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.since)
+    chosen = query.where(own.segment_id == segment.id, own.id > after).order_by(own.id).limit(limit)
+    return _with_names(segment, chosen).order_by("place")
 
 
 def as_of(segment: Segment, at: datetime, *, after: int, limit: int) -> Select[Any]:
-    """The members as they were then: who had entered, and had not left since."""
+    """The members at an earlier time: those who had entered and not left again."""
     own, later = segment_events.c, segment_events.alias("later").c
     member = "user_id" if segment.what is What.USERS else "post_id"
     left = exists().where(
@@ -77,76 +119,46 @@ def as_of(segment: Segment, at: datetime, *, after: int, limit: int) -> Select[A
         later.kind == LEFT,
         later.at <= at,
     )
-    asked = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.at.label("since")).where(
+    query = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.at.label("since")).where(
         own.segment_id == segment.id, own.id > after, own.kind == ENTERED, own.at <= at, ~left
     )
-    return _shown(segment, asked.order_by(own.id).limit(limit)).order_by("place")
+    return _with_names(segment, query.order_by(own.id).limit(limit)).order_by("place")
 
 
 def changes(segment: Segment, *, baseline: int, before: int, limit: int, kind: str | None) -> Select[Any]:
-    """Who came and went since it was worked out first, the latest first."""
+    """Who entered and left since the baseline, the latest first."""
     own = segment_events.c
-    asked = select(*(own[name] for name in MemberEvent.__struct_fields__ if name != "handle")).where(
+    query = select(*columns_of(MemberEvent, segment_events)).where(
         own.segment_id == segment.id, own.id < before, own.snapshot_id != baseline
     )
     if kind is not None:
-        asked = asked.where(own.kind == kind)
-    chosen = asked.order_by(own.id.desc()).limit(limit).subquery("chosen")
-    shown = select(chosen, users.c.handle).select_from(_with_people(segment, chosen))
-    return shown.order_by(chosen.c.id.desc())
+        query = query.where(own.kind == kind)
+    chosen = query.order_by(own.id.desc()).limit(limit).subquery("chosen")
+    return select(chosen, users.c.handle).select_from(_with_users(segment, chosen)).order_by(chosen.c.id.desc())
 
 
 def baseline_of(segment_id: SegmentId) -> Select[Any]:
-    """The snapshot of the first time. Its events say who is in the segment since then, and are no changes."""
+    """The first snapshot. Its members entered before anyone knew, so its events are not changes."""
     own = segment_snapshots.c
     return select(own.id).where(own.segment_id == segment_id).order_by(own.at).limit(1)
 
 
-def _shown(segment: Segment, chosen: Select[Any]) -> Select[Any]:
-    """Names are looked up for the few that are shown."""
+def _with_names(segment: Segment, chosen: Select[Any]) -> Select[Any]:
+    """Names are joined after the limit: they are looked up for one page only."""
     few = chosen.subquery("chosen")
-    told = (
-        [users.c.handle, users.c.name] if segment.what is What.USERS else [users.c.handle, users.c.name, posts.c.text]
-    )
-    return select(few, *told).select_from(_with_people(segment, few))
+    names = [users.c.handle, users.c.name, *([posts.c.text] if segment.what is What.POSTS else [])]
+    return select(few, *names).select_from(_with_users(segment, few))
 
 
-def _with_people(segment: Segment, few: Subquery) -> Join:
+def _with_users(segment: Segment, few: Subquery) -> Join:
     if segment.what is What.USERS:
         return few.join(users, (users.c.platform == few.c.platform) & (users.c.id == few.c.user_id))
     its_post = few.join(posts, (posts.c.platform == few.c.platform) & (posts.c.id == few.c.post_id))
     return its_post.join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
 
 
-def member_of(row: Mapping[Any, Any]) -> Member:
-    return Member(**{**row, "platform": row["platform"]})
-
-
-def event_of(row: Mapping[Any, Any]) -> MemberEvent:
-    return MemberEvent(**{**row, "platform": row["platform"]})
-
-
-_DEFINE_LOCK: Final = 0x73656773  # definitions go one at a time, so that no two of them make a circle together
-
-
-class SegmentInput(msgspec.Struct, frozen=True, kw_only=True):
-    """A user whom somebody named."""
-
-    user_id: UserId
-    handle: str | None
-    added_at: datetime
-
-
-class Defined(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment as it stands now; `created` if there was none of that name, `changed` if it was another before."""
-
-    segment: Segment
-    created: bool
-    changed: bool
-
-
 class Segments:
-    """All segments of a database. They are told apart by their names."""
+    """All segments of a database. Their names are unique."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -160,64 +172,62 @@ class Segments:
         fresh_seconds: float | None = None,
         now: datetime,
     ) -> Defined:
-        """Makes a segment, or gives the one of this name another rule. Its history stays."""
-        _require_storable(read_name(name), rule, every_seconds, fresh_seconds)
+        """Create a segment, or change the rule of the existing one. Its history stays."""
+        segment_name = read_name(name)
+        check_rule(segment_name, rule)
+        check_rhythm(segment_name, every_seconds=every_seconds, fresh_seconds=fresh_seconds)
+        if handles := handles_in(rule):
+            raise BadSegment(name, f"@{handles[0]} is not an id; rules are stored with ids only")
         new = {"rule": rule, "every_seconds": every_seconds, "fresh_seconds": fresh_seconds}
         async with self._database.transaction() as connection:
-            await _alone(connection)
+            if connection.dialect.name == "postgresql":
+                # One definition at a time: two concurrent ones could together form a cycle that neither contains.
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_DEFINE_LOCK})"))
             known = await all_segments(connection)
-            found = known.get(SegmentName(name))
+            found = known.get(segment_name)
             if found and all(getattr(found, field) == value for field, value in new.items()):
                 return Defined(segment=found, created=False, changed=False)
-            row = {**new, "rule": msgspec.json.encode(rule), "what": _what(SegmentName(name), rule, known)}
-            await _put(connection, found, {**row, "name": name}, now)
-            segment = (await all_segments(connection))[SegmentName(name)]
+            row = {**new, "name": name, "what": _what(segment_name, rule, known), "rule": msgspec.json.encode(rule)}
+            await _put(connection, found, row, now)
+            segment = (await all_segments(connection))[segment_name]
         return Defined(segment=segment, created=found is None, changed=found is not None)
 
     async def get(self, name: str) -> Segment:
-        """Raises SegmentNotFound, which knows of names that are alike."""
-        async with self._database.read() as connection:
-            row = (await connection.execute(SEGMENT.where(segments.c.name == name))).mappings().first()
-            if row is None:
-                names = (await connection.execute(select(segments.c.name).limit(1_000))).scalars()
-                raise SegmentNotFound(name, list(names))
-        return segment_of(row)
+        """Raises SegmentNotFound, which suggests similar names."""
+        segment = await SEGMENTS.first(self._database, segments.c.name == name)
+        if segment is None:
+            rows = await self._database.fetch_rows(select(segments.c.name).limit(1_000))
+            raise SegmentNotFound(name, [row["name"] for row in rows])
+        return segment
 
-    async def by_id(self, segment_id: int) -> Segment | None:
-        async with self._database.read() as connection:
-            row = (await connection.execute(SEGMENT.where(segments.c.id == segment_id))).mappings().first()
-        return segment_of(row) if row else None
+    async def list(self, *, after: int | None = None, limit: int = 200) -> Page[Segment]:
+        """In the order in which they were created."""
+        return await SEGMENTS.page(self._database, after=after, limit=limit)
 
-    async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Segment]:
-        """In the order in which they were made."""
-        asked = SEGMENT.where(segments.c.id > after).order_by(segments.c.id).limit(limit)
-        async with self._database.read() as connection:
-            return [segment_of(row) for row in (await connection.execute(asked)).mappings()]
-
-    async def users_of(self, name: str) -> Sequence[SegmentName]:
-        """The segments that build on this one by themselves."""
+    async def used_by(self, name: str) -> Sequence[SegmentName]:
+        """The segments whose own rules name this one."""
         async with self._database.read() as connection:
             known = await all_segments(connection)
         return [each.name for each in known.values() if name in parts_of(each.rule)]
 
     async def enable(self, name: str, *, now: datetime) -> Segment:
-        """From now on it is worked out again, at its times and when somebody asks."""
+        """Materialize it again on its schedule and on request."""
         segment = await self.get(name)
         return await self._switch(segment, enabled=True, next_at=now if segment.every_seconds else None, now=now)
 
     async def disable(self, name: str, *, now: datetime) -> Segment:
-        """It keeps the members it has. Segments that build on it go on with those."""
+        """It keeps its members. Segments that build on it continue with those."""
         return await self._switch(await self.get(name), enabled=False, next_at=None, now=now)
 
     async def _switch(self, segment: Segment, *, enabled: bool, next_at: datetime | None, now: datetime) -> Segment:
-        told = {"enabled": enabled, "next_at": next_at, "changed_at": _after(segment, now)}
+        values = {"enabled": enabled, "next_at": next_at, "changed_at": _changed_at(segment, now)}
         own = (segments.c.id == segment.id) & (segments.c.enabled != enabled)
         async with self._database.transaction() as connection:
-            await connection.execute(update(segments).where(own).values(told))
+            await connection.execute(update(segments).where(own).values(values))
         return await self.get(segment.name)
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, now: datetime) -> int:
-        """Returns how many are new. All of them are stored users, or nothing is written."""
+        """Returns how many are new. All must be stored users, or nothing is written."""
         segment = await self._with_inputs(name)
         added = 0
         async with self._database.transaction() as connection:
@@ -231,7 +241,7 @@ class Segments:
         return added
 
     async def remove_inputs(self, name: str, user_ids: Sequence[UserId]) -> int:
-        """Returns how many were there. Who is not an input any more leaves the segment when it is worked out next."""
+        """Returns how many there were. They leave the segment when it is materialized next."""
         segment = await self._with_inputs(name)
         own, removed = segment_inputs.c, 0
         async with self._database.transaction() as connection:
@@ -240,18 +250,10 @@ class Segments:
                 removed += (await connection.execute(gone)).rowcount
         return removed
 
-    async def inputs(self, name: str, *, after: int = 0, limit: int = 200) -> Sequence[SegmentInput]:
-        """Whom somebody named, by id."""
-        segment, own = await self._with_inputs(name), segment_inputs.c
-        person = (users.c.platform == own.platform) & (users.c.id == own.user_id)
-        asked = (
-            select(own.user_id, users.c.handle, own.added_at)
-            .join_from(segment_inputs, users, person)
-            .where(own.segment_id == segment.id, own.platform == X, own.user_id > after)
-        )
-        async with self._database.read() as connection:
-            rows = await connection.execute(asked.order_by(own.user_id).limit(limit))
-            return [SegmentInput(**row) for row in rows.mappings()]
+    async def inputs(self, name: str, *, after: int = 0, limit: int = 200) -> Page[SegmentInput]:
+        """By id."""
+        own = segment_inputs.c.segment_id == (await self._with_inputs(name)).id
+        return await _INPUTS.page(self._database, own, after=after, limit=limit)
 
     async def _with_inputs(self, name: str) -> Segment:
         segment = await self.get(name)
@@ -261,98 +263,78 @@ class Segments:
 
     async def members(
         self, name: str, *, as_of_: datetime | None = None, after: int = 0, limit: int = 200
-    ) -> Sequence[Member]:
-        """Now, or as they were at a time before. The last one's `place` is where the next page begins."""
+    ) -> Page[Member]:
+        """The current members, or those of an earlier time, in the order in which they entered."""
         segment = await self.get(name)
-        place = {"after": after, "limit": limit}
-        asked = present(segment, **place) if as_of_ is None else as_of(segment, as_of_, **place)
-        async with self._database.read() as connection:
-            return [member_of(row) for row in (await connection.execute(asked)).mappings()]
+        part = {"after": after, "limit": limit + 1}
+        query = present(segment, **part) if as_of_ is None else as_of(segment, as_of_, **part)
+        rows = await self._database.fetch_rows(query)
+        return Page.cut([record_of(Member, row) for row in rows], limit, lambda member: member.place)
 
     async def events(
-        self, name: str, *, before: int = LARGEST_ID, limit: int = 200, kind: str | None = None
-    ) -> Sequence[MemberEvent]:
-        """Who came and went since it was worked out first, the latest first."""
+        self, name: str, *, before: int | None = None, limit: int = 200, kind: str | None = None
+    ) -> Page[MemberEvent]:
+        """Who entered and left since the segment was first materialized, the latest first."""
         segment = await self.get(name)
-        async with self._database.read() as connection:
-            first: int = (await connection.execute(baseline_of(segment.id))).scalar() or 0
-            asked = changes(segment, baseline=first, before=before, limit=limit, kind=kind)
-            rows = await connection.execute(asked)
-            return [event_of(row) for row in rows.mappings()]
+        baseline = await self._database.fetch_value(baseline_of(segment.id)) or 0
+        before = LARGEST_ID if before is None else before
+        query = changes(segment, baseline=baseline, before=before, limit=limit + 1, kind=kind)
+        rows = await self._database.fetch_rows(query)
+        return Page.cut([record_of(MemberEvent, row) for row in rows], limit, lambda event: event.id)
 
-    async def snapshots(self, name: str, *, before: int = LARGEST_ID, limit: int = 200) -> Sequence[Snapshot]:
-        """Each time it was worked out, the latest first."""
-        own = segment_snapshots.c
-        asked = SNAPSHOT.where(own.segment_id == (await self.get(name)).id, own.id < before)
-        async with self._database.read() as connection:
-            rows = await connection.execute(asked.order_by(own.id.desc()).limit(limit))
-            return [snapshot_of(row) for row in rows.mappings()]
+    async def snapshots(self, name: str, *, before: int | None = None, limit: int = 200) -> Page[Snapshot]:
+        """The latest first."""
+        own = segment_snapshots.c.segment_id == (await self.get(name)).id
+        return await SNAPSHOTS.page(self._database, own, after=before, limit=limit)
 
     async def known_since(self, name: str) -> datetime | None:
-        """When it was worked out first: who was in it then has not come."""
+        """When the segment was first materialized: its members at that time are not reported as changes."""
         own = segment_snapshots.c
-        asked = select(func.min(own.at)).where(own.segment_id == (await self.get(name)).id)
-        async with self._database.read() as connection:
-            first: datetime | None = (await connection.execute(asked)).scalar_one()
+        query = select(func.min(own.at)).where(own.segment_id == (await self.get(name)).id)
+        first: datetime | None = await self._database.fetch_value(query)
         return first
 
     async def latest(self, ids: Sequence[SegmentId]) -> Mapping[SegmentId, Snapshot]:
         """The last snapshot of each."""
         own = segment_snapshots.c
         newest = select(func.max(own.id)).where(own.segment_id.in_(ids)).group_by(own.segment_id)
-        async with self._database.read() as connection:
-            rows = await connection.execute(SNAPSHOT.where(own.id.in_(newest)))
-            return {row["segment_id"]: snapshot_of(row) for row in rows.mappings()}
+        return {each.segment_id: each for each in await SNAPSHOTS.rows(self._database, own.id.in_(newest))}
 
 
 def _what(name: SegmentName, rule: AnyRule, known: Mapping[SegmentName, Segment]) -> What:
-    """Raises BadSegment for what cannot be among the segments there are."""
+    """Raises BadSegment for a rule that does not fit the other segments."""
     what = what_of(name, {**{each.name: each.rule for each in known.values()}, name: rule})
     if name in known and known[name].what is not what:
-        raise BadSegment(name, f"it has {known[name].what} for members, not {what}; choose another name")
+        raise BadSegment(name, f"its members are {known[name].what}, not {what}; choose another name")
     return what
 
 
 async def _put(connection: AsyncConnection, found: Segment | None, row: Mapping[str, Any], now: datetime) -> None:
-    at_once = row["every_seconds"] is not None and (found is None or found.enabled)
-    told = {**row, "changed_at": _after(found, now), "next_at": now if at_once else None}
+    scheduled = row["every_seconds"] is not None and (found is None or found.enabled)
+    values = {**row, "changed_at": _changed_at(found, now), "next_at": now if scheduled else None}
     if found is None:
-        await connection.execute(insert(segments).values(**told, enabled=True, created_at=now))
+        await connection.execute(insert(segments).values(**values, enabled=True, created_at=now))
     else:
-        await connection.execute(update(segments).where(segments.c.id == found.id).values(told))
+        await connection.execute(update(segments).where(segments.c.id == found.id).values(values))
 
 
-def _after(segment: Segment | None, now: datetime) -> datetime:
-    """Each change has a time of its own: whoever works a segment out knows by it that the rule is still the same."""
+def _changed_at(segment: Segment | None, now: datetime) -> datetime:
+    """Each change has its own time: a materialization checks by it that the rule is still the one it planned for."""
     return now if segment is None else max(now, segment.changed_at + timedelta(microseconds=1))
 
 
 async def due_segments(connection: AsyncConnection, *, now: datetime) -> Sequence[SegmentId]:
-    """Segments whose time has come. Nothing is locked: whoever works them out locks jobs first, then these."""
+    """Scheduled segments that are due. Not locked here, because their materialization locks jobs first."""
     own = segments.c
     due = select(own.id).where(own.next_at <= now, own.enabled, own.every_seconds.is_not(None)).order_by(own.id)
     return [SegmentId(each) for each in (await connection.execute(due)).scalars()]
 
 
 async def set_next(connection: AsyncConnection, due: Sequence[SegmentId], *, now: datetime) -> None:
-    """Their next times, counted from now: times that were missed are not made up for."""
+    """Schedule them again, counted from now: missed times are not made up for."""
     own = segments.c
-    asked = select(own.id, own.every_seconds).where(own.id.in_(due), own.every_seconds.is_not(None)).order_by(own.id)
-    for row in (await connection.execute(asked)).all():
+    query = select(own.id, own.every_seconds).where(own.id.in_(due), own.every_seconds.is_not(None)).order_by(own.id)
+    for row in (await connection.execute(query)).all():
         next_at = now + timedelta(seconds=row.every_seconds)
         still_due = (own.id == row.id) & (own.next_at <= now)
         await connection.execute(update(segments).where(still_due).values(next_at=next_at))
-
-
-def _require_storable(
-    name: SegmentName, rule: AnyRule, every_seconds: float | None, fresh_seconds: float | None
-) -> None:
-    check(name, rule)
-    check_rhythm(name, every_seconds=every_seconds, fresh_seconds=fresh_seconds)
-    if handles := handles_in(rule):
-        raise BadSegment(name, f"@{handles[0]} is no id; a rule is stored with ids alone")
-
-
-async def _alone(connection: AsyncConnection) -> None:
-    if connection.dialect.name == "postgresql":
-        await connection.execute(text(f"SELECT pg_advisory_xact_lock({_DEFINE_LOCK})"))

@@ -1,4 +1,4 @@
-"""Segments: named sets of users or posts, their rules, their inputs, who is in them and who came and went."""
+"""Segments: named sets of users or posts, their rules, inputs, members, changes and snapshots."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
+from mistnet.graph.segments.listing import stream_members
 from mistnet.graph.segments.model import (
     LONGEST_SECONDS,
     NAME,
@@ -21,16 +22,15 @@ from mistnet.graph.segments.model import (
     Segment,
     Snapshot,
 )
-from mistnet.graph.segments.pages import stream_members
-from mistnet.graph.segments.rules import in_words, read_rule
-from mistnet.graph.segments.service import shown_rule
-from mistnet.graph.segments.store import LARGEST_ID, SegmentInput
+from mistnet.graph.segments.rules import read_rule
+from mistnet.graph.segments.service import segment_fields
+from mistnet.graph.segments.store import SegmentInput
 from mistnet.kit.export import Format
 from mistnet.social.model import UserId
 from mistnet.web.auth import OPERATES, READS, Operator
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Flag, Id, Moment, RequestBody, WrittenMoment, number_of
+from mistnet.web.fields import Document, Flag, Id, RequestBody, WrittenMoment, number_of
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/segments", tags=["segments"])
@@ -40,26 +40,26 @@ _TYPES: Final = {Format.JSONL: "application/x-ndjson", Format.CSV: "text/csv"}
 
 
 def _rule_schema() -> dict[str, Any]:
-    """All kinds of rules, each whole. JSON Schema ends a pattern with a sign of its own."""
+    """All kinds of rules, written out in full. JSON Schema ends a pattern with `$`, Python with `\\Z`."""
     _, kinds = msgspec.json.schema_components([AnyRule])
-    told = msgspec.json.encode({"anyOf": list(kinds.values())}).replace(rb"\\Z", b"$")
-    schema: dict[str, Any] = msgspec.json.decode(told)
+    encoded = msgspec.json.encode({"anyOf": list(kinds.values())}).replace(rb"\\Z", b"$")
+    schema: dict[str, Any] = msgspec.json.decode(encoded)
     return schema
 
 
 Named = Annotated[str, Path(pattern=f"^{NAME}$", description="A segment's name.")]
 Seconds = Annotated[float, Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS)]
 UserIds = Annotated[list[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$")]], Field(max_length=_MOST_IDS)]
-AsOf = Annotated[WrittenMoment | None, Query(description="As they were then; without it, now.")]
+AsOf = Annotated[WrittenMoment | None, Query(description="At this time; default: now.")]
 
 
 class Definition(RequestBody):
-    """How the members are found. A subject is a user's id or his @handle."""
+    """How the members are found. A subject is a user's id or @handle."""
 
     rule: Annotated[dict[str, Any], WithJsonSchema(_rule_schema())]
-    every_seconds: Annotated[Seconds | None, Field(description="Work it out so often.")] = None
+    every_seconds: Annotated[Seconds | None, Field(description="Materialize it at this interval.")] = None
     fresh_seconds: Annotated[
-        Seconds | None, Field(description="How old the syncs it rests on may be; null: any age.")
+        Seconds | None, Field(description="How old the syncs that it rests on may be; null: any age.")
     ] = None
 
 
@@ -68,21 +68,12 @@ class InputChanges(RequestBody):
     remove: UserIds = Field(default=[])
 
 
-class SegmentDocument(Document):
-    """`members` as of the last time it was worked out; null: never."""
+class SegmentDocument(Document, record=Segment):
+    """`members` as of the last materialization; null: never."""
 
-    id: Id
-    name: str
     what: str
     rule: dict[str, Any]
     in_words: str
-    enabled: bool
-    every_seconds: float | None
-    fresh_seconds: float | None
-    created_at: Moment
-    changed_at: Moment
-    materialized_at: Moment | None
-    next_at: Moment | None
     members: int | None
 
 
@@ -92,10 +83,8 @@ class DefinedDocument(Document):
     segment: SegmentDocument
 
 
-class InputDocument(Document):
-    user_id: Id
-    handle: str | None
-    added_at: Moment
+class InputDocument(Document, record=SegmentInput):
+    pass
 
 
 class ChangedInputs(Document):
@@ -107,59 +96,39 @@ class ChangedInputs(Document):
 
 
 class AskedDocument(Document):
-    """`created`: nobody had asked before; else that work is joined."""
+    """`created` is false if a live job is shared."""
 
     created: bool
     segment: SegmentDocument
 
 
-class MemberDocument(Document):
-    """A user or a post; of a post, handle and name are its author's."""
-
-    platform: str
-    user_id: Id | None
-    post_id: Id | None
-    since: Moment
-    handle: str | None
-    name: str | None
-    text: str | None
+class MemberDocument(Document, record=Member, without=("place",)):
+    """A user or a post. A post has its author's handle and name."""
 
 
-class MemberEventDocument(Document):
-    id: Id
-    snapshot_id: Id
-    platform: str
-    user_id: Id | None
-    post_id: Id | None
+class MemberEventDocument(Document, record=MemberEvent):
     kind: Literal["entered", "left"]
-    at: Moment
-    handle: str | None
 
 
-class SnapshotDocument(Document):
-    """One time it was worked out, and the ingests it rests on."""
+class SnapshotDocument(Document, record=Snapshot, without=("segment_id",)):
+    """The result of one materialization, and the ingests it rests on."""
 
-    id: Id
-    at: Moment
-    members: int
-    entered: int
-    departed: int
     ingests: list[Id]
 
 
 @router.get("", response_model=Listing[SegmentDocument], dependencies=READS)
 async def list_segments(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """All segments, in the order in which they were made."""
+    """All segments, in the order in which they were created."""
     store = mistnet.segments.store
-    found = await store.list(after=pages.place or 0, limit=pages.one_more)
-    latest = await store.latest([each.id for each in found])
-    shown = pages.listing(found, _id_of)
-    return {**shown, "items": [_document(each, latest.get(each.id)) for each in shown["items"]]}
+    page = await store.list(after=pages.place, limit=pages.limit)
+    latest = await store.latest([each.id for each in page.items])
+    listing = pages.listing(page)
+    return {**listing, "items": [_document(each, latest.get(each.id)) for each in page.items]}
 
 
 @router.put("/{name}", response_model=DefinedDocument, responses=refusals(502, 503), dependencies=OPERATES)
 async def define_segment(name: Named, asked: Definition, mistnet: Mistnet) -> dict[str, Any]:
-    """Make a segment, or give the one of this name another rule. Its history stays."""
+    """Create a segment, or change the rule of the existing one. Its history stays."""
     done = await mistnet.segments.define(
         name, read_rule(name, asked.rule), every_seconds=asked.every_seconds, fresh_seconds=asked.fresh_seconds
     )
@@ -174,33 +143,32 @@ async def show_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
 
 @router.post("/{name}/enable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
 async def enable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
-    """Let it be worked out again."""
+    """Allow materializations again."""
     return await _shown(mistnet, await mistnet.segments.store.enable(name, now=mistnet.database.clock.now()))
 
 
 @router.post("/{name}/disable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
 async def disable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
-    """It keeps the members it has; what builds on it goes on with those."""
+    """Stop materializing it. It keeps its members; segments that build on it continue with those."""
     return await _shown(mistnet, await mistnet.segments.store.disable(name, now=mistnet.database.clock.now()))
 
 
 @router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(404, 409))
 async def materialize_segment(name: Named, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
-    """Work it out now. Workers do it, and sync what it needs first."""
+    """Materialize it now. Workers do it, after the syncs that it needs."""
     asked = await mistnet.segments.materialize(name, asked_by=visitor.name, job_writer=mistnet.job_writer)
     return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
 
 
 @router.get("/{name}/inputs", response_model=Listing[InputDocument], responses=refusals(404), dependencies=READS)
 async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """Whom somebody named, by id. Only a segment of `specified_users` has inputs."""
-    found = await mistnet.segments.store.inputs(name, after=pages.place or 0, limit=pages.one_more)
-    return pages.listing(found, _user_of)
+    """Its inputs, by id. Only a segment of `specified_users` has any."""
+    return pages.listing(await mistnet.segments.store.inputs(name, after=pages.place or 0, limit=pages.limit))
 
 
 @router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(404, 422, 502, 503))
 async def change_inputs(name: Named, asked: InputChanges, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
-    """Name users, or take them out. Those that are not stored are fetched first: all of them, or nothing is written."""
+    """Add or remove users. Unknown users are fetched first; if one is not available, nothing is written."""
     wanted, gone = ([UserId(number_of(each)) for each in given] for given in (asked.add, asked.remove))
     added = await mistnet.segments.add_inputs(name, wanted, asked_by=visitor.name)
     removed = await mistnet.segments.store.remove_inputs(name, gone)
@@ -209,27 +177,24 @@ async def change_inputs(name: Named, asked: InputChanges, visitor: Operator, mis
 
 @router.get("/{name}/members", response_model=Listing[MemberDocument], responses=refusals(404), dependencies=READS)
 async def list_members(name: Named, mistnet: Mistnet, pages: Pages, as_of: AsOf = None) -> dict[str, Any]:
-    """Who or what is in it, in the order in which they came."""
-    found = await mistnet.segments.store.members(name, as_of_=as_of, after=pages.place or 0, limit=pages.one_more)
-    return pages.listing(found, _place_of)
+    """Its members, in the order in which they entered."""
+    page = await mistnet.segments.store.members(name, as_of_=as_of, after=pages.place or 0, limit=pages.limit)
+    return pages.listing(page)
 
 
 @router.get("/{name}/events", response_model=Listing[MemberEventDocument], responses=refusals(404), dependencies=READS)
 async def list_events(
     name: Named, mistnet: Mistnet, pages: Pages, kind: Literal["entered", "left"] | None = None
 ) -> dict[str, Any]:
-    """Who came and who went, the latest first."""
-    before = LARGEST_ID if pages.place is None else pages.place
-    found = await mistnet.segments.store.events(name, before=before, limit=pages.one_more, kind=kind)
-    return pages.listing(found, _id_of)
+    """Who entered and left, the latest first."""
+    page = await mistnet.segments.store.events(name, before=pages.place, limit=pages.limit, kind=kind)
+    return pages.listing(page)
 
 
 @router.get("/{name}/snapshots", response_model=Listing[SnapshotDocument], responses=refusals(404), dependencies=READS)
 async def list_snapshots(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """Each time it was worked out, the latest first."""
-    before = LARGEST_ID if pages.place is None else pages.place
-    found = await mistnet.segments.store.snapshots(name, before=before, limit=pages.one_more)
-    return pages.listing(found, _id_of)
+    """Its materializations, the latest first."""
+    return pages.listing(await mistnet.segments.store.snapshots(name, before=pages.place, limit=pages.limit))
 
 
 @router.get(
@@ -247,7 +212,7 @@ async def export_segment(
         Flag, Query(description="CSV: an apostrophe before text that a spreadsheet would run as a formula.")
     ] = "false",
 ) -> StreamingResponse:
-    """All members as a stream of lines."""
+    """All members, as a stream of lines."""
     segment = await mistnet.segments.store.get(name)
     safe = safe_for_spreadsheets == "true" and format_ == "csv"
     lines = stream_members(mistnet.segments.store, segment, Format(format_), as_of=as_of, safe_cells=safe)
@@ -259,18 +224,4 @@ async def _shown(mistnet: Mistnet, segment: Segment) -> Mapping[str, Any]:
 
 
 def _document(segment: Segment, latest: Snapshot | None) -> Mapping[str, Any]:
-    told = {name: getattr(segment, name) for name in segment.__struct_fields__}
-    words = {"rule": shown_rule(segment.rule), "in_words": in_words(segment.rule)}
-    return {**told, **words, "members": latest.members if latest else None}
-
-
-def _id_of(each: Segment | MemberEvent | Snapshot) -> int:
-    return each.id
-
-
-def _place_of(member: Member) -> int:
-    return member.place
-
-
-def _user_of(each: SegmentInput) -> int:
-    return each.user_id
+    return {**segment_fields(segment), "members": latest.members if latest else None}

@@ -12,7 +12,7 @@ import msgspec
 from fastapi import Depends, Request
 
 from mistnet.app import App
-from mistnet.graph.segments.pages import SegmentPages
+from mistnet.graph.segments.listing import SegmentPages
 from mistnet.operations.overview import Board, GapGroup, OpenAlert
 from mistnet.prices.store.item_pages import ItemPages
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName

@@ -1,4 +1,4 @@
-"""How an account is drawn: its life as a strip, its week as a heat map, its doings in a few words."""
+"""What pages draw and say of accounts and segments: strips, heat maps, charts, and states in a few words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import msgspec
 
 from mistnet.graph.follows.listing import Counted
 from mistnet.graph.follows.model import Side
-from mistnet.graph.segments.pages import Count, SegmentLine
+from mistnet.graph.segments.listing import SegmentLine
+from mistnet.graph.segments.model import Snapshot
 from mistnet.graph.segments.rules import in_words
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import (
@@ -30,7 +31,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS: Final = 5
 _LENGTH: Final = 1000
 _LEAST: Final = 6.0
-"""Nothing that is missing is too small to be seen."""
+"""The least width of a part that is missing, so that it stays visible."""
 
 
 def account_rows(listed: Sequence[Listed], account_counts: AccountCounts, now: datetime) -> Sequence[Mapping[str, Any]]:
@@ -60,7 +61,7 @@ def account_row(listed: Listed, account_counts: AccountCounts, now: datetime) ->
 
 
 def strip_of(stretches: Sequence[Stretch]) -> Sequence[Mapping[str, Any]]:
-    """Stretches as parts of a line; those that are not verified lie above the others."""
+    """Stretches as parts of a line. The unverified ones come last, so that they are drawn on top."""
     if not stretches:
         return ()
     begin, whole = stretches[0].since, stretches[-1].until - stretches[0].since
@@ -79,7 +80,7 @@ def _part(stretch: Stretch, begin: datetime, unit: timedelta) -> Mapping[str, An
 
 
 def doing(progress: AccountProgress) -> str:
-    """What happens with an account now, in a few words."""
+    """What currently happens with an account, in a few words."""
     if progress.state is not AccountState.ACTIVE:
         return progress.state_reason or str(progress.state)
     if progress.gaps:
@@ -102,7 +103,7 @@ def _complete(progress: AccountProgress) -> str:
 
 
 def heat_map(hours: Mapping[int, int]) -> Mapping[str, Any]:
-    """Posts by weekday and hour, each with one of a few levels."""
+    """Posts by weekday and hour, each with one of five levels."""
     most = max(hours.values(), default=0)
     rows = [
         {
@@ -128,11 +129,8 @@ _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def segment_row(line: SegmentLine) -> Mapping[str, Any]:
-    return {"line": line, "rule": rule_of(line), "rhythm": rhythm_of(line.every_seconds)}
-
-
-def rule_of(line: SegmentLine) -> str:
-    return in_words(line.rule, f"@{line.subject}" if line.subject else None)
+    rule = in_words(line.rule, f"@{line.subject}" if line.subject else None)
+    return {"line": line, "rule": rule, "rhythm": rhythm_of(line.every_seconds)}
 
 
 def rhythm_of(seconds: float | None) -> str:
@@ -143,14 +141,14 @@ def rhythm_of(seconds: float | None) -> str:
     return f"every {unit}" if amount == 1 else f"every {amount:g} {unit}s"
 
 
-def members_chart(counts: Sequence[Count]) -> str | None:
-    """For the script that plots it; one count alone makes no line."""
+def members_chart(counts: Sequence[Snapshot]) -> str | None:
+    """The data of the plot; one snapshot alone makes no line."""
     drawn = {"members": [count.members for count in counts]}
     return _chart([count.at for count in counts], drawn)
 
 
 def follows_chart(counts: Mapping[Side, Sequence[Counted]]) -> str | None:
-    """Both sides over one axis of time; where only one was counted, the other has nothing."""
+    """Both sides over one time axis, with null where only the other side was counted."""
     moments = sorted({each.at for side in counts.values() for each in side})
     known = {side: {each.at: each.users for each in some} for side, some in counts.items()}
     return _chart(moments, {str(side): [known[side].get(at) for at in moments] for side in Side})

@@ -1,4 +1,4 @@
-"""Segments: all of them, and one with its members over time, who came and went, and a picture of its graph."""
+"""Segments: all of them, and one with its members over time, its changes, and a picture of its graph."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.app import App
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
-from mistnet.graph.errors import BadSegment, SegmentDisabled
 from mistnet.graph.export import Edges
-from mistnet.graph.segments.model import SegmentId, What
-from mistnet.graph.segments.pages import SegmentLine, SegmentPages
+from mistnet.graph.segments.listing import SegmentLine, SegmentPages
+from mistnet.graph.segments.materialize import job_of
+from mistnet.graph.segments.model import BadSegment, SegmentDisabled, SegmentId, What
 from mistnet.graph.segments.rules import read_name, read_rule
 from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.kit.text import read_id
@@ -41,7 +41,7 @@ KINDS: Final = {
     "unreciprocated_followed": "followed without following back, of",
     "specified_users": "these users:",
 }
-"""The simple rules; all others are defined by command or API."""
+"""The simple rules. All others are defined by command or API."""
 
 SegmentPath = Annotated[int, Path(ge=1, le=LargestId)]
 Written = Annotated[str, Form(max_length=20_000)]
@@ -57,18 +57,18 @@ async def segments(
 async def _listed(
     request: Request, visitor: Caller, app: App, *, after: str = "", status: int = 200, **shown: Any
 ) -> HTMLResponse:
-    found = await SegmentPages(app.database).list(after=after, limit=_PAGE)
+    lines = await SegmentPages(app.database).list(after=after, limit=_PAGE)
     usual = {"problem": None, "given": {"name": "", "kind": "followers", "whom": "", "every": ""}}
     return page(
         request,
         "segments.html",
         visitor,
         status=status,
-        rows=[segment_row(line) for line in found],
+        rows=[segment_row(line) for line in lines.items],
         kinds=KINDS,
         rhythms=RHYTHMS,
         after=after,
-        more=found[-1].name if len(found) == _PAGE else None,
+        more=lines.next,
         **{**usual, **shown},
     )
 
@@ -83,7 +83,7 @@ async def define(
     whom: Written = "",
     every: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
-    """Defines a segment and has it worked out."""
+    """Define a segment and materialize it."""
     given = {"name": name, "kind": kind, "whom": whom, "every": every}
     try:
         own = await _define(app, visitor, **given)
@@ -94,27 +94,26 @@ async def define(
 
 
 async def _define(app: App, visitor: Caller, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
-    """The rule first, so that what is wrong with it is told before anything is asked of X."""
-    own, words = read_name(name.strip()), whom.replace(",", " ").split()
+    """The form is checked first, so that a bad rule is refused before any call to X."""
+    segment_name, words = read_name(name.strip()), whom.replace(",", " ").split()
     if kind not in KINDS or not words:
-        raise BadSegment(own, "say who is in it: choose a rule, and name whom it is about")
+        raise BadSegment(segment_name, "choose a rule, and name the users it is about")
     one_by_one = kind == "specified_users"
     if not one_by_one and len(words) > 1:
-        raise BadSegment(own, "its rule is about one user; name one, as @name or by the id")
-    ids = [await _input(app, own, word) for word in words] if one_by_one else []
+        raise BadSegment(segment_name, "its rule is about one user; name one, as @name or by the id")
+    ids = [await _input(app, segment_name, word) for word in words] if one_by_one else []
     await _hydrate(app, visitor, ids)
-    rule = read_rule(own, {"kind": kind} if one_by_one else {"kind": kind, "subject": _subject(words[0])})
-    defined = await app.segments.define(own, rule, every_seconds=RHYTHMS.get(every, RHYTHMS[""])[1])
+    rule = read_rule(segment_name, {"kind": kind} if one_by_one else {"kind": kind, "subject": _subject(words[0])})
+    defined = await app.segments.define(segment_name, rule, every_seconds=RHYTHMS.get(every, RHYTHMS[""])[1])
     if ids:
-        await app.segments.add_inputs(own, ids, asked_by=visitor.name)
-    await app.segments.materialize(own, asked_by=visitor.name, job_writer=app.job_writer)
+        await app.segments.add_inputs(segment_name, ids, asked_by=visitor.name)
+    await app.segments.materialize(segment_name, asked_by=visitor.name, job_writer=app.job_writer)
     return defined.segment.id
 
 
 async def _hydrate(app: App, visitor: Caller, ids: Sequence[UserId]) -> None:
-    """Before there is a segment: if one of them is not to be had, there is none."""
-    lacking = set(ids) - await app.hydration.present("users", ids)
-    if not lacking:
+    """Before the segment is created: if one of them is not available, it is not."""
+    if not set(ids) - await app.hydration.present("users", ids):
         return
     if not app.settings.x_api_key:
         raise NoKey
@@ -123,17 +122,17 @@ async def _hydrate(app: App, visitor: Caller, ids: Sequence[UserId]) -> None:
 
 
 def _subject(written: str) -> str:
-    """An id as it is; anything else is a handle, or the address of a profile."""
+    """An id stays as it is. Anything else is a handle, or the URL of a profile."""
     return written if _is_id(written) else f"@{read_handle(written)}"
 
 
 async def _input(app: App, name: str, written: str) -> UserId:
-    """Ids of users who are not stored are looked up later, all at once; of handles only stored ones are known."""
+    """Unknown ids are fetched later, all at once. Handles must belong to stored users."""
     if _is_id(written):
         return UserId(int(written))
     found = await People(app.database).called(read_handle(written))
     if found is None:
-        raise BadSegment(name, f"no stored user goes by {written!r}; give the id instead")
+        raise BadSegment(name, f"no stored user has the handle {written!r}; give the id instead")
     return found.id
 
 
@@ -143,7 +142,7 @@ def _is_id(written: str) -> bool:
 
 @router.post("/segments/{segment_id}/materialize")
 async def materialize_now(visitor: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
-    """Whoever asks while it is being worked out joins those who have asked."""
+    """A live job is shared."""
     line = await _known(app, segment_id)
     try:
         await app.segments.materialize(line.name, asked_by=visitor.name, job_writer=app.job_writer)
@@ -187,21 +186,21 @@ async def segment(
     line, pages = await _known(app, segment_id), SegmentPages(app.database)
     members = await pages.members(line.id, before=before, limit=_PAGE)
     changes = await pages.changes(line.id, before=changes_before, limit=_CHANGES)
-    counts = await pages.counts(line.id, limit=_COUNTS)
+    counts = await pages.snapshots(line.id, limit=_COUNTS)
     return page(
         request,
         "segment.html",
         visitor,
         **segment_row(line),
-        work=await pages.work(line.id),
+        work=await job_of(app.database, line.id),
         counts=counts,
         chart=members_chart(counts),
-        changes=changes,
-        more_changes=changes[-1].id if len(changes) == _CHANGES else None,
-        members=members,
+        changes=changes.items,
+        more_changes=changes.next,
+        members=members.items,
         before=before,
         changes_before=changes_before,
-        more=members[-1].place if len(members) == _PAGE else None,
+        more=members.next,
         picture=await _picture(dashboard, line, edges),
         edges=edges,
         every_edges=list(Edges),
@@ -210,7 +209,7 @@ async def segment(
 
 
 async def _picture(dashboard: Dashboard, line: SegmentLine, edges: Edges) -> GraphPicture | None:
-    """Of people only, and of a segment that was worked out."""
+    """Only of users, and only once the segment is materialized."""
     if line.what is not What.USERS or line.materialized_at is None:
         return None
     return await dashboard.pictures.get(line.id, edges, line.materialized_at)

@@ -1,0 +1,223 @@
+"""Segments on the dashboard: all of them, and one over time with its members and changes; exports of members."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from io import BytesIO
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, Text, and_, cast, func, select
+
+from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, SegmentId, Snapshot, What
+from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
+from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
+from mistnet.kit.database import Database
+from mistnet.kit.export import FORMATS, Field, Format, ForSpreadsheets, Target, export_pages, export_row
+from mistnet.kit.text import LARGEST_ID
+from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.social.model import PostId, UserId, X
+from mistnet.social.tables import accounts, posts, users
+
+_EXPORT_ROWS: Final = 1_000
+
+
+class SegmentLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment in a list, with its last snapshot. `subject` is the handle of the user its rule is about.
+
+    `known_since` is when it was first materialized: its members at that time are not reported as changes.
+    """
+
+    id: SegmentId
+    name: str
+    what: What
+    rule: AnyRule
+    enabled: bool
+    every_seconds: float | None
+    fresh_seconds: float | None
+    created_at: datetime
+    materialized_at: datetime | None
+    next_at: datetime | None
+    members: int | None
+    entered: int | None
+    departed: int | None
+    known_since: datetime | None
+    subject: str | None = None
+
+
+class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member user, or a member post with its author. `place` orders the members as they entered."""
+
+    place: int
+    user_id: UserId | None
+    post_id: PostId | None
+    since: datetime
+    handle: str | None
+    name: str | None
+    followers_count: int | None
+    tracked: bool
+    text: str | None
+
+
+class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that entered or left."""
+
+    id: int
+    kind: str
+    at: datetime
+    user_id: UserId | None
+    post_id: PostId | None
+    handle: str | None
+    name: str | None
+    tracked: bool
+
+
+def _lines() -> View[SegmentLine]:
+    own, snapshot, last = segments.c, segment_snapshots.c, segment_snapshots.alias("last")
+    of_segment = select(snapshot.id).where(snapshot.segment_id == own.id).correlate(segments)
+    latest = of_segment.order_by(snapshot.at.desc(), snapshot.id.desc()).limit(1).scalar_subquery()
+    first = of_segment.with_only_columns(func.min(snapshot.at)).scalar_subquery().label("known_since")
+    plain = columns_of(SegmentLine, segments, without=("rule",))
+    counts = (last.c.members, last.c.entered, last.c.departed)
+    query = select(*plain, cast(own.rule, Text).label("rule"), *counts, first)
+    return View(
+        SegmentLine,
+        query.select_from(segments.outerjoin(last, last.c.id == latest)),
+        own.name,
+        descending=False,
+        make=lambda row: record_of(SegmentLine, {**row, "rule": msgspec.json.decode(row["rule"])}),
+    )
+
+
+_LINES: Final = _lines()
+
+
+class SegmentPages:
+    """Reads, each through an index."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, *, after: str = "", limit: int) -> Page[SegmentLine]:
+        """By name."""
+        page = await _LINES.page(self._database, after=after, limit=limit)
+        return Page(items=await self._with_subjects(page.items), next=page.next)
+
+    async def one(self, segment_id: SegmentId) -> SegmentLine | None:
+        lines = await _LINES.rows(self._database, segments.c.id == segment_id, limit=1)
+        return next(iter(await self._with_subjects(lines)), None)
+
+    async def _with_subjects(self, lines: Sequence[SegmentLine]) -> Sequence[SegmentLine]:
+        subjects = {line.id: line.rule.subject_id for line in lines if isinstance(line.rule, AboutSubject)}
+        if not subjects:
+            return lines
+        query = select(users.c.id, users.c.handle).where(users.c.platform == X, users.c.id.in_(set(subjects.values())))
+        handles = {row["id"]: row["handle"] for row in await self._database.fetch_rows(query)}
+        return [msgspec.structs.replace(line, subject=handles.get(subjects.get(line.id))) for line in lines]
+
+    async def snapshots(self, segment_id: SegmentId, *, limit: int) -> Sequence[Snapshot]:
+        """The latest ones, the oldest of them first."""
+        latest = await SNAPSHOTS.rows(self._database, segment_snapshots.c.segment_id == segment_id, limit=limit)
+        return latest[::-1]
+
+    async def members(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Page[ListedMember]:
+        """The last to enter first."""
+        own = segment_members.c
+        query = (
+            select(own.id, own.platform, own.user_id, own.post_id, own.since)
+            .where(own.segment_id == segment_id, own.id < (LARGEST_ID if before is None else before))
+            .order_by(own.id.desc())
+            .limit(limit + 1)
+        )
+        few = query.subquery()
+        query = _with_users(few, few.c.id.label("place"), few.c.since, users.c.followers_count, posts.c.text)
+        rows = await self._database.fetch_rows(query)
+        return Page.cut([record_of(ListedMember, row) for row in rows], limit, lambda member: member.place)
+
+    async def changes(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Page[MembershipChange]:
+        """The latest first."""
+        own = segment_events.c
+        query = (
+            select(own.id, own.platform, own.user_id, own.post_id, own.kind, own.at)
+            .where(own.segment_id == segment_id, own.id < (LARGEST_ID if before is None else before))
+            .where(own.snapshot_id != baseline_of(segment_id).scalar_subquery())
+            .order_by(own.id.desc())
+            .limit(limit + 1)
+        )
+        few = query.subquery()
+        rows = await self._database.fetch_rows(_with_users(few, few.c.id, few.c.kind, few.c.at))
+        return Page.cut([record_of(MembershipChange, row) for row in rows], limit, lambda change: change.id)
+
+    async def latest(self) -> tuple[int, int]:
+        """Changes whenever a segment is created or materialized."""
+        query = select(
+            select(func.max(segments.c.id)).scalar_subquery().label("created"),
+            select(func.max(segment_snapshots.c.id)).scalar_subquery().label("materialized"),
+        )
+        (row,) = await self._database.fetch_rows(query)
+        return row["created"] or 0, row["materialized"] or 0
+
+
+def _with_users(few: Any, *columns: Any) -> Select[Any]:
+    """Users are joined after the limit: they are looked up for one page only. A post has its author's."""
+    user_id = func.coalesce(few.c.user_id, posts.c.author_id)
+    post = and_(posts.c.platform == few.c.platform, posts.c.id == few.c.post_id)
+    user = and_(users.c.platform == few.c.platform, users.c.id == user_id)
+    account = and_(accounts.c.platform == few.c.platform, accounts.c.user_id == user_id)
+    joined = few.outerjoin(posts, post).outerjoin(users, user).outerjoin(accounts, account)
+    tracked = accounts.c.user_id.is_not(None).label("tracked")
+    known = (user_id.label("user_id"), few.c.post_id, users.c.handle, users.c.name, tracked)
+    return select(*columns, *known).select_from(joined).order_by(few.c.id.desc())
+
+
+_COLUMNS: Final[Mapping[What, Mapping[str, str]]] = {
+    What.USERS: {name: name for name in ("platform", "user_id", "handle", "name", "since")},
+    What.POSTS: {
+        "platform": "platform",
+        "post_id": "post_id",
+        "author_handle": "handle",
+        "author_name": "name",
+        "text": "text",
+        "since": "since",
+    },
+}
+"""The columns of an export, with the member's field for each."""
+
+
+async def export_members(
+    store: Segments, segment: Segment, format_: Format, target: Target, *, as_of: datetime | None = None
+) -> int:
+    """All current members, or those of an earlier time, in the order in which they entered. Returns how many."""
+    fields = [Field(name) for name in _COLUMNS[segment.what]]
+    return await export_pages("members", fields, _pages(store, segment, as_of), format_, target)
+
+
+async def stream_members(
+    store: Segments, segment: Segment, format_: Format, *, as_of: datetime | None = None, safe_cells: bool = False
+) -> AsyncGenerator[bytes, None]:
+    """The same as a stream, a page at a time."""
+    buffer, fields = BytesIO(), [Field(name) for name in _COLUMNS[segment.what]]
+    with FORMATS[format_]("members", fields, ForSpreadsheets(buffer) if safe_cells else buffer) as write:
+        async with aclosing(_pages(store, segment, as_of)) as pages:
+            async for page in pages:
+                write([export_row(row, fields) for row in page])
+                yield buffer.getvalue()
+                buffer.seek(0)
+                buffer.truncate()
+    yield buffer.getvalue()
+
+
+async def _pages(
+    store: Segments, segment: Segment, as_of: datetime | None
+) -> AsyncGenerator[Sequence[Sequence[Any]], None]:
+    names = _COLUMNS[segment.what].values()
+    place = 0
+    while True:
+        page = await store.members(segment.name, as_of_=as_of, after=place, limit=_EXPORT_ROWS)
+        if page.items:
+            yield [[getattr(member, name) for name in names] for member in page.items]
+        if page.next is None:
+            return
+        place = page.next
