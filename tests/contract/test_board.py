@@ -7,7 +7,7 @@ from sqlalchemy import insert
 
 from mistnet.app import App
 from mistnet.governor.tables import calls
-from mistnet.operations.overview import Board, GapGroup, OpenAlert
+from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
 from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobState
 from mistnet.social.accounts import AccountState, TrackedAccount
@@ -46,7 +46,7 @@ async def test_posts_and_credits_are_counted_by_the_second_and_the_minute_they_c
         await tell(app, post(3))
         clock.turn(seconds=60)
         await tell(app, post(4))
-        board = Board(app.database)
+        board = DashboardStore(app.database)
         seconds = await board.posts_by("second", START)
         assert seconds == {
             START: 2,
@@ -65,7 +65,7 @@ async def test_what_each_account_has_and_costs(url: str) -> None:
         await track(app, BEA, "bea")
         await tell(app, user(CARL, "carl"), post(1, ANN), post(2, ANN), post(3, CARL))
         await spend(app, (15, ANN), (30, ANN), (7, None))
-        board = Board(app.database)
+        board = DashboardStore(app.database)
         assert await board.stored_posts() == {ANN: 2}
         assert await board.spent_on() == {ANN: 45}
         assert await board.account_states() == {"active": 2}
@@ -78,7 +78,7 @@ async def test_gaps_are_told_by_why_they_are_and_open_alerts_by_how_bad_they_are
         await end_badly(app, args.hydrate_post(PostId(5)), state="failed")
         await change(app, "UPDATE jobs SET last_error = 'another' WHERE kind = 'relook'")
         newest = dict(await rows(app, "SELECT kind, max(id) FROM jobs GROUP BY kind"))
-        groups = await Board(app.database).gaps()
+        groups = await DashboardStore(app.database).gaps()
         assert groups[0] == GapGroup(
             kind=args.BACKFILL, state=JobState.DEAD, last_error="it broke", jobs=2, newest=newest["backfill"]
         )
@@ -95,11 +95,11 @@ async def test_gaps_are_told_by_why_they_are_and_open_alerts_by_how_bad_they_are
             ):
                 shown = {**row, "rule": rule, "severity": severity, "closed_at": closed_at}
                 await connection.execute(insert(alerts), shown)
-        assert [(each.rule, each.severity) for each in await Board(app.database).alerts()] == [
+        assert [(each.rule, each.severity) for each in await DashboardStore(app.database).alerts()] == [
             ("b", "critical"),
             ("a", "warning"),
         ]
-        assert all(isinstance(each, OpenAlert) for each in await Board(app.database).alerts())
+        assert all(isinstance(each, OpenAlert) for each in await DashboardStore(app.database).alerts())
 
 
 async def test_leases_are_counted_by_worker(url: str) -> None:
@@ -112,7 +112,7 @@ async def test_leases_are_counted_by_worker(url: str) -> None:
                 worker=worker,
                 kind=kind,
             )
-        assert await Board(app.database).held_by() == {"ann": 2, "bob": 1}
+        assert await DashboardStore(app.database).held_by() == {"ann": 2, "bob": 1}
 
 
 async def test_accounts_are_paged_by_handle_searched_and_filtered(url: str) -> None:

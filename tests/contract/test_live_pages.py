@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from mistnet.web.pages.live import news
+from mistnet.web.pages.dashboard import news
 from tests.apis import Api, open_api
 
 pytestmark = pytest.mark.common_sql

@@ -198,7 +198,7 @@ async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -
 async def test_what_changes_is_told_to_those_who_listen_and_the_end_of_the_server_ends_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.web.pages.live._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("mistnet.web.pages.dashboard._CHECK_SECONDS", 0.05)
     async with open_api(url) as api:
         stream = await api.session.get(f"{api.url}/live")
         assert stream.headers["Content-Type"].startswith("text/event-stream")

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 
 from mistnet.app import App
 from mistnet.governor.model import X_SOURCE, CallRecord, KeyLabel
-from mistnet.operations.overview import Board
+from mistnet.operations.overview import DashboardStore
 from mistnet.operations.pruning import Pruning, StorePruning
 from mistnet.operations.spend import By, CallLedger
 from mistnet.queue.model import JobId
@@ -48,7 +48,7 @@ async def totals(app: App) -> list[object]:
     return [
         *[await ledger.spent(by) for by in By],
         *[await ledger.spent(by, since=since, until=until) for by in By],
-        await Board(app.database).spent_on(),
+        await DashboardStore(app.database).spent_on(),
     ]
 
 

@@ -12,7 +12,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, StretchState
 from mistnet.social.model import PostId, UserId
 from mistnet.social.store.account_pages import Listed
-from mistnet.web.pages.dashboard_counts import AccountCounts, QueueSnapshot
+from mistnet.web.pages.dashboard import AccountCounts, QueueSnapshot
 from mistnet.web.pages.drawings import account_row
 from mistnet.web.pages.overview import AttentionItem, attention, remedy
 from mistnet.web.pages.render import with_code

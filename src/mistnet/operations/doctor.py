@@ -25,7 +25,7 @@ from mistnet.operations.alerts.watch import silence_of
 from mistnet.operations.findings import HealthFinding, fail, ok, shown_time, warn
 from mistnet.operations.health import DatabaseHealth, DatabaseProbe
 from mistnet.operations.monitoring import Monitor
-from mistnet.operations.overview import Board
+from mistnet.operations.overview import DashboardStore
 from mistnet.queue import tables
 from mistnet.queue.model import GAP_STATES, JobState, KindName, Lane
 from mistnet.queue.store.inspect import Inspector, StateCount
@@ -264,7 +264,7 @@ async def check_installation(app: App) -> Sequence[HealthFinding]:
 
 
 async def _check_key(app: App, source: Source, counts: Sequence[StateCount]) -> HealthFinding:
-    tracked = await Board(app.database).account_states()
+    tracked = await DashboardStore(app.database).account_states()
     followed = any(number for state, number in tracked.items() if state != AccountState.UNTRACKED)
     kinds = [name for name, rules in app.kinds.rules.items() if Lane(source.name) in rules.lanes]
     is_live = any(count.kind in kinds and count.state not in GAP_STATES for count in counts)

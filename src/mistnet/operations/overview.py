@@ -1,4 +1,4 @@
-"""What was collected in all, and what came last."""
+"""What the dashboard and the demo show of everything: totals, the latest posts, and counts of the queue."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlalchemy import Column, ColumnElement, Select, Text, func, select, text, 
 
 from mistnet.governor.tables import call_sums, calls
 from mistnet.kit.database import Database
+from mistnet.kit.view import columns_of, record_of
 from mistnet.operations.pruning import NO_ACCOUNT
 from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
@@ -22,7 +23,7 @@ from mistnet.social.tables import accounts, missing, posts, users
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is stored. Gone is what upstream was asked for and does not have."""
+    """How much is stored. `gone` counts what upstream was asked for and does not have."""
 
     posts: int
     native_retweets: int
@@ -33,7 +34,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A post that came in, and whose it is."""
+    """A new post and its author."""
 
     id: PostId
     handle: str | None
@@ -43,7 +44,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview:
-    """Reads all rows of a table for a number: for databases that fit on a screen."""
+    """Counts whole tables: for small databases, such as that of the demo."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,13 +59,13 @@ class Overview:
             "gone_users": gone.where(missing.c.what == "user"),
             "products": select(func.count()).select_from(products),
         }
-        asked = select(*(count.scalar_subquery().label(name) for name, count in counts.items()))
-        async with self._database.read() as connection:
-            return Totals(**(await connection.execute(asked)).mappings().one())
+        query = select(*(count.scalar_subquery().label(name) for name, count in counts.items()))
+        (row,) = await self._database.fetch_rows(query)
+        return Totals(**row)
 
     async def arrivals(self, limit: int) -> Sequence[Arrival]:
-        """The posts that came last, the newest first."""
-        asked = (
+        """The posts that were stored last, the newest first."""
+        query = (
             select(
                 posts.c.id,
                 users.c.handle,
@@ -77,8 +78,7 @@ class Overview:
             .order_by(posts.c.first_seen_at.desc(), *NEWEST_FIRST)
             .limit(limit)
         )
-        async with self._database.read() as connection:
-            return [Arrival(**row) for row in (await connection.execute(asked)).mappings()]
+        return [Arrival(**row) for row in await self._database.fetch_rows(query)]
 
 
 Unit: TypeAlias = Literal["second", "minute"]
@@ -86,7 +86,7 @@ _LETTERS: Mapping[Unit, int] = {"second": 19, "minute": 16}
 
 
 class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something an operator was told of that is neither over nor accepted."""
+    """An alert that is neither over nor accepted."""
 
     id: int
     rule: str
@@ -97,7 +97,7 @@ class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of one kind that ended without their result for the same reason. `newest` is one of them."""
+    """Jobs of one kind that failed with the same error. `newest` is the id of the last one."""
 
     kind: KindName
     state: JobState
@@ -106,97 +106,85 @@ class GapGroup(msgspec.Struct, frozen=True, kw_only=True):
     newest: JobId
 
 
-class Board:
-    """Reads. What looks at every post is for a background task, never for a page that somebody waits for."""
+class DashboardStore:
+    """Reads for the dashboard. What counts every post is for background tasks, not for a request."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def posts_before(self, moment: datetime) -> int:
-        """How many posts came in before this."""
-        counted = select(func.count()).select_from(posts).where(posts.c.first_seen_at < moment)
-        async with self._database.read() as connection:
-            return (await connection.execute(counted)).scalar_one()
+        """How many posts were stored before this."""
+        query = select(func.count()).select_from(posts).where(posts.c.first_seen_at < moment)
+        return int(await self._database.fetch_value(query))
 
     async def posts_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """How many posts came in, in each second or minute that brought any."""
+        """How many posts were stored in each second or minute, without those that had none."""
         return await self._sums(posts.c.first_seen_at, func.count(), unit, since, until)
 
     async def credits_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """What was spent, in each second or minute in which something was."""
+        """The credits spent in each second or minute, without those that had none."""
         return await self._sums(calls.c.at, func.sum(calls.c.credits), unit, since, until)
 
     async def stored_posts(self) -> Mapping[UserId, int]:
-        """How many posts of each account are stored. Looks at all of them."""
-        counted = (
+        """How many posts of each account are stored. Counts all of them."""
+        query = (
             select(accounts.c.user_id, func.count(posts.c.id).label("posts"))
             .join(posts, (posts.c.platform == accounts.c.platform) & (posts.c.author_id == accounts.c.user_id))
             .where(accounts.c.platform == X)
             .group_by(accounts.c.user_id)
         )
-        async with self._database.read() as connection:
-            return {UserId(row.user_id): row.posts for row in await connection.execute(counted)}
+        return {UserId(row["user_id"]): row["posts"] for row in await self._database.fetch_rows(query)}
 
     async def spent_on(self) -> Mapping[UserId, int]:
-        """What the calls for each account have cost. Looks at all of them."""
+        """What the calls for each account have cost. Adds up all of them."""
         single = select(calls.c.account_id, calls.c.credits).where(calls.c.account_id.is_not(None))
         pruned = select(call_sums.c.account_id, call_sums.c.credits).where(call_sums.c.account_id != NO_ACCOUNT)
         both = union_all(single, pruned).subquery()
-        summed = select(both.c.account_id, func.sum(both.c.credits).label("credits")).group_by(both.c.account_id)
-        async with self._database.read() as connection:
-            return {UserId(row.account_id): int(row.credits) for row in await connection.execute(summed)}
+        query = select(both.c.account_id, func.sum(both.c.credits).label("credits")).group_by(both.c.account_id)
+        return {UserId(row["account_id"]): int(row["credits"]) for row in await self._database.fetch_rows(query)}
 
     async def held_by(self) -> Mapping[WorkerName, int]:
-        """How many jobs each worker has on lease now."""
-        counted = select(jobs.c.worker, func.count().label("jobs")).where(text(LEASED)).group_by(jobs.c.worker)
-        async with self._database.read() as connection:
-            return {WorkerName(row.worker): row.jobs for row in await connection.execute(counted)}
+        """How many jobs each worker has leased."""
+        query = select(jobs.c.worker, func.count().label("jobs")).where(text(LEASED)).group_by(jobs.c.worker)
+        return {WorkerName(row["worker"]): row["jobs"] for row in await self._database.fetch_rows(query)}
 
     async def account_states(self) -> Mapping[str, int]:
-        counted = select(accounts.c.state, func.count().label("accounts")).group_by(accounts.c.state)
-        async with self._database.read() as connection:
-            return {row.state: row.accounts for row in await connection.execute(counted)}
+        query = select(accounts.c.state, func.count().label("accounts")).group_by(accounts.c.state)
+        return {row["state"]: row["accounts"] for row in await self._database.fetch_rows(query)}
 
     async def alerts(self, limit: int = 20) -> Sequence[OpenAlert]:
         """The worst first, then the newest."""
-        asked = (
-            select(*(alerts.c[name] for name in OpenAlert.__struct_fields__))
+        query = (
+            select(*columns_of(OpenAlert, alerts))
             .where(alerts.c.closed_at.is_(None), alerts.c.accepted_at.is_(None))
             .order_by(alerts.c.severity, alerts.c.opened_at.desc(), alerts.c.id)
             .limit(limit)
         )
-        async with self._database.read() as connection:
-            return [OpenAlert(**row) for row in (await connection.execute(asked)).mappings()]
+        return [OpenAlert(**row) for row in await self._database.fetch_rows(query)]
 
     async def gaps(self, limit: int = 5) -> Sequence[GapGroup]:
-        """What ended without its result, and why: dead jobs first, then by how many there are."""
+        """Failed and dead jobs by their error: dead ones first, then the largest groups."""
         same = (jobs.c.kind, jobs.c.state, jobs.c.last_error)
-        asked = (
+        query = (
             select(*same, func.count().label("jobs"), func.max(jobs.c.id).label("newest"))
             .where(text(GAP))
             .group_by(*same)
             .order_by(jobs.c.state, func.count().desc(), func.max(jobs.c.id).desc())
             .limit(limit)
         )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked)).mappings()
-            return [GapGroup(**{**row, "state": JobState(row["state"])}) for row in rows]
+        return [record_of(GapGroup, row) for row in await self._database.fetch_rows(query)]
 
     async def _sums(
         self, at: Column[datetime], amount: ColumnElement[Any], unit: Unit, since: datetime, until: datetime | None
     ) -> Mapping[datetime, int]:
         moment = self._floor(at, unit)
-        asked = select(moment.label("moment"), amount.label("amount")).where(at >= since).group_by(moment)
+        query = select(moment.label("moment"), amount.label("amount")).where(at >= since).group_by(moment)
         if until is not None:
-            asked = asked.where(at < until)
-        async with self._database.read() as connection:
-            return {_moment(row.moment): int(row.amount) for row in await connection.execute(asked)}
+            query = query.where(at < until)
+        rows = await self._database.fetch_rows(query)
+        return {datetime.fromisoformat(row["moment"]).replace(tzinfo=UTC): int(row["amount"]) for row in rows}
 
     def _floor(self, at: Column[datetime], unit: Unit) -> ColumnElement[Any]:
         if self._database.dialect == "postgresql":
             return func.to_char(func.timezone("UTC", at), "YYYY-MM-DD HH24:MI:SS"[: _LETTERS[unit] + 2], type_=Text())
         return func.substr(type_coerce(at, Text()), 1, _LETTERS[unit], type_=Text())
-
-
-def _moment(shown: str) -> datetime:
-    return datetime.fromisoformat(shown).replace(tzinfo=UTC)

@@ -37,7 +37,7 @@ from mistnet.web.api import (
 from mistnet.web.auth import Authenticator, is_loopback
 from mistnet.web.errors import add_error_answers
 from mistnet.web.pages import add_pages
-from mistnet.web.pages.dashboard_counts import Dashboard
+from mistnet.web.pages.dashboard import Dashboard
 from mistnet.web.request_limits import RequestLimits
 
 ROUTERS = (

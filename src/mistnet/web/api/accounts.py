@@ -33,7 +33,7 @@ from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Id, Moment, RequestBody, Who, id_or_handle
-from mistnet.web.pages.dashboard_counts import Shown
+from mistnet.web.pages.dashboard import CurrentDashboard
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
@@ -140,7 +140,7 @@ async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.get("/{who}", response_model=AccountInFull, dependencies=READS, responses=refusals(404))
-async def show_account(who: Who, mistnet: Mistnet, dashboard: Shown) -> Mapping[str, Any]:
+async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) -> Mapping[str, Any]:
     """One account, by its user id or handle. Above 10,000, `stored_posts` may be some seconds old."""
     found = await account_of(mistnet, who)
     accounts = AccountListing(mistnet.database)

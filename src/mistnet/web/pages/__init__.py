@@ -13,12 +13,12 @@ from mistnet.web import log_in
 from mistnet.web.pages import (
     accounts,
     conversations,
+    dashboard,
     feeds,
     items,
     jobs,
     lanes,
     links,
-    live,
     overview,
     products,
     runs,
@@ -26,12 +26,12 @@ from mistnet.web.pages import (
     segments,
     sources,
 )
-from mistnet.web.pages.dashboard_counts import note_what_was_seen
+from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, page
 
 _PAGES: Final = (
     *(overview, accounts, conversations, segments, feeds, links, products, items),
-    *(jobs, lanes, sources, runs, search, log_in, live),
+    *(jobs, lanes, sources, runs, search, log_in, dashboard),
 )
 _NAVIGATION: Final = (
     *(("/", "Overview"), ("/accounts", "Accounts"), ("/segments", "Segments"), ("/feeds", "Feeds")),
@@ -59,7 +59,7 @@ def add_pages(service: FastAPI) -> None:
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for each in _ROUTERS:
-        service.include_router(each, dependencies=[Depends(note_what_was_seen)])
+        service.include_router(each, dependencies=[Depends(remember_version)])
 
 
 class _Assets(StaticFiles):

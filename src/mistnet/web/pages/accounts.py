@@ -29,7 +29,7 @@ from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
-from mistnet.web.pages.dashboard_counts import Dashboard, Shown
+from mistnet.web.pages.dashboard import CurrentDashboard, Dashboard
 from mistnet.web.pages.drawings import account_row, account_rows, follows_chart, heat_map, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
 from mistnet.web.pages.render import page
@@ -52,7 +52,7 @@ async def accounts(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     q: Annotated[str, Query(max_length=200)] = "",
     state: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=200)] = None,
@@ -90,7 +90,7 @@ async def add_account(
     request: Request,
     visitor: Operator,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     handle: Annotated[str, Form(max_length=500)] = "",
     confirmed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
@@ -187,7 +187,7 @@ async def account(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     user_id: UserPath,
     before: PostPlace = None,
     follows_before: BeforeId = None,

@@ -1,4 +1,4 @@
-"""Counts of what came in over time, kept between requests."""
+"""Counts of what was collected over time, and other answers that are cached between requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ChartSpan(StrEnum):
 
     @property
     def bars(self) -> tuple[int, int]:
-        """How many, and how many seconds each stands for."""
+        """How many bars, and the seconds of each."""
         return {
             ChartSpan.MINUTES: (120, 1),
             ChartSpan.HOUR: (60, 60),
@@ -43,20 +43,20 @@ class ChartSpan(StrEnum):
 
 
 class SpanCounts(Protocol):
-    """Amounts in each second or minute that had any."""
+    """Reads the amount of each second or minute that has any."""
 
     async def __call__(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]: ...
 
 
 class Bars(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts in spans of equal length. The last one is not over."""
+    """Amounts in spans of equal length. The last span is still going on."""
 
     since: Sequence[int]
     amounts: Sequence[int]
 
 
 class EventCounts:
-    """Amounts by second for some minutes, by minute for a month, and one sum of all before."""
+    """Amounts by second for some minutes, by minute for a month, and one sum of everything before."""
 
     def __init__(self, read: SpanCounts, before: Callable[[datetime], Awaitable[int]] | None = None) -> None:
         self._read = read
@@ -73,7 +73,7 @@ class EventCounts:
 
     @property
     def first_at(self) -> int | None:
-        """The first second or minute that ever had any; None if that is long ago, or still to come."""
+        """The first second or minute with an amount. None if it is more than a month ago, or if there is none."""
         return None if self._older else min(self._minutes or self._seconds, default=None)
 
     def since(self, moment: datetime) -> int:
@@ -82,15 +82,15 @@ class EventCounts:
         return sum(amount for some in kept for at, amount in some.items() if at >= first)
 
     async def renew(self, now: datetime) -> None:
-        """Late commits are found by looking at the last seconds again, and now and then at some minutes."""
+        """Read the last seconds again, and once a minute the last minutes: transactions may commit late."""
         if self._read_at is None or self._read_wide_at is None:
             await self._begin(now)
             return
         wide = now - self._read_wide_at >= _WIDE_EVERY
         since = (self._read_wide_at - _WIDE_OVERLAP if wide else self._read_at - _OVERLAP).replace(microsecond=0)
-        found = await self._read("second", since)
+        amounts = await self._read("second", since)
         first = int(since.timestamp())
-        self._seconds = {at: amount for at, amount in self._seconds.items() if at < first} | _by_epoch(found)
+        self._seconds = {at: amount for at, amount in self._seconds.items() if at < first} | _by_epoch(amounts)
         self._read_at = now
         self._read_wide_at = now if wide else self._read_wide_at
         self._fold(now)
@@ -105,7 +105,7 @@ class EventCounts:
         self._read_at = self._read_wide_at = now
 
     def _fold(self, now: datetime) -> None:
-        """Seconds become minutes, and minutes part of the sum."""
+        """Move old seconds into minutes, and old minutes into the sum."""
         cut = int((now - FINE).replace(second=0, microsecond=0).timestamp())
         for at in [each for each in self._seconds if each < cut]:
             minute = at - at % 60
@@ -115,7 +115,7 @@ class EventCounts:
             self._older += self._minutes.pop(at)
 
     def bars(self, span: ChartSpan, now: datetime, begin: int | None = None) -> Bars:
-        """What was before `begin` is left out, as long as enough is left to be drawn."""
+        """Bars before `begin` are left out, if enough bars remain."""
         count, width = span.bars
         last = int(now.timestamp()) // width * width
         if begin is not None:
@@ -130,19 +130,19 @@ class EventCounts:
         return Bars(since=list(sums), amounts=list(sums.values()))
 
 
-def _by_epoch(found: Mapping[datetime, int]) -> dict[int, int]:
-    return {int(at.timestamp()): amount for at, amount in found.items()}
+def _by_epoch(amounts: Mapping[datetime, int]) -> dict[int, int]:
+    return {int(at.timestamp()): amount for at, amount in amounts.items()}
 
 
 T = TypeVar("T")
 _SHARE: Final = 20
-"""A renewal that takes a second is made every twenty seconds at most."""
+"""A renewal that takes a second is made at most every twenty seconds."""
 _OLD_SECONDS: Final = 30.0
-_PATIENCE_SECONDS: Final = 0.1
+_WAIT_SECONDS: Final = 0.1
 
 
-class LastAnswer(Generic[T]):
-    """The last answer, at once. Whoever finds it stale starts the next renewal and does not wait for it."""
+class CachedAnswer(Generic[T]):
+    """Returns the last answer at once. A stale one starts a renewal in the background."""
 
     def __init__(
         self, find: Callable[[], Awaitable[T]], *, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -156,22 +156,22 @@ class LastAnswer(Generic[T]):
         self._renewal: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """Waits only for the first answer, and a moment for one in place of an old one."""
+        """Waits for the first answer only, and for a moment if the last one is very old."""
         if self._kept is None:
             return await asyncio.shield(self._renewed())
         if self._clock() >= self._due_at:
             renewal = self._renewed()
             if self._clock() - self._found_at > _OLD_SECONDS:
-                await asyncio.wait([renewal], timeout=_PATIENCE_SECONDS)
+                await asyncio.wait([renewal], timeout=_WAIT_SECONDS)
         return self._kept
 
     @property
     def idle(self) -> bool:
-        """Whether no renewal is under way: nobody waits for it, and it may be forgotten."""
+        """Whether no renewal is under way, so that this object may be dropped."""
         return self._renewal is None or self._renewal.done()
 
     async def close(self) -> None:
-        """Ends a renewal that is under way."""
+        """Cancel a renewal that is under way."""
         if self._renewal is not None and not self._renewal.done():
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
@@ -179,22 +179,22 @@ class LastAnswer(Generic[T]):
     def _renewed(self) -> asyncio.Task[T]:
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew(), name="snapshot")
-            self._renewal.add_done_callback(_told)
+            self._renewal.add_done_callback(_log_failure)
         return self._renewal
 
     async def _renew(self) -> T:
-        begun = self._clock()
+        started = self._clock()
         try:
             self._kept = await self._find()
             self._found_at = self._clock()
         finally:
-            took = self._clock() - begun
+            took = self._clock() - started
             self._due_at = self._clock() + max(self._seconds, took * _SHARE)
         return self._kept
 
 
-def _told(renewal: asyncio.Task[T]) -> None:
-    """A renewal nobody waited for must not fail unheard."""
+def _log_failure(renewal: asyncio.Task[T]) -> None:
+    """A renewal that no request waited for must not fail silently."""
     if renewal.cancelled():
         return
     error = renewal.exception()

@@ -25,7 +25,7 @@ from mistnet.social.coverage.model import (
     was_collected,
 )
 from mistnet.social.store.account_pages import Listed
-from mistnet.web.pages.dashboard_counts import AccountCounts
+from mistnet.web.pages.dashboard import AccountCounts
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS: Final = 5

@@ -15,7 +15,7 @@ from mistnet.graph.export import Edges
 from mistnet.graph.samples import Sample, sample
 from mistnet.graph.segments.model import SegmentId
 from mistnet.kit.database import Database
-from mistnet.web.pages.cached_counts import LastAnswer
+from mistnet.web.pages.cached_counts import CachedAnswer
 
 Spot: TypeAlias = tuple[float, float]
 Pair: TypeAlias = tuple[int, int]
@@ -128,14 +128,14 @@ class Pictures:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._kept: dict[tuple[SegmentId, Edges, datetime], LastAnswer[GraphPicture]] = {}
+        self._kept: dict[tuple[SegmentId, Edges, datetime], CachedAnswer[GraphPicture]] = {}
         self.drawn = 0
         """How many were drawn so far: another number means that a page may have something new to show."""
 
     async def get(self, segment_id: SegmentId, edges: Edges, as_of: datetime) -> GraphPicture | None:
         """As the segment was worked out then. None: it is being drawn, and is there when the page is asked for anew."""
         key = (segment_id, edges, as_of)
-        snapshot = self._kept.pop(key, None) or LastAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
+        snapshot = self._kept.pop(key, None) or CachedAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
         self._kept[key] = snapshot
         self._forget_the_oldest()
         try:

@@ -17,7 +17,7 @@ from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import LARGEST_ID
 from mistnet.web.pages.accounts import BeforeId, LargestId
-from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
+from mistnet.web.pages.dashboard import SHOWN_STATES, CurrentDashboard
 from mistnet.web.pages.overview import remedy
 from mistnet.web.pages.render import page
 
@@ -32,7 +32,7 @@ async def jobs(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     state: Annotated[str, Query(max_length=20)] = "",
     kind: Kind = "",
     error: Annotated[str, Query(max_length=500)] = "",

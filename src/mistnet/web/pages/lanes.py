@@ -16,7 +16,7 @@ from mistnet.web.api.lanes import known_lane
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import BeforeId, LargestId
-from mistnet.web.pages.dashboard_counts import SHOWN_STATES, Shown
+from mistnet.web.pages.dashboard import SHOWN_STATES, CurrentDashboard
 from mistnet.web.pages.overview import parts_of, remedy
 from mistnet.web.pages.render import page
 
@@ -33,7 +33,7 @@ async def lanes(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     lane: LaneWord = "",
     state: Annotated[str, Query(max_length=20)] = "",
     before: BeforeId = None,

@@ -21,7 +21,7 @@ from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import NumberPath
 from mistnet.web.pages.cached_counts import Bars, ChartSpan
-from mistnet.web.pages.dashboard_counts import SHOWN_STATES, QueueSnapshot, Shown
+from mistnet.web.pages.dashboard import SHOWN_STATES, CurrentDashboard, QueueSnapshot
 from mistnet.web.pages.drawings import account_rows
 from mistnet.web.pages.render import page
 
@@ -158,7 +158,7 @@ _OF_EACH: Final = 2
 
 @router.get("/")
 async def overview(
-    request: Request, visitor: Reader, app: Mistnet, dashboard: Shown, span: ChartSpan | None = None
+    request: Request, visitor: Reader, app: Mistnet, dashboard: CurrentDashboard, span: ChartSpan | None = None
 ) -> HTMLResponse:
     queue, collected, account_counts = (
         await dashboard.queue(),

@@ -24,7 +24,7 @@ from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
-from mistnet.web.pages.dashboard_counts import Dashboard, Shown
+from mistnet.web.pages.dashboard import CurrentDashboard, Dashboard
 from mistnet.web.pages.drawings import RHYTHMS, members_chart, segment_row
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, GraphPicture
 from mistnet.web.pages.render import page
@@ -177,7 +177,7 @@ async def segment(
     request: Request,
     visitor: Reader,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     segment_id: SegmentPath,
     before: BeforeId = None,
     changes_before: BeforeId = None,

@@ -16,7 +16,7 @@ from mistnet.sources.controls import Caps
 from mistnet.sources.status import costs_credits, known_source, source_statuses
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
-from mistnet.web.pages.dashboard_counts import Shown
+from mistnet.web.pages.dashboard import CurrentDashboard
 from mistnet.web.pages.render import page
 
 router = APIRouter(include_in_schema=False)
@@ -26,12 +26,12 @@ Written = Annotated[str, Form(max_length=40)]
 
 
 @router.get("/sources")
-async def sources(request: Request, visitor: Reader, app: Mistnet, dashboard: Shown) -> HTMLResponse:
+async def sources(request: Request, visitor: Reader, app: Mistnet, dashboard: CurrentDashboard) -> HTMLResponse:
     return await _shown(request, visitor, app, dashboard)
 
 
 async def _shown(
-    request: Request, visitor: Reader, app: App, dashboard: Shown, *, problem: str | None = None
+    request: Request, visitor: Reader, app: App, dashboard: CurrentDashboard, *, problem: str | None = None
 ) -> HTMLResponse:
     now = dashboard.now
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -72,7 +72,7 @@ async def open_breaker(
     request: Request,
     visitor: Operator,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     name: str,
     minutes: Written = "",
     reason: Annotated[str, Form(max_length=500)] = "",
@@ -104,7 +104,7 @@ async def set_limits(
     request: Request,
     visitor: Operator,
     app: Mistnet,
-    dashboard: Shown,
+    dashboard: CurrentDashboard,
     name: str,
     rate: Written = "",
     day: Written = "",

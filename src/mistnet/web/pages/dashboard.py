@@ -1,19 +1,23 @@
-"""What the pages show of the whole, kept per process: found in the background, so that no page waits for a count."""
+"""Counts that many pages show, cached per process; and the stream that tells open pages of changes."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
 
 from mistnet.app import App
 from mistnet.graph.segments.listing import SegmentPages
-from mistnet.operations.overview import Board, GapGroup, OpenAlert
+from mistnet.kit.errors import DatabaseError
+from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
 from mistnet.prices.store.item_pages import ItemPages
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
@@ -24,12 +28,21 @@ from mistnet.social.coverage.store import Coverage
 from mistnet.social.feeds.store import FeedPages
 from mistnet.social.model import UserId
 from mistnet.sources.lane_status import LaneStatus, lane_statuses
-from mistnet.web.pages.cached_counts import Bars, ChartSpan, EventCounts, LastAnswer
+from mistnet.web.auth import Reader
+from mistnet.web.pages.cached_counts import Bars, CachedAnswer, ChartSpan, EventCounts
 from mistnet.web.pages.graph_pictures import Pictures
+
+router = APIRouter(include_in_schema=False)
+_CHECK_SECONDS: Final = 1.0
+_QUIET_CHECKS: Final = 15
+"""After this many checks without a change, a comment keeps proxies from closing the stream."""
+_MOST_CHECKS: Final = 600
+"""After this many checks the stream ends and the page reconnects, so that a session that ended ends it, too."""
+_HEADERS: Final = {"X-Accel-Buffering": "no"}
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
-_LOOKED_AT_SECONDS = 60.0
+_LANES_SHOWN_SECONDS = 60.0
 _YOUNG = ((timedelta(minutes=3), ChartSpan.MINUTES), (timedelta(hours=2), ChartSpan.HOUR))
 SHOWN_STATES = (
     JobState.RUNNING,
@@ -70,7 +83,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> Mapping[KindName, Mapping[JobState, int]]:
-        """What there is of each kind, the most first; kinds that were busy just now are there too."""
+        """Jobs of each kind by state, the largest kind first. Kinds that finished jobs just now are included."""
         found: dict[KindName, dict[JobState, int]] = {name: {} for name in self.finished}
         for count in self.counts:
             found.setdefault(count.kind, {})[count.state] = count.jobs
@@ -82,7 +95,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """How much came in, in all and lately."""
+    """How much was collected, in all and recently."""
 
     posts: int
     posts_today: int
@@ -91,7 +104,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What each account had at that moment, what it cost, and what was under way for it."""
+    """For each account at one moment: its stored posts, what it cost, and its sweeps."""
 
     at: datetime
     stored: Mapping[UserId, int]
@@ -100,21 +113,21 @@ class AccountCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dashboard:
-    """One for each process. Nothing is looked at while nobody looks."""
+    """One per process. It reads nothing while no page is open."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._board = Board(app.database)
-        self._posts = EventCounts(self._board.posts_by, self._board.posts_before)
-        self._credits = EventCounts(self._board.credits_by)
-        self._collected = LastAnswer(self._count, seconds=1)
-        self._queue = LastAnswer(self._look_at_the_queue, seconds=1)
-        self._account_counts = LastAnswer(self._look_at_accounts, seconds=3)
-        self._lanes: LastAnswer[Sequence[LaneStatus]] = LastAnswer(self._look_at_lanes, seconds=2)
-        self._lanes_asked_at = -math.inf
+        self._store = DashboardStore(app.database)
+        self._posts = EventCounts(self._store.posts_by, self._store.posts_before)
+        self._credits = EventCounts(self._store.credits_by)
+        self._collected = CachedAnswer(self._count, seconds=1)
+        self._queue = CachedAnswer(self._read_queue, seconds=1)
+        self._account_counts = CachedAnswer(self._read_accounts, seconds=3)
+        self._lanes: CachedAnswer[Sequence[LaneStatus]] = CachedAnswer(self._read_lanes, seconds=2)
+        self._lanes_read_at = -math.inf
         self.pictures = Pictures(app.database)
         self.seen: int | None = None
-        """The last version anybody looked at. No page that is made after it shows less."""
+        """The last version that was computed. A page rendered later shows this version or a newer one."""
 
     @property
     def now(self) -> datetime:
@@ -127,13 +140,13 @@ class Dashboard:
         return await self._queue.get()
 
     async def lanes(self) -> Sequence[LaneStatus]:
-        """How lanes stand: counted over all live jobs, and over what went through in an hour."""
-        self._lanes_asked_at = time.monotonic()
+        """The status of each lane: its live jobs, and what went through it in an hour."""
+        self._lanes_read_at = time.monotonic()
         return await self._lanes.get()
 
-    async def _lanes_seen(self) -> tuple[object, ...]:
-        """As long as somebody looks at lanes, a change of theirs is news."""
-        if time.monotonic() - self._lanes_asked_at > _LOOKED_AT_SECONDS:
+    async def _lanes_version(self) -> tuple[object, ...]:
+        """Changes of lanes count while a page shows them. Otherwise they are not even read."""
+        if time.monotonic() - self._lanes_read_at > _LANES_SHOWN_SECONDS:
             return ()
         lanes = await self._lanes.get()
         return tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in lanes)
@@ -142,19 +155,19 @@ class Dashboard:
         return await self._account_counts.get()
 
     async def bars(self, span: ChartSpan) -> tuple[Bars, Bars]:
-        """Posts that came in, and credits that were spent for them."""
+        """The posts that were stored, and the credits that were spent."""
         await self.collected()
         now, begin = self.now, self._posts.first_at
         return self._posts.bars(span, now, begin), self._credits.bars(span, now, begin)
 
     async def version(self) -> int:
-        """Another number means that there is something new to show."""
+        """A number that changes when there is something new to show."""
         queue, collected, account_counts = await self.queue(), await self.collected(), await self.account_counts()
         counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        segments = (queue.segments, queue.shops, await self._lanes_seen(), self.pictures.drawn)
+        segments = (queue.segments, queue.shops, await self._lanes_version(), self.pictures.drawn)
         self.seen = hash((counts, workers, alerts, states, segments, collected, tuple(account_counts.stored.items())))
         return self.seen
 
@@ -172,45 +185,45 @@ class Dashboard:
             posts=self._posts.total,
             posts_today=self._posts.since(now - _DAY),
             credits_today=self._credits.since(midnight),
-            span=_telling_span(self._posts.first_at, now),
+            span=_shortest_span(self._posts.first_at, now),
         )
 
-    async def _look_at_the_queue(self) -> QueueSnapshot:
-        now, inspector = self.now, self._app.inspector
+    async def _read_queue(self) -> QueueSnapshot:
+        now, inspector, database = self.now, self._app.inspector, self._app.database
         return QueueSnapshot(
             at=now,
             counts=await inspector.counts(now=now),
             waits=await inspector.waits(now=now),
             workers=await inspector.workers(),
-            held=await self._board.held_by(),
+            held=await self._store.held_by(),
             paused=await inspector.paused(),
             finished=await inspector.finished(since=now - _RECENT),
-            alerts=await self._board.alerts(),
-            gaps=await self._board.gaps(),
-            accounts=await self._board.account_states(),
-            segments=await SegmentPages(self._app.database).latest(),
-            shops=await self._look_at_shops(),
+            alerts=await self._store.alerts(),
+            gaps=await self._store.gaps(),
+            accounts=await self._store.account_states(),
+            segments=await SegmentPages(database).latest(),
+            shops=(
+                await LinkPages(database).latest(),
+                await ProductPages(database).latest(),
+                await FeedPages(database).latest(),
+                await ItemPages(database).latest(),
+            ),
         )
 
-    async def _look_at_shops(self) -> tuple[object, ...]:
-        database = self._app.database
-        links, products = await LinkPages(database).latest(), await ProductPages(database).latest()
-        return links, products, await FeedPages(database).latest(), await ItemPages(database).latest()
-
-    async def _look_at_lanes(self) -> Sequence[LaneStatus]:
+    async def _read_lanes(self) -> Sequence[LaneStatus]:
         return await lane_statuses(self._app)
 
-    async def _look_at_accounts(self) -> AccountCounts:
+    async def _read_accounts(self) -> AccountCounts:
         now = self.now
         by_account: dict[UserId, list[Sweep]] = {}
         for sweep in await Coverage(self._app.database).sweeps():
             by_account.setdefault(sweep.user_id, []).append(sweep)
-        stored, spent = await self._board.stored_posts(), await self._board.spent_on()
+        stored, spent = await self._store.stored_posts(), await self._store.spent_on()
         return AccountCounts(at=now, stored=stored, spent=spent, sweeps=by_account)
 
 
-def _telling_span(first_at: int | None, now: datetime) -> ChartSpan:
-    """The shortest one that shows everything a young collection has."""
+def _shortest_span(first_at: int | None, now: datetime) -> ChartSpan:
+    """The shortest span that shows everything of a young collection."""
     if first_at is None:
         return ChartSpan.DAY
     age = timedelta(seconds=now.timestamp() - first_at)
@@ -222,10 +235,37 @@ async def the_dashboard(request: Request) -> Dashboard:
     return dashboard
 
 
-Shown = Annotated[Dashboard, Depends(the_dashboard)]
+CurrentDashboard = Annotated[Dashboard, Depends(the_dashboard)]
 
 
-async def note_what_was_seen(request: Request) -> None:
-    """Before a page looks at anything: what changes from now on is news to it."""
+async def remember_version(request: Request) -> None:
+    """Runs before a page reads anything, so that every later change counts as new to the page."""
     seen = request.app.state.dashboard.seen
     request.state.seen = "" if seen is None else str(seen)
+
+
+@router.get("/live")
+async def live(request: Request, _visitor: Reader, dashboard: CurrentDashboard, seen: str = "") -> StreamingResponse:
+    """`seen` is the version that the page was rendered from. It may have changed while the page was sent."""
+    closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
+    return StreamingResponse(news(closing, dashboard, seen), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def news(closing: asyncio.Event, dashboard: Dashboard, seen: str) -> AsyncIterator[str]:
+    """Server-sent events: one for each new version, until the server closes or the stream is too old."""
+    yield "retry: 3000\n\n"
+    sent, quiet = seen, 0
+    for _ in range(_MOST_CHECKS):
+        with suppress(DatabaseError):  # it is busy; the next check comes soon
+            version = str(await dashboard.version())
+            if version != sent:
+                yield f"event: changed\ndata: {version}\n\n"
+                sent, quiet = version, 0
+        quiet += 1
+        if quiet % _QUIET_CHECKS == 0:
+            yield ": still here\n\n"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await closing.wait()
+        if closing.is_set():
+            return
