@@ -6,12 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.status import status
-from mistnet.kit.statements import command
 from mistnet.queue.model import NewJob
 from mistnet.social.accounts import (
     AccountState,
@@ -29,6 +27,7 @@ from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.social.tracking import repaired
+from tests.contract import test_plans as plans
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
@@ -516,8 +515,5 @@ async def test_the_questions_go_through_their_indexes(url: str) -> None:
 
 
 async def plan(app: App, name: str, binds: dict[str, Any]) -> str:
-    asked = command(name, app.database.dialect)
-    explain = "EXPLAIN QUERY PLAN " if app.database.dialect == "sqlite" else "EXPLAIN "
-    explained = text(explain + asked.text).bindparams(*asked._bindparams.values())
     async with app.database.read() as connection:
-        return "\n".join(str(row[-1]) for row in await connection.execute(explained, binds))
+        return await plans.plan(connection, name, binds)

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 
+from mistnet.queue.store.claims import target_rows
 from tests.contract.test_plans import fill, plan, scans
 from tests.support import kind, open_shop
 
@@ -28,24 +28,21 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
                 "to_publish": await plan(connection, "to_publish", {**one, "now": shop.now, "limit": 9}),
                 "outstanding": await plan(connection, "outstanding", one),
                 "queued": await plan(connection, "queued", {"lane": "x", "before": shop.now}),
-                "queued_ids": await plan(connection, "queued_ids", {"known_lanes": ["x", ""], "limit": 9}),
+                "queued_ids": await plan(connection, "queued_ids", {"lanes": ["x"], "limit": 9}),
                 "unqueue": await plan(
                     connection, "unqueue", {"lane": "x", "before": shop.now, "reason": "lost", "limit": 9}
                 ),
                 "unburied": await plan(connection, "unburied", {**one, "limit": 9}),
             }
+            published = {"published": [(1, 0), (2, 0)], "now": shop.now}
+            plans["mark_queued"] = await plan(connection, "mark_queued", published)
+            listed = {**take, "targets": target_rows(targets)}
+            plans["claim_by_id"] = await plan(connection, "claim_by_id", listed)
             if shop.database.dialect == "postgresql":
-                told = {"ids": [1, 2], "fences": [0, 0], "now": shop.now}
-                caps = {"kinds": ["step"], "lanes": ["x"], "kind_caps": [3], "lane_caps": [None]}
-                plans["mark_queued"] = await plan(connection, "mark_queued", told)
-                plans["claim_by_id"] = await plan(connection, "claim_by_id", {**take, **caps})
                 assert plans["claim_by_id"].count("jobs_pkey") == 2
                 assert plans["mark_queued"].count("jobs_pkey") == 2
             else:
-                listed = {"targets": msgspec.json.encode(targets).decode()}
-                plans["mark_queued"] = await plan(connection, "mark_queued", {"held": "[[1, 0]]", "now": shop.now})
-                plans["claimable"] = await plan(connection, "claimable", {**take, "ids": [1], **listed})
-                plans["claim_by_id"] = await plan(connection, "claim_by_id", take)
+                plans["claimable"] = await plan(connection, "claimable", {**listed, "ids": [1]})
         assert "jobs_due" in plans["to_publish"]
         assert "jobs_queued" in plans["queued"]
         assert "jobs_queued" in plans["queued_ids"]

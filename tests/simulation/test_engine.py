@@ -89,16 +89,14 @@ def mutate(monkeypatch: pytest.MonkeyPatch, changes: dict[str, list[tuple[str, s
         return sql
 
     monkeypatch.setattr(statements, "_read", mutated)
-    statements.statement.cache_clear()
-    statements.command.cache_clear()
+    statements.load.cache_clear()
 
 
 @pytest.fixture
 def mutants(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     yield monkeypatch
     monkeypatch.undo()
-    statements.statement.cache_clear()
-    statements.command.cache_clear()
+    statements.load.cache_clear()
 
 
 def first_fault(make_url: Callable[[], str], *, known: int, named: str = "") -> list[str]:
@@ -115,9 +113,8 @@ def first_fault(make_url: Callable[[], str], *, known: int, named: str = "") -> 
 
 
 def test_without_the_fence_the_oracle_sees_it(memory: Templates, mutants: pytest.MonkeyPatch) -> None:
-    given = "json_extract(h.value, '$[1]')"
-    trusting = [(f" AND j.fence = {given}", ""), ("SELECT j.id, j.fence", f"SELECT j.id, {given} AS fence")]
-    mutate(mutants, {"still_held": trusting, "put_back": [(" AND fence = :fence", "")]})
+    trusting = [(" AND j.fence = held.fence", ""), ("SELECT j.id, j.fence", "SELECT j.id, held.fence")]
+    mutate(mutants, {"still_held": trusting, "put_back": [(" AND jobs.fence = next.fence", "")]})
     faults = first_fault(memory.sqlite, known=1)
     assert faults
 

@@ -15,7 +15,7 @@ from mistnet.governor.call_rows import write_calls
 from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.governor.tables import source_keys, sources
 from mistnet.kit.database import Database
-from mistnet.kit.statements import command, insert_of
+from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import storable
 from mistnet.queue.events import Channel, EventKind, NewEvent
 from mistnet.queue.outbox import write_events
@@ -185,7 +185,7 @@ class DatabaseSourceStore:
 
     async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
         binds = {"lane": source, "now": now, "about": about}
-        woken = await connection.execute(command("wake_lane", self._database.dialect), binds)
+        woken = await run(connection, "wake_lane", binds)
         if self._database.dialect == "postgresql":
             await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
         return woken.rowcount

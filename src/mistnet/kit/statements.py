@@ -1,114 +1,172 @@
-"""Loads the SQL files of every feature, and builds inserts."""
+"""Load the SQL files of every feature for a dialect, run them, and build inserts.
+
+A file holds one statement, for all databases (`sql/common`) or for one dialect. Its first line says why it exists.
+Binds are text, unless a comment line that begins with a bind declares them: `-- :now time, :limit integer`. Result
+columns named `at`, or like `run_at` and `lease_until`, are times.
+
+A bind may be a list, and is then declared where it stands. Lists become arrays on PostgreSQL and JSON on SQLite:
+
+    WHERE u.id IN each(:ids bigint)                       -- a list of values
+    FROM each(:held) AS held (id bigint, fence bigint)    -- a list of rows; of values if there is one column
+
+Rows may have more columns than the statement names: it takes the first ones.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import BigInteger, Boolean, Integer, SmallInteger, Table, Text, TextClause, bindparam, text
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CursorResult,
+    DateTime,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    TextClause,
+    bindparam,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.elements import BindParameter
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
 
-from mistnet.kit import types
+from mistnet.kit.types import Rows, UtcTime, Values
 
-_BIND = re.compile(r"(?<![:\w]):([a-z_]+)")
-_COMMENT = re.compile(r"--[^\n]*")
+_TYPES: Final[Mapping[str, TypeEngine[Any]]] = {
+    "text": Text(),
+    "json": Text(),
+    "boolean": Boolean(),
+    "smallint": SmallInteger(),
+    "integer": Integer(),
+    "bigint": BigInteger(),
+    "time": UtcTime(),
+}
+_ITEMS: Final = {**_TYPES, "time": DateTime(timezone=True)}  # asyncpg takes an array's times as they are
+_CASTS: Final = {"time": "timestamptz"}
 
-_BINDS: dict[str, TypeEngine[Any]] = {
-    "ids": types.IDS,
-    "fences": types.IDS,
-    "follower_ids": types.IDS,
-    "followed_ids": types.IDS,
-    "ingest_id": BigInteger(),
-    "since": types.UtcTime(),
-    "kinds": types.TEXTS,
-    "names": types.TEXTS,
-    "keys": types.TEXTS,
-    "lanes": types.TEXTS,
-    "platforms": types.TEXTS,
-    "states": types.TEXTS,
-    "args_list": types.TEXTS,
-    "errors": types.TEXTS,
-    "reasons": types.TEXTS,
-    "workers": types.TEXTS,
-    "classes": types.SMALL_NUMBERS,
-    "attempts_list": types.SMALL_NUMBERS,
-    "max_attempts_list": types.SMALL_NUMBERS,
-    "takes": types.NUMBERS,
-    "kind_caps": types.NUMBERS,
-    "lane_caps": types.NUMBERS,
-    "run_ats": types.TIMES,
-    "alones": types.FLAGS,
-    "parkeds": types.FLAGS,
-    "now": types.UtcTime(),
-    "until": types.UtcTime(),
-    "before": types.UtcTime(),
-    "aged_before": types.UtcTime(),
-    "lease_until": types.UtcTime(),
-    "lost_before": types.UtcTime(),
-    "run_at": types.UtcTime(),
-    "next_look_at": types.UtcTime(),
-    "user_id": BigInteger(),
-    "oldest": BigInteger(),
-    "newest": BigInteger(),
-    "newest_repost": BigInteger(),
-    "found": BigInteger(),
-    "backfilled": Boolean(),
-    "reposts_backfilled": Boolean(),
-    "id": BigInteger(),
-    "fence": BigInteger(),
-    "class": SmallInteger(),
-    "attempts": SmallInteger(),
-    "max_attempts": SmallInteger(),
-    "alone": Boolean(),
-    "parked": Boolean(),
-    "limit": Integer(),
-    "room": Integer(),
-    "take": Integer(),
-    "cap": Integer(),
-}
-_LISTS = {"known", "known_lanes"}
-_RESULTS: dict[str, TypeEngine[Any]] = {
-    name: types.UtcTime()
-    for name in (
-        "run_at",
-        "created_at",
-        "started_at",
-        "finished_at",
-        "lease_until",
-        "next_due_at",
-        "oldest_due_at",
-        "oldest_at",
-        "at",
-        "seen_at",
-        "profiled_at",
-        "last_updated_at",
-    )
-}
+_COMMENT: Final = re.compile(r"--[^\n]*")
+_DECLARATION: Final = re.compile(r"^-- (:.*)$", re.MULTILINE)
+_BIND: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+_ONE_OF: Final = re.compile(r"\b(NOT )?IN each\(:(\w+) (\w+)\)")
+_EACH: Final = re.compile(r"\beach\(:(\w+)\) AS (\w+) \(([^)]*)\)")
+_TIME_COLUMN: Final = re.compile(r"(?<![:\w])(?:\w+_)?(?:at|until)\b")
+_WRITES: Final = re.compile(r"\b(INSERT INTO|SET|DELETE FROM)\b")
+
+
+class BadStatement(Exception):
+    """A SQL file of ours is wrong."""
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement for one dialect, with its binds and results typed."""
+
+    clause: TextClause | TextualSelect
+    columns: Mapping[str, Sequence[str]]
+    """Where PostgreSQL has a bind for each column of a list of rows: their names, by the name of the list."""
+
+    def values(self, binds: Mapping[str, Any]) -> dict[str, Any]:
+        values = dict(binds)
+        for name, columns in self.columns.items():
+            rows = values.pop(name)
+            values |= {column: [row[place] for row in rows] for place, column in enumerate(columns)}
+        return values
+
+
+async def run(
+    connection: AsyncConnection, name: str, binds: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+) -> CursorResult[*tuple[Any, ...]]:
+    """Execute the statement of that name; with several mappings of binds, once for each."""
+    found = load(name, connection.dialect.name)
+    given = binds or {}
+    values = found.values(given) if isinstance(given, Mapping) else [found.values(each) for each in given]
+    return await connection.execute(found.clause, values)
 
 
 @cache
-def statement(name: str, dialect: str) -> TextualSelect:
-    """The statement of that name for a dialect, with its binds and results typed."""
-    return command(name, dialect).columns(**_RESULTS)
-
-
-@cache
-def command(name: str, dialect: str) -> TextClause:
-    """A statement that returns no rows, such as one made for many sets of values at once."""
-    sql = _COMMENT.sub("", _read(name, dialect)).strip()
-    return text(sql).bindparams(*(_bind(bind) for bind in sorted(set(_BIND.findall(sql)))))
+def load(name: str, dialect: str) -> Statement:
+    written = _read(name, dialect)
+    types = _declared(name, written)
+    columns: dict[str, Sequence[str]] = {}
+    sql = _expand(_COMMENT.sub("", written).strip(), dialect, types, columns)
+    used = set(_BIND.findall(sql))
+    if unused := types.keys() - used:
+        raise BadStatement(f"{name}.sql declares {', '.join(sorted(unused))} and does not use it")
+    binds = (bindparam(bind, type_=types.get(bind, _TYPES["text"])) for bind in sorted(used))
+    clause = text(sql).bindparams(*binds)
+    if _WRITES.search(sql) and "RETURNING" not in sql:
+        return Statement(clause=clause, columns=columns)
+    times = {column: UtcTime() for column in _TIME_COLUMN.findall(sql)}
+    return Statement(clause=clause.columns(**times), columns=columns)
 
 
 def _read(name: str, dialect: str) -> str:
     known = _files()
     return (known.get((dialect, name)) or known["common", name]).read_text(encoding="utf-8")
+
+
+def statement(name: str, dialect: str) -> TextualSelect:
+    """A statement that returns rows, to run it by `Database.fetch_rows` or `fetch_prepared`."""
+    found = load(name, dialect)
+    if found.columns or not isinstance(found.clause, TextualSelect):
+        raise BadStatement(f"{name}.sql needs `run`: it returns no rows, or takes a list of rows")
+    return found.clause
+
+
+def _declared(name: str, written: str) -> dict[str, TypeEngine[Any]]:
+    """The types of binds as the file declares them. `bigint[]` is a list for a cast of one's own."""
+    types: dict[str, TypeEngine[Any]] = {}
+    for line in _DECLARATION.findall(written):
+        for part in line.rstrip(",").split(","):
+            bind, _, kind = part.strip().removeprefix(":").partition(" ")
+            item = kind.removesuffix("[]")
+            if item not in _TYPES:
+                raise BadStatement(f"{name}.sql declares :{bind} with the unknown type {kind!r}")
+            types[bind] = Values(_ITEMS[item]) if kind.endswith("[]") else _TYPES[item]
+    return types
+
+
+def _expand(sql: str, dialect: str, types: dict[str, TypeEngine[Any]], columns: dict[str, Sequence[str]]) -> str:
+    """Write lists as the dialect has them; adds the types of their binds."""
+
+    def one_of(found: re.Match[str]) -> str:
+        negated, bind, kind = found.groups()
+        types[bind] = Values(_ITEMS[kind])
+        if dialect == "postgresql":
+            return f"{'<> ALL' if negated else '= ANY'} ({_array(bind, kind)})"
+        return f"{negated or ''}IN (SELECT value FROM json_each(:{bind}))"
+
+    def each(found: re.Match[str]) -> str:
+        bind, alias, listed = found.groups()
+        kinds = dict(part.split() for part in listed.split(","))
+        if dialect == "postgresql":
+            binds = [bind] if len(kinds) == 1 else [f"{bind}_{column}" for column in kinds]
+            if len(kinds) > 1:
+                columns[bind] = binds
+            types.update({own: Values(_ITEMS[kind]) for own, kind in zip(binds, kinds.values(), strict=True)})
+            arrays = ", ".join(_array(own, kind) for own, kind in zip(binds, kinds.values(), strict=True))
+            return f"unnest({arrays}) AS {alias} ({', '.join(kinds)})"
+        if len(kinds) == 1:
+            types[bind] = Values(_ITEMS[next(iter(kinds.values()))])
+            return f"(SELECT value AS {next(iter(kinds))} FROM json_each(:{bind})) AS {alias}"
+        types[bind] = Rows()
+        parts = (f"json_extract(value, '$[{place}]') AS {column}" for place, column in enumerate(kinds))
+        return f"(SELECT {', '.join(parts)} FROM json_each(:{bind})) AS {alias}"
+
+    return _EACH.sub(each, _ONE_OF.sub(one_of, sql))
+
+
+def _array(bind: str, kind: str) -> str:
+    return f"CAST(:{bind} AS {_CASTS.get(kind, kind)}[])"
 
 
 @cache
@@ -121,12 +179,6 @@ def _files() -> Mapping[tuple[str, str], Traversable]:
         for folder in (feature / "sql").iterdir()
         for file in folder.iterdir()
     }
-
-
-def _bind(name: str) -> BindParameter[Any]:
-    if name in _LISTS:
-        return bindparam(name, type_=Text(), expanding=True)
-    return bindparam(name, type_=_BINDS.get(name, Text()))
 
 
 Insert: TypeAlias = postgresql.Insert | sqlite.Insert

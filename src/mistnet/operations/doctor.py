@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import schema_state
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run, statement
 from mistnet.operations import findings
 from mistnet.operations.alerts.store import AlertStore
 from mistnet.operations.alerts.watch import silence_of
@@ -113,8 +113,7 @@ class Checkup:
     async def _delete_leftovers(self, now: datetime) -> tuple[int, int]:
         errors = 0
         async with self._database.transaction() as connection:
-            prune = command("prune_errors", self._dialect)
-            while gone := (await connection.execute(prune, {"before": now, "limit": _SLICE})).rowcount:
+            while gone := (await run(connection, "prune_errors", {"before": now, "limit": _SLICE})).rowcount:
                 errors += gone
             silent = delete(tables.workers).where(tables.workers.c.seen_at < now - _SILENT)
             return errors, (await connection.execute(silent)).rowcount

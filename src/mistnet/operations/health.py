@@ -27,7 +27,7 @@ from mistnet.kit.errors import (
     DatabaseUnreachable,
 )
 from mistnet.kit.migrate import require_current
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run, statement
 from mistnet.queue import tables
 from mistnet.queue.leader import StoreLeaders
 
@@ -115,7 +115,7 @@ class DatabaseProbe:
             if self._database.product == "sqlite":
                 size = await connection.execute(text(_FILE_SIZE))
                 return {**facts, "size_bytes": size.scalar_one()}
-            server = (await connection.execute(command("server_facts", self._database.dialect))).one()
+            server = (await run(connection, "server_facts")).one()
             return {
                 **facts,
                 "read_only": server.in_recovery or server.read_only,

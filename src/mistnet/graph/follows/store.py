@@ -24,7 +24,7 @@ from mistnet.graph.follows.model import (
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run
 from mistnet.social.ingests.model import IngestId, IngestStatus
 from mistnet.social.ingests.store import open_ingests
 from mistnet.social.model import Platform, UserId
@@ -60,8 +60,7 @@ async def write_follows_seen(connection: AsyncConnection, given: Sequence[Follow
         reopened = await _change_edges(connection, "reopen_follows", known, values)
         live = [edge for edge in known if edge not in reopened]
         if live:
-            refresh = command("refresh_follows", connection.dialect.name)
-            await connection.execute(refresh, _binds(connection, live, values))
+            await run(connection, "refresh_follows", _binds(connection, live, values))
         changed = await _without_baseline(connection, each, added) | reopened
         await _write_events(connection, changed, {**values, "kind": FollowKind.FOLLOWED, "cause": each.cause})
 
@@ -147,14 +146,14 @@ async def _change_edges(
     """Run a statement for these edges. Returns those it changed: another writer may have changed the rest before."""
     if not edges:
         return set()
-    rows = await connection.execute(statement(name, connection.dialect.name), _binds(connection, edges, values))
+    rows = await run(connection, name, _binds(connection, edges, values))
     return {(row.follower_id, row.followed_id) for row in rows}
 
 
 async def _write_events(connection: AsyncConnection, edges: set[Edge], values: Mapping[str, Any]) -> None:
     if edges:
         binds = _binds(connection, sorted(edges), values)
-        await connection.execute(command("note_follows", connection.dialect.name), binds)
+        await run(connection, "note_follows", binds)
 
 
 def _binds(connection: AsyncConnection, edges: Sequence[Edge], values: Mapping[str, Any]) -> dict[str, Any]:

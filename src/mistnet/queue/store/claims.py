@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run
 from mistnet.queue.model import (
     GAP_STATES,
     Awaited,
@@ -30,7 +31,18 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import GivenUp, Prepared, Writers, tell_none
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
-CAP_LOCK = 0x6D697374  # any number all mistnet workers share: claims under a cap go one at a time
+_CAP_LOCK = 0x6D697374  # an arbitrary number that all mistnet workers share
+
+
+@asynccontextmanager
+async def claiming(database: Database, targets: Sequence[Target]) -> AsyncIterator[AsyncConnection]:
+    """Yield a connection for one claim. SQLite: in a transaction, which holds the one write lock."""
+    capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
+    async with database.transaction() if capped else database.autocommit() as connection:
+        if capped and database.dialect == "postgresql":
+            # Claims under a cap take turns: two at once would both count the room that is left, and exceed the cap.
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_CAP_LOCK})"))
+        yield connection
 
 
 class JobQueue:
@@ -71,42 +83,35 @@ class JobQueue:
             "lost_before": lost_before or now,
             "lease_until": now + lease,
             "aged_before": aged_before or LONG_AGO,
+            "targets": target_rows(targets),
         }
-        claim = self._claim_sqlite if self._dialect == "sqlite" else self._claim_postgresql
-        leases = await claim(targets, binds)
+        if self._dialect == "sqlite" and not await self._may_be_due(targets, now):
+            return []
+        async with claiming(self._database, targets) as connection:
+            if self._dialect == "postgresql":
+                leases: Sequence[Lease] = [Lease(*row) for row in await run(connection, "claim", binds)]
+            else:
+                leases = await self._claim_on_sqlite(connection, binds)
         return sorted(leases, key=lambda lease: (lease.run_at, lease.id))
 
-    async def _claim_postgresql(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
-        capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
-        opened = self._database.transaction() if capped else self._database.autocommit()
-        async with opened as connection:
-            if capped:
-                await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
-            rows = await connection.execute(statement("claim", self._dialect), {**binds, **_columns(targets)})
-            return [Lease(*row) for row in rows]
+    async def _may_be_due(self, targets: Sequence[Target], now: datetime) -> bool:
+        """Look first, without SQLite's one write lock, unless the last claim was full and more is likely due."""
+        if self._flowing:
+            return True
+        ahead = await self.outlook(targets, now=now)
+        return ahead.next_due_at is not None and ahead.next_due_at <= now
 
-    async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
-        listed = msgspec.json.encode(targets).decode()
-        now: datetime = binds["now"]
-        if not self._flowing:
-            ahead = await self.outlook(targets, now=now)
-            if ahead.next_due_at is None or ahead.next_due_at > now:
-                return []  # looked without taking the one write lock there is
+    async def _claim_on_sqlite(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[Lease]:
         self._flowing = False
-        async with self._database.transaction() as connection:
-            expired = await connection.execute(statement("expired", self._dialect), {**binds, "targets": listed})
-            lost_by = {row.job_id: row.worker for row in expired}
-            if lost_by:
-                taken = {**binds, "ids": list(lost_by)}
-                rows = await connection.execute(statement("claim_expired", self._dialect), taken)
-                return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
-            urgent = await connection.execute(statement("urgent", self._dialect), {**binds, "targets": listed})
-            head = urgent.first()
-            if head is None:
-                return []
-            taken = {**binds, "kind": head.kind, "lane": head.lane, "take": head.take}
-            rows = await connection.execute(statement("claim", self._dialect), taken)
-            leases = [Lease(*row) for row in rows]
+        lost_by = {row.job_id: row.worker for row in await run(connection, "expired", binds)}
+        if lost_by:
+            rows = await run(connection, "claim_expired", {**binds, "ids": list(lost_by)})
+            return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
+        head = (await run(connection, "urgent", binds)).first()
+        if head is None:
+            return []
+        rows = await run(connection, "claim", {**binds, "kind": head.kind, "lane": head.lane, "take": head.take})
+        leases = [Lease(*row) for row in rows]
         self._flowing = len(leases) >= head.take
         return leases
 
@@ -131,13 +136,11 @@ class JobQueue:
 
     async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:
         if self._dialect == "postgresql":
-            rows = await connection.execute(statement("finish", self._dialect), {**_held(leases), "now": now})
-            return _claims(rows)
-        won = await self._still_held(connection, leases)
+            return _claims(await run(connection, "finish", {"held": _held(leases), "now": now}))
+        won = _claims(await run(connection, "still_held", {"held": _held(leases)}))
         ids = sorted(job_id for job_id, _fence in won)
-        binds = {"ids": ids, "now": now, "state": JobState.SUCCEEDED}
-        await connection.execute(command("history", self._dialect), binds)
-        await connection.execute(command("forget", self._dialect), {"ids": ids})
+        await run(connection, "history", {"ids": ids, "now": now, "state": JobState.SUCCEEDED})
+        await run(connection, "forget", {"ids": ids})
         return won
 
     async def _with_waits_that_are_over(
@@ -150,7 +153,7 @@ class JobQueue:
                 awaited.setdefault(each.awaits.kind, set()).add(each.awaits.key)
         alive: set[Awaited] = set()
         for kind, keys in sorted(awaited.items()):
-            rows = await connection.execute(statement("awaited", self._dialect), {"kind": kind, "keys": sorted(keys)})
+            rows = await run(connection, "awaited", {"kind": kind, "keys": sorted(keys)})
             alive |= {Awaited(kind, row.key) for row in rows}
         return [
             each
@@ -162,116 +165,59 @@ class JobQueue:
     async def _put_back(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
     ) -> set[Claim]:
-        if self._dialect == "postgresql":
-            rows = await connection.execute(statement("put_back", self._dialect), _next_states(settlements))
-            won = _claims(rows)
-        else:
-            won = await self._still_held(connection, [s.lease for s in settlements])
-            kept = [_next_state(s) for s in settlements if s.lease.claim in won]
-            if kept:
-                await connection.execute(command("put_back", self._dialect), kept)
-        await self._note_errors(connection, [s for s in settlements if s.error and s.lease.claim in won], now)
+        won = _claims(await run(connection, "put_back", {"settled": [_next_state(each) for each in settlements]}))
+        notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements if s.error and s.lease.claim in won]
+        if notes:
+            binds = {"notes": notes, "now": now, "worker": settlements[0].lease.worker}
+            await run(connection, "note_errors", binds)
         return won
-
-    async def _note_errors(self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime) -> None:
-        if not settlements:
-            return
-        notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements]
-        binds: dict[str, Any] = {"now": now, "worker": settlements[0].lease.worker}
-        if self._dialect == "postgresql":
-            ids, fences, errors = zip(*notes, strict=True)
-            binds |= {"ids": ids, "fences": fences, "errors": errors}
-        else:
-            binds |= {"notes": msgspec.json.encode(notes).decode()}
-        await connection.execute(command("note_errors", self._dialect), binds)
 
     async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[Claim]:
         """Lengthens leases; returns the claims that are still ours, whether or not lengthened this time."""
-        if self._dialect == "postgresql":
-            async with self._database.autocommit() as connection:
-                await connection.execute(command("extend", self._dialect), {**_held(leases), "until": until})
-                rows = await connection.execute(statement("still_held", self._dialect), _held(leases))
-                return _claims(rows)
-        async with self._database.transaction() as connection:
-            await connection.execute(command("extend", self._dialect), {"held": _pairs(leases), "until": until})
-            return await self._still_held(connection, leases)
+        held = _held(leases)
+        # PostgreSQL: one statement each, so that no lock is held between the two. SQLite: one lock for both.
+        shared = self._database.autocommit() if self._dialect == "postgresql" else self._database.transaction()
+        async with shared as connection:
+            await run(connection, "extend", {"held": held, "until": until})
+            return _claims(await run(connection, "still_held", {"held": held}))
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Hands leases back: the jobs are due again at once, and no attempt is spent."""
         if not leases:
             return
         async with self._database.transaction() as connection:
+            await run(connection, "release", {"held": _held(leases)})
             if self._dialect == "postgresql":
-                await connection.execute(command("release", self._dialect), _held(leases))
                 await connection.execute(text("NOTIFY mistnet_jobs"))
-            else:
-                each = [{"id": lease.id, "fence": lease.fence} for lease in leases]
-                await connection.execute(command("release", self._dialect), each)
 
     async def outlook(self, targets: Sequence[Target], *, now: datetime) -> Outlook:
-        binds: dict[str, Any] = {"now": now}
-        if self._dialect == "postgresql":
-            columns = _columns(targets)
-            binds |= {name: columns[name] for name in ("kinds", "lanes", "kind_caps", "lane_caps")}
-        else:
-            binds |= {"targets": msgspec.json.encode(targets).decode()}
         async with self._database.read_cached_plan() as connection:
-            row = (await connection.execute(statement("outlook", self._dialect), binds)).one()
+            row = (await run(connection, "outlook", {"targets": target_rows(targets), "now": now})).one()
         return Outlook(next_due_at=row.next_due_at, capped=bool(row.capped))
-
-    async def _still_held(self, connection: AsyncConnection, leases: Sequence[Lease]) -> set[Claim]:
-        rows = await connection.execute(statement("still_held", self._dialect), {"held": _pairs(leases)})
-        return _claims(rows)
 
 
 def _claims(rows: CursorResult[Any]) -> set[Claim]:
     return {(row.id, row.fence) for row in rows}
 
 
-def _held(leases: Sequence[Lease]) -> dict[str, Any]:
-    return {"ids": [lease.id for lease in leases], "fences": [lease.fence for lease in leases]}
+def _held(leases: Sequence[Lease]) -> list[Claim]:
+    return [lease.claim for lease in leases]
 
 
-def _pairs(leases: Sequence[Lease]) -> str:
-    return msgspec.json.encode([(lease.id, lease.fence) for lease in leases]).decode()
+def target_rows(targets: Sequence[Target]) -> list[tuple[object, ...]]:
+    """Targets as statements take them. Statements that need less name only the leading columns."""
+    return [(each.kind, each.lane, each.kind_cap, each.lane_cap, each.job_class, each.take) for each in targets]
 
 
-def _columns(targets: Sequence[Target]) -> dict[str, Any]:
-    return {
-        "kinds": [target.kind for target in targets],
-        "lanes": [target.lane for target in targets],
-        "classes": [target.job_class for target in targets],
-        "takes": [target.take for target in targets],
-        "kind_caps": [target.kind_cap for target in targets],
-        "lane_caps": [target.lane_cap for target in targets],
-    }
-
-
-def _next_state(settlement: Settlement) -> dict[str, Any]:
-    return {
-        "id": settlement.lease.id,
-        "fence": settlement.lease.fence,
-        "state": settlement.state,
-        "run_at": settlement.run_at,
-        "attempts": settlement.attempts,
-        "args": settlement.args,
-        "alone": settlement.alone,
-        "reason": settlement.reason,
-        "error": settlement.error,
-    }
-
-
-def _next_states(settlements: Sequence[Settlement]) -> dict[str, Any]:
-    rows = [_next_state(settlement) for settlement in settlements]
-    names = {
-        "ids": "id",
-        "fences": "fence",
-        "states": "state",
-        "run_ats": "run_at",
-        "attempts_list": "attempts",
-        "args_list": "args",
-        "alones": "alone",
-        "reasons": "reason",
-        "errors": "error",
-    }
-    return {bind: [row[name] for row in rows] for bind, name in names.items()}
+def _next_state(settlement: Settlement) -> tuple[object, ...]:
+    return (
+        settlement.lease.id,
+        settlement.lease.fence,
+        settlement.state,
+        settlement.run_at,
+        settlement.attempts,
+        settlement.args,
+        settlement.alone,
+        settlement.reason,
+        settlement.error,
+    )

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import command, insert_of, statement
+from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
 from mistnet.queue.model import JobId, JobState, Lane, Lease, Target, WorkerName
 from mistnet.queue.ports import ClaimedById, DeadLetter, DueMessage
-from mistnet.queue.store.claims import CAP_LOCK, LONG_AGO
+from mistnet.queue.store.claims import LONG_AGO, claiming, target_rows
 
 TOLD_AGAIN: Final = "its message seems lost: the broker is told again"
 _WAITING: Final = (JobState.QUEUED, JobState.PENDING, JobState.RETRYABLE)
@@ -42,7 +42,7 @@ class StoreDispatch:
                 room = await self._room(connection, target, window)
                 own = {**binds, "limit": max(min(room, limit - len(letters)), 0)}
                 if own["limit"]:
-                    rows = await connection.execute(statement("to_publish", self._dialect), own)
+                    rows = await run(connection, "to_publish", own)
                     letters += [_letter(row) for row in rows]
         return letters
 
@@ -50,9 +50,9 @@ class StoreDispatch:
         """Jobs under a cap are told one by one as there is room: others would only wait in somebody's hand."""
         if target.kind_cap is None and target.lane_cap is None:
             asked = {"lane": target.lane, "before": LONG_AGO}
-            return window - int((await connection.execute(statement("queued", self._dialect), asked)).one().jobs)
+            return window - int((await run(connection, "queued", asked)).one().jobs)
         binds = {"kind": target.kind, "lane": target.lane}
-        out = (await connection.execute(statement("outstanding", self._dialect), binds)).one()
+        out = (await run(connection, "outstanding", binds)).one()
         rooms = [window - out.lane_queued]
         if target.kind_cap is not None:
             rooms.append(target.kind_cap - out.kind_queued - out.kind_running)
@@ -65,42 +65,42 @@ class StoreDispatch:
         if not letters:
             return 0
         async with self._database.autocommit() as connection:
-            binds = {**self._held(letters), "now": now}
-            return len((await connection.execute(statement("mark_queued", self._dialect), binds)).all())
+            binds = {"published": [(each.job_id, each.fence) for each in letters], "now": now}
+            return len((await run(connection, "mark_queued", binds)).all())
 
     async def queued(self, lanes: Collection[Lane], *, before: datetime) -> Mapping[Lane, tuple[int, int]]:
         found: dict[Lane, tuple[int, int]] = {}
         async with self._database.read_cached_plan() as connection:
             for lane in lanes:
                 binds = {"lane": lane, "before": before}
-                row = (await connection.execute(statement("queued", self._dialect), binds)).one()
+                row = (await run(connection, "queued", binds)).one()
                 found[lane] = (row.jobs, row.overdue)
         return found
 
     async def queued_ids(self, lanes: Collection[Lane], *, limit: int) -> Sequence[JobId]:
         """Jobs the broker was told of, those first whose message is oldest."""
-        binds = {"known_lanes": [*sorted(lanes), ""], "limit": limit}
+        binds = {"lanes": sorted(lanes), "limit": limit}
         async with self._database.read_cached_plan() as connection:
-            return [JobId(row.id) for row in await connection.execute(statement("queued_ids", self._dialect), binds)]
+            return [JobId(row.id) for row in await run(connection, "queued_ids", binds)]
 
     async def unqueue(self, lane: Lane, *, before: datetime) -> int:
         """Takes jobs back whose message seems lost."""
         binds = {"lane": lane, "before": before, "reason": TOLD_AGAIN, "limit": _SLICE}
         async with self._database.autocommit() as connection:
-            return len((await connection.execute(statement("unqueue", self._dialect), binds)).all())
+            return len((await run(connection, "unqueue", binds)).all())
 
     async def unqueue_others(self, lanes: Collection[Lane], *, before: datetime) -> int:
         """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
-        binds = {"known_lanes": [*sorted(lanes), ""], "before": before}
+        binds = {"lanes": sorted(lanes), "before": before}
         async with self._database.autocommit() as connection:
-            return len((await connection.execute(statement("unqueue_others", self._dialect), binds)).all())
+            return len((await run(connection, "unqueue_others", binds)).all())
 
     async def unburied(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
         letters: list[DeadLetter] = []
         async with self._database.read_cached_plan() as connection:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(letters)}
-                rows = await connection.execute(statement("unburied", self._dialect), binds)
+                rows = await run(connection, "unburied", binds)
                 letters += [_dead_letter(row) for row in rows]
         return letters
 
@@ -116,7 +116,7 @@ class StoreDispatch:
 
     async def forget_letters(self) -> None:
         async with self._database.autocommit() as connection:
-            await connection.execute(command("forget_letters", self._dialect))
+            await run(connection, "forget_letters")
 
     async def claim_by_ids(
         self,
@@ -135,42 +135,18 @@ class StoreDispatch:
             "now": now,
             "lost_before": lost_before or now,
             "lease_until": now + lease,
+            "targets": target_rows(targets),
         }
-        claim = self._claim_sqlite if self._dialect == "sqlite" else self._claim_postgresql
-        leases = await claim(targets, binds)
+        async with claiming(self._database, targets) as connection:
+            if self._dialect == "postgresql":
+                leases: Sequence[Lease] = [Lease(*row) for row in await run(connection, "claim_by_id", binds)]
+            else:
+                leases = await _claim_on_sqlite(connection, binds)
         taken = {each.id for each in leases}
         rest = [each for each in ids if each not in taken]
         if not rest:
             return ClaimedById(leases=leases)
         return msgspec.structs.replace(await self._left(rest, targets, now), leases=leases)
-
-    async def _claim_postgresql(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
-        capped = any(target.kind_cap is not None or target.lane_cap is not None for target in targets)
-        columns = {
-            "kinds": [target.kind for target in targets],
-            "lanes": [target.lane for target in targets],
-            "kind_caps": [target.kind_cap for target in targets],
-            "lane_caps": [target.lane_cap for target in targets],
-        }
-        async with self._database.transaction() if capped else self._database.autocommit() as connection:
-            if capped:
-                await connection.execute(text(f"SELECT pg_advisory_xact_lock({CAP_LOCK})"))
-            rows = await connection.execute(statement("claim_by_id", self._dialect), {**binds, **columns})
-            return [Lease(*row) for row in rows]
-
-    async def _claim_sqlite(self, targets: Sequence[Target], binds: Mapping[str, Any]) -> Sequence[Lease]:
-        listed = {**binds, "targets": msgspec.json.encode(targets).decode()}
-        async with self._database.transaction() as connection:
-            found = await connection.execute(statement("claimable", self._dialect), listed)
-            lost_by = {row.id: row.lost_by for row in found}
-            if not lost_by:
-                return []
-            lost = [each for each, worker in lost_by.items() if worker]
-            if lost:
-                await connection.execute(command("note_lost", self._dialect), {"ids": lost, "now": binds["now"]})
-            taken = {**binds, "ids": list(lost_by)}
-            rows = await connection.execute(statement("claim_by_id", self._dialect), taken)
-            return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
 
     async def _left(self, ids: Sequence[JobId], targets: Sequence[Target], now: datetime) -> ClaimedById:
         """Why these could not be leased. A paused job is taken back, so that it is told of when its kind goes on."""
@@ -184,7 +160,7 @@ class StoreDispatch:
         for row in waiting:
             if row.kind in stopped:
                 async with self._database.autocommit() as connection:
-                    await connection.execute(statement("unqueue_paused", self._dialect), {"id": row.id})
+                    await run(connection, "unqueue_paused", {"id": row.id})
         known = {(target.kind, target.lane) for target in targets}
         open_ = [row for row in waiting if row.kind not in stopped]
         return ClaimedById(
@@ -192,10 +168,16 @@ class StoreDispatch:
             foreign={JobId(row.id) for row in open_ if (row.kind, row.lane) not in known},
         )
 
-    def _held(self, letters: Sequence[DueMessage]) -> dict[str, Any]:
-        if self._dialect == "postgresql":
-            return {"ids": [each.job_id for each in letters], "fences": [each.fence for each in letters]}
-        return {"held": msgspec.json.encode([(each.job_id, each.fence) for each in letters]).decode()}
+
+async def _claim_on_sqlite(connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[Lease]:
+    lost_by = {row.id: row.lost_by for row in await run(connection, "claimable", binds)}
+    if not lost_by:
+        return []
+    lost = [each for each, worker in lost_by.items() if worker]
+    if lost:
+        await run(connection, "note_lost", {"ids": lost, "now": binds["now"]})
+    rows = await run(connection, "claim_by_id", {**binds, "ids": list(lost_by)})
+    return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
 
 
 def _letter(row: Any) -> DueMessage:

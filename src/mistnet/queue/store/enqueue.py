@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run
 from mistnet.queue.errors import BadArgs, UnknownKind
 from mistnet.queue.model import Enqueued, KindName, KindRules, NewJob, Wake
 
@@ -35,28 +34,20 @@ class JobWriter:
         wanted = _distinct(new_jobs)
         parked = await self._parked(connection, wanted)
         rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]
-        created = await _insert(connection, rows, now)
-        if connection.dialect.name == "postgresql" and any(row["run_at"] <= now for row in rows):
+        created = (await run(connection, "enqueue", {"jobs": rows, "now": now})).rowcount
+        if connection.dialect.name == "postgresql" and any((job.run_at or now) <= now for job in wanted):
             await connection.execute(text(f"NOTIFY {CHANNEL}"))
         return Enqueued(created=created, duplicates=len(new_jobs) - created, parked=min(len(parked), created))
 
-    def _row(self, job: NewJob, now: datetime, *, parked: bool) -> dict[str, Any]:
+    def _row(self, job: NewJob, now: datetime, *, parked: bool) -> tuple[object, ...]:
         rules = self._rules_of(job.kind)
         lane = job.lane or next(iter(rules.lanes), None)
         if lane is None or lane not in rules.lanes:
             known = ", ".join(rules.lanes) or "none: the settings here name nobody for it"
             raise BadArgs(job.kind, f"it has no lane {lane!r}; its lanes: {known}")
-        return {
-            "kind": job.kind,
-            "key": job.key,
-            "lane": lane,
-            "class": int(rules.job_class),
-            "args": _encode(job.args).decode(),
-            "max_attempts": rules.max_attempts,
-            "run_at": job.run_at or now,
-            "parked": parked,
-            "reason": job.reason,
-        }
+        args, run_at = _encode(job.args).decode(), job.run_at or now
+        job_class = int(rules.job_class)
+        return job.kind, job.key, lane, job_class, args, rules.max_attempts, run_at, parked, job.reason
 
     def _rules_of(self, kind: KindName) -> KindRules:
         try:
@@ -70,8 +61,7 @@ class JobWriter:
         for kind in dict.fromkeys(job.kind for job in jobs):
             cap = self._rules_of(kind).live_cap
             if cap is not None:
-                count = statement("live_count", connection.dialect.name)
-                live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
+                live = (await run(connection, "live_count", {"kind": kind, "limit": cap})).scalar_one()
                 places = [index for index, job in enumerate(jobs) if job.kind == kind]
                 parked.update(places[max(cap - live, 0) :])
         return parked
@@ -81,7 +71,7 @@ async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: d
     """Makes jobs due whose wait is over."""
     for wake in dict.fromkeys(wakes):
         binds = {"kind": wake.kind, "reason": wake.reason, "now": now}
-        await connection.execute(command("wake", connection.dialect.name), binds)
+        await run(connection, "wake", binds)
     if connection.dialect.name == "postgresql":
         await connection.execute(text(f"NOTIFY {CHANNEL}"))
 
@@ -90,24 +80,3 @@ def _distinct(jobs: Iterable[NewJob]) -> list[NewJob]:
     """One job per key, in an order all writers share, so that two of them cannot wait for each other."""
     keyed = {(job.kind, job.key): job for job in reversed(list(jobs)) if job.key is not None}
     return [job for job in jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]
-
-
-async def _insert(connection: AsyncConnection, rows: Sequence[dict[str, Any]], now: datetime) -> int:
-    dialect = connection.dialect.name
-    if dialect != "postgresql":
-        result = await connection.execute(command("enqueue", dialect), [{**row, "now": now} for row in rows])
-        return result.rowcount
-    columns = {
-        "kinds": "kind",
-        "keys": "key",
-        "lanes": "lane",
-        "classes": "class",
-        "args_list": "args",
-        "max_attempts_list": "max_attempts",
-        "run_ats": "run_at",
-        "parkeds": "parked",
-        "reasons": "reason",
-    }
-    binds: dict[str, Any] = {bind: [row[column] for row in rows] for bind, column in columns.items()}
-    result = await connection.execute(command("enqueue", dialect), {**binds, "now": now})
-    return result.rowcount

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Select, Text, cast, false, func, null, select
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import statement
+from mistnet.kit.statements import run
 from mistnet.queue import tables
 from mistnet.queue.model import JobId, JobState, KindName, Lane, WorkerName
 from mistnet.queue.ports import HeldLeases
@@ -123,12 +123,12 @@ class Inspector:
 
     async def counts(self, *, now: datetime) -> Sequence[StateCount]:
         async with self._database.read() as connection:
-            rows = await connection.execute(statement("summary", self._dialect), {"now": now})
+            rows = await run(connection, "summary", {"now": now})
             return [StateCount(**{**row, "state": JobState(row["state"])}) for row in rows.mappings()]
 
     async def waits(self, *, now: datetime, limit: int = 20) -> Sequence[WaitGroup]:
         async with self._database.read() as connection:
-            rows = await connection.execute(statement("waits", self._dialect), {"now": now, "limit": limit})
+            rows = await run(connection, "waits", {"now": now, "limit": limit})
             return [WaitGroup(**row) for row in rows.mappings()]
 
     async def paused(self) -> Sequence[PausedKind]:

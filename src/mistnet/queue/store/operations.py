@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy, WriteRefused
-from mistnet.kit.statements import command, insert_of, statement
+from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.store.enqueue import CHANNEL
@@ -150,7 +150,7 @@ class Operations:
         return won
 
     async def _revive(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
-        rows = await connection.execute(statement("revive", self._dialect), {"ids": list(ids), "now": now})
+        rows = await run(connection, "revive", {"ids": list(ids), "now": now})
         won = set(rows.scalars())
         if won:
             await self._ring(connection)
@@ -159,11 +159,11 @@ class Operations:
     async def _cancel(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
         if self._dialect == "postgresql":
             binds = {"ids": list(ids), "now": now}
-            return set((await connection.execute(statement("cancel", self._dialect), binds)).scalars())
+            return set((await run(connection, "cancel", binds)).scalars())
         present = list(await self._states(connection, ids))
         binds = {"ids": present, "now": now, "state": JobState.CANCELLED}
-        await connection.execute(command("history", self._dialect), binds)
-        await connection.execute(command("forget", self._dialect), {"ids": present})
+        await run(connection, "history", binds)
+        await run(connection, "forget", {"ids": present})
         return set(present)
 
     async def _states(self, connection: AsyncConnection, ids: Collection[JobId]) -> dict[JobId, JobState]:

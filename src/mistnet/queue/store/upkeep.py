@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import command, insert_of, statement
+from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
 from mistnet.queue.model import JobState, KindName, LostLease, WorkerName
 from mistnet.queue.ports import RemainingWork, WorkerCard
@@ -41,12 +41,12 @@ class StoreUpkeep:
 
     async def _reclaim(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[LostLease]:
         if self._dialect == "postgresql":
-            rows = (await connection.execute(statement("reclaim", self._dialect), binds)).mappings().all()
+            rows = (await run(connection, "reclaim", binds)).mappings().all()
             return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
-        noted = await connection.execute(statement("note_reclaimed", self._dialect), binds)
+        noted = await run(connection, "note_reclaimed", binds)
         lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
         taken = {"now": binds["now"], "ids": list(lost_by)}
-        rows = (await connection.execute(statement("reclaim", self._dialect), taken)).mappings().all()
+        rows = (await run(connection, "reclaim", taken)).mappings().all()
         return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
 
     async def unpark(self, caps: Mapping[KindName, int]) -> int:
@@ -54,19 +54,18 @@ class StoreUpkeep:
         let_in = 0
         for kind, cap in caps.items():
             async with self._database.transaction() as connection:
-                count = statement("live_count", self._dialect)
-                live = (await connection.execute(count, {"kind": kind, "limit": cap})).scalar_one()
+                live = (await run(connection, "live_count", {"kind": kind, "limit": cap})).scalar_one()
                 if live < cap:
                     binds = {"kind": kind, "limit": cap - live}
-                    rows = await connection.execute(statement("unpark", self._dialect), binds)
+                    rows = await run(connection, "unpark", binds)
                     let_in += len(rows.all())
         return let_in
 
     async def work_left(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> bool:
         """Whether workers of these kinds and lanes still have something to do, now or after a wait."""
         async with self._database.read() as connection:
-            binds = {"known": sorted(kinds), "known_lanes": sorted(lanes), "now": now}
-            return bool((await connection.execute(statement("work_left", self._dialect), binds)).scalar_one())
+            binds = {"kinds": sorted(kinds), "lanes": sorted(lanes), "now": now}
+            return bool((await run(connection, "work_left", binds)).scalar_one())
 
     async def awaited(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> RemainingWork:
         """What keeps `work_left` true while nothing can be claimed."""
@@ -90,8 +89,8 @@ class StoreUpkeep:
         """Forgets what finished before then, a slice per call, so that no lock is held for long."""
         binds = {"before": before, "limit": limit}
         async with self._database.transaction() as connection:
-            forgotten = await connection.execute(command("prune_history", self._dialect), binds)
-            await connection.execute(command("prune_errors", self._dialect), binds)
+            forgotten = await run(connection, "prune_history", binds)
+            await run(connection, "prune_errors", binds)
             await connection.execute(delete(tables.workers).where(tables.workers.c.seen_at < before))
             return forgotten.rowcount
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import insert_of, statement
+from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import NewJob
 from mistnet.queue.store.enqueue import JobWriter
@@ -111,7 +111,7 @@ class LinkWriter:
 
 async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:
     """Those that are known already."""
-    rows = await connection.execute(statement("links_called", connection.dialect.name), {"names": list(names)})
+    rows = await run(connection, "links_called", {"names": list(names)})
     return {row.url_norm: LinkId(row.id) for row in rows}
 
 

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Select, func, select
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import statement
+from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, Conversation, MissingParent, Sweep, SweepKind, Walk
@@ -83,7 +83,7 @@ class Coverage:
         """Sweeps that are alive or ended without their result: of one account, or all."""
         binds = {"key": str(user_id) if user_id else None, "mends": f"{user_id}:%"}
         async with self._database.read() as connection:
-            rows = (await connection.execute(statement("sweeps", self._dialect), binds)).mappings().all()
+            rows = (await run(connection, "sweeps", binds)).mappings().all()
         return sorted(map(_sweep, rows), key=lambda sweep: sweep.job_id)
 
     async def native_reposts(self, user_id: UserId) -> int:
@@ -105,9 +105,9 @@ class Coverage:
         counted = select(func.count()).where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
         binds = {"platform": platform, "id": conversation_id}
         async with self._database.read() as connection:
-            lost = (await connection.execute(statement("lost_parents", self._dialect), binds)).mappings().all()
+            lost = (await run(connection, "lost_parents", binds)).mappings().all()
             named = {**binds, "walks": f"{conversation_id}:%"}
-            found = await connection.execute(statement("walks_of", self._dialect), named)
+            found = await run(connection, "walks_of", named)
             rows = found.mappings().all() if platform == X else []  # only replies on X are walked up
             stored = (await connection.execute(counted)).scalar_one()
         walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
@@ -133,7 +133,7 @@ class Coverage:
         """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""
         binds = {"platform": X, "ids": sorted(next_ids)}
         async with self._database.read() as connection:
-            rows = await connection.execute(statement("frontiers", self._dialect), binds)
+            rows = await run(connection, "frontiers", binds)
             return {PostId(row.id) for row in rows}
 
     async def _progress(self, wanted: Select[Any], sweeps: Sequence[Sweep]) -> Sequence[AccountProgress]:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.statements import command, statement
+from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState, KindName, NewJob
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.model import UserId
@@ -73,9 +73,9 @@ async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetim
     if not ids:
         return []
     if dialect == "postgresql":
-        return list((await connection.execute(statement("cancel", dialect), {"ids": ids, "now": now})).scalars())
-    await connection.execute(command("history", dialect), {"ids": ids, "now": now, "state": JobState.CANCELLED})
-    await connection.execute(command("forget", dialect), {"ids": ids})
+        return list((await run(connection, "cancel", {"ids": ids, "now": now})).scalars())
+    await run(connection, "history", {"ids": ids, "now": now, "state": JobState.CANCELLED})
+    await run(connection, "forget", {"ids": ids})
     return ids
 
 
@@ -88,5 +88,5 @@ async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now
         gaps += [JobId(row.id) for row in await connection.execute(asked) if (kind, row.key) in keys]
     if not gaps:
         return 0
-    revived = await connection.execute(statement("revive", connection.dialect.name), {"ids": gaps, "now": now})
+    revived = await run(connection, "revive", {"ids": gaps, "now": now})
     return len(revived.all())

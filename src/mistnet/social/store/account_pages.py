@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Select, and_, func, or_, select
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import statement
+from mistnet.kit.statements import run
 from mistnet.kit.text import read_number
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
@@ -123,7 +123,7 @@ class AccountPages:
         """In which hours of the week (UTC, Monday's first is 0) the latest posts were written, read off their ids."""
         async with self._database.read() as connection:
             binds = {"platform": X, "user_id": user_id, "limit": _HEAT_POSTS}
-            rows = await connection.execute(statement("hours", self._database.dialect), binds)
+            rows = await run(connection, "hours", binds)
             return {int(row.hour): row.posts for row in rows}
 
     async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ShownPost]:

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, case, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import command, insert_of, statement
+from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.outbox import write_events
@@ -66,7 +66,7 @@ async def write_state_changes(connection: AsyncConnection, given: Sequence[Accou
             "next_look_at": each.next_look_at,
             "now": now,
         }
-        await connection.execute(command("change_account_state", connection.dialect.name), values)
+        await run(connection, "change_account_state", values)
         await write_events(connection, told, now)
 
 
@@ -101,7 +101,7 @@ async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: 
         }
         for each in sorted(given, key=lambda each: each.user_id)
     ]
-    await connection.execute(command("move_boundaries", connection.dialect.name), rows)
+    await run(connection, "move_boundaries", rows)
 
 
 async def write_judged(connection: AsyncConnection, given: Sequence[HistoryJudged], now: datetime) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from sqlalchemy import Table, bindparam, func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.statements import insert_of, statement
+from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import JobId
 from mistnet.social.accounts import Missing
@@ -95,12 +95,7 @@ async def _known_users(
     connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
 ) -> dict[tuple[str, int], Mapping[str, Any]]:
     """What is known of them, locked until the transaction ends, in the order all writers share."""
-    platforms, ids = zip(*wanted, strict=True)
-    dialect = connection.dialect.name
-    binds: dict[str, Any] = {"asked": msgspec.json.encode(list(wanted)).decode()}
-    if dialect == "postgresql":
-        binds = {"platforms": list(platforms), "ids": list(ids)}
-    rows = await connection.execute(statement("known_profiles", dialect), binds)
+    rows = await run(connection, "known_profiles", {"users": list(wanted)})
     return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
 
 

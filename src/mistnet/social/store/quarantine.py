@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
-from mistnet.kit.statements import statement
+from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState, KindName, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
@@ -65,7 +65,7 @@ class Quarantine:
         """How many payloads name a user, as their author or otherwise."""
         binds = {"named": f'"{user_id}"'}
         async with self._database.read() as connection:
-            counted = await connection.execute(statement("quarantined_of", self._database.dialect), binds)
+            counted = await run(connection, "quarantined_of", binds)
             return int(counted.scalar_one())
 
     async def reparse(
@@ -184,8 +184,7 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
     if not readable and not due:
         return 0
-    revive = statement("revive", connection.dialect.name)
-    revived = (await connection.execute(revive, {"ids": sorted(readable | due), "now": now})).scalars().all()
+    revived = (await run(connection, "revive", {"ids": sorted(readable | due), "now": now})).scalars().all()
     once = [each for each in revived if each in due]
     await connection.execute(update(jobs).where(jobs.c.id.in_(once)).values(attempts=jobs.c.max_attempts - 1))
     return len(revived)

@@ -11,7 +11,7 @@ from sqlalchemy import Select, and_, bindparam, column, false, func, literal_col
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import statement
+from mistnet.kit.statements import run
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.search_query import SearchQuery, SearchTerm, parse
@@ -84,7 +84,7 @@ async def find_authors(
 
 async def stored_platforms(connection: AsyncConnection) -> Sequence[Platform]:
     """The platforms of which anything is stored, X first: ids and handles without a platform mean X."""
-    found = (await connection.execute(statement("stored_platforms", connection.dialect.name))).scalars()
+    found = (await run(connection, "stored_platforms")).scalars()
     return sorted(map(Platform, found), key=lambda each: (each != X, each))
 
 

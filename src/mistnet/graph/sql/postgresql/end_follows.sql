@@ -1,4 +1,5 @@
 -- Edges that are there no more, unless somebody has seen them since the sync began. Tells which it ended.
+-- :follower_ids bigint[], :followed_ids bigint[], :now time, :ingest_id bigint, :since time
 UPDATE follows f
 SET ended_at = :now
 FROM unnest(CAST(:follower_ids AS bigint[]), CAST(:followed_ids AS bigint[])) AS gone (follower_id, followed_id)

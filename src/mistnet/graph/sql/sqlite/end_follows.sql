@@ -1,5 +1,6 @@
 -- Edges that are there no more, unless somebody has seen them since the sync began. Tells which it ended.
 -- One lookup by key for each: left alone, the planner would read the whole table.
+-- :now time, :ingest_id bigint, :since time
 UPDATE follows
 SET ended_at = :now
 WHERE rowid IN (

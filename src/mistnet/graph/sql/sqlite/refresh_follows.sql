@@ -1,5 +1,6 @@
 -- Edges that live and are seen once more: nobody doubts them now.
 -- One lookup by key for each: left alone, the planner would read the whole table.
+-- :now time, :ingest_id bigint
 UPDATE follows
 SET missed_in = NULL, last_seen_at = :now, seen_in = :ingest_id
 WHERE rowid IN (

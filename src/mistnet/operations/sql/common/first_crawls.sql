@@ -1,4 +1,5 @@
 -- How long links waited for their first crawl: the latest :limit crawls since then, without those of links seen before.
+-- :since time, :limit integer
 SELECT l.lane, l.first_seen_at AS seen_at, c.at
 FROM (
     SELECT recent.id, recent.link_id, recent.at

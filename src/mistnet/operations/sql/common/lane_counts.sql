@@ -1,4 +1,5 @@
 -- The queue by lane: jobs in each state, and since when the oldest of them is due.
+-- :now time
 SELECT j.lane,
     j.state,
     count(*) AS jobs,

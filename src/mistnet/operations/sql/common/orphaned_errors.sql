@@ -1,4 +1,5 @@
 -- How many errors are kept of jobs that nobody knows any more, counted no further than :limit.
+-- :limit integer
 SELECT count(*) FROM (
     SELECT 1 FROM job_errors e
     WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = e.job_id)

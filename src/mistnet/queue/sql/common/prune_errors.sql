@@ -1,4 +1,5 @@
 -- Forget the errors of jobs that are neither alive, nor a gap, nor in the history any more.
+-- :before time, :limit integer
 DELETE FROM job_errors
 WHERE at < :before AND (job_id, fence) IN (
     SELECT e.job_id, e.fence FROM job_errors e

@@ -1,6 +1,7 @@
--- Jobs of some lanes that a broker was told of, oldest message first: for workers that take them without a message.
+-- Jobs of these lanes that were published to the broker, oldest message first, for workers that claim without a message.
+-- :limit integer
 SELECT q.id
 FROM jobs q
-WHERE q.state = 'queued' AND q.lane IN :known_lanes
+WHERE q.state = 'queued' AND q.lane IN each(:lanes text)
 ORDER BY q.started_at, q.id
 LIMIT :limit

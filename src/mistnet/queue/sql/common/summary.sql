@@ -1,4 +1,5 @@
 -- The queue at a glance: jobs by kind and state, and since when the oldest of them is due.
+-- :now time
 SELECT j.kind,
     j.state,
     count(*) AS jobs,

@@ -1,4 +1,5 @@
--- Due jobs of one kind and lane that the broker is to be told of, oldest first.
+-- Due jobs of one kind and lane to publish to the broker, oldest first.
+-- :now time, :limit integer
 SELECT j.id, j.fence, j.lane, j.wait_reason
 FROM jobs j
 WHERE j.kind = :kind AND j.lane = :lane AND j.state IN ('pending', 'retryable') AND NOT j.parked AND j.run_at <= :now

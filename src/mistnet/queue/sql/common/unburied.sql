@@ -1,5 +1,6 @@
--- Gaps of one kind and lane that the dead-letter queue has not been told of, oldest first.
--- The kind is asked for as a range, so that the order leads through the index of gaps, not through all jobs there are.
+-- Failed jobs of one kind and lane that are not in the dead-letter queue yet, oldest first.
+-- BETWEEN makes the planner read the index of failed jobs in this order instead of all jobs by id.
+-- :limit integer
 SELECT j.id, j.fence, j.lane, j.kind, j.key, j.state, j.attempts, j.last_error
 FROM jobs j
 WHERE j.kind BETWEEN :kind AND :kind AND j.state IN ('failed', 'dead') AND j.lane = :lane

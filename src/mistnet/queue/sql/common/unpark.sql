@@ -1,4 +1,5 @@
 -- Let parked jobs of one kind in, oldest first, as far as its cap on live jobs has room.
+-- :limit integer
 UPDATE jobs
 SET parked = FALSE, wait_reason = NULL
 WHERE parked AND id IN (

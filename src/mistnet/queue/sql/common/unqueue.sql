@@ -1,4 +1,5 @@
--- Take jobs of one lane back whose message seems lost: they are due as before, and the broker will be told again.
+-- Take back jobs of one lane whose message seems lost: they are due as before and will be published again.
+-- :before time, :limit integer
 UPDATE jobs
 SET state = 'pending', wait_reason = :reason
 WHERE state = 'queued' AND id IN (

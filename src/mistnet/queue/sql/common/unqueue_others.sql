@@ -1,5 +1,6 @@
--- Take jobs back that were handed to a broker on lanes which nobody dispatches any more.
+-- Take back jobs that were published on lanes that are no longer dispatched.
+-- :before time
 UPDATE jobs
 SET state = 'pending', wait_reason = NULL
-WHERE state = 'queued' AND started_at <= :before AND lane NOT IN :known_lanes
+WHERE state = 'queued' AND started_at <= :before AND lane NOT IN each(:lanes text)
 RETURNING id

@@ -1,4 +1,5 @@
 -- What waits, and why: jobs that are not being worked on, grouped by what they wait for, the largest groups first.
+-- :now time, :limit integer
 WITH waiting AS (
     SELECT j.kind,
         j.run_at,

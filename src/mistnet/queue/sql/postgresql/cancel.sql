@@ -1,7 +1,8 @@
--- Move jobs to the history unfinished, whatever their state; a worker on one finds its lease gone.
+-- Move unfinished jobs to the history, whatever their state. A worker that runs one finds its lease gone.
+-- :now time
 WITH cancelled AS (
     DELETE FROM jobs
-    WHERE jobs.id = ANY (CAST(:ids AS bigint[]))
+    WHERE jobs.id IN each(:ids bigint)
     RETURNING jobs.id, jobs.kind, jobs.key, jobs.lane, jobs.class, jobs.args, jobs.attempts, jobs.fence,
         jobs.run_at, jobs.created_at, jobs.started_at, jobs.worker
 )

@@ -1,6 +1,7 @@
 -- Lease due jobs of the most urgent kind and lane to one worker.
--- A job whose lease ran out is due again: its worker died, or lost its way; that costs it an attempt.
--- From then on it shares no batch: it may be the one that killed them all.
+-- A job whose lease expired is due again, because its worker died or stalled; that costs it an attempt.
+-- From then on it runs in isolation: it may be the job that killed its worker.
+-- :now time, :lost_before time, :lease_until time, :aged_before time, :room integer
 WITH open AS MATERIALIZED (
     -- what this worker may take: not paused, not over a cap on what runs at once
     SELECT t.kind, t.lane, t.class, LEAST(
@@ -10,14 +11,13 @@ WITH open AS MATERIALIZED (
         CASE WHEN t.lane_cap IS NOT NULL THEN t.lane_cap - (
             SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = t.lane) END
     ) AS take
-    FROM unnest(
-        CAST(:kinds AS text[]), CAST(:lanes AS text[]), CAST(:classes AS smallint[]),
-        CAST(:takes AS integer[]), CAST(:kind_caps AS integer[]), CAST(:lane_caps AS integer[])
-    ) AS t (kind, lane, class, take, kind_cap, lane_cap)
+    FROM each(:targets) AS t (
+        kind text, lane text, kind_cap integer, lane_cap integer, class smallint, take integer
+    )
     WHERE NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = t.kind)
 ),
 expired AS MATERIALIZED (
-    -- leases that ran out; a job with no attempt left is the reclaimer's to bury
+    -- expired leases; a job without an attempt left is left to `reclaim`, which makes it dead
     SELECT j.id, j.fence, j.worker
     FROM jobs j
     WHERE j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts
@@ -27,7 +27,7 @@ expired AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 urgent AS MATERIALIZED (
-    -- the kind and lane whose oldest due job goes first; one that waited too long outranks all classes
+    -- the kind and lane whose oldest due job goes first; one that waited too long precedes all classes
     SELECT o.kind, o.lane, o.take
     FROM open o
     CROSS JOIN LATERAL (

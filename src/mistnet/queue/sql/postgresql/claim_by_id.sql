@@ -1,5 +1,6 @@
--- Lease the jobs a broker named to one worker, as far as they are due and nobody holds them.
--- Waits for a row that somebody is changing: to pass it over would be to throw its message away.
+-- Lease the jobs that the broker delivered to one worker, as far as they are due and not leased.
+-- Waits for locked rows, unlike `claim`: a job that is skipped here loses its message.
+-- :now time, :lost_before time, :lease_until time
 WITH open AS MATERIALIZED (
     -- what this worker may take: not paused, and how much room the caps leave
     SELECT t.kind, t.lane,
@@ -7,15 +8,13 @@ WITH open AS MATERIALIZED (
             SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.kind = t.kind) END AS kind_room,
         CASE WHEN t.lane_cap IS NOT NULL THEN t.lane_cap - (
             SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = t.lane) END AS lane_room
-    FROM unnest(
-        CAST(:kinds AS text[]), CAST(:lanes AS text[]), CAST(:kind_caps AS integer[]), CAST(:lane_caps AS integer[])
-    ) AS t (kind, lane, kind_cap, lane_cap)
+    FROM each(:targets) AS t (kind text, lane text, kind_cap integer, lane_cap integer)
     WHERE NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = t.kind)
 ),
 named AS MATERIALIZED (
     SELECT j.id, j.kind, j.lane, j.state, j.fence, j.worker, j.run_at
     FROM jobs j
-    WHERE j.id = ANY (CAST(:ids AS bigint[]))
+    WHERE j.id IN each(:ids bigint)
         AND ((j.state IN ('queued', 'pending', 'retryable') AND NOT j.parked AND j.run_at <= :now)
             OR (j.state = 'running' AND j.lease_until <= :lost_before AND j.attempts + 1 < j.max_attempts))
     ORDER BY j.id

@@ -1,9 +1,10 @@
--- Lengthen the leases of jobs still being worked on; rows that are being settled right now are left alone.
--- Leased is said by the worker, not by the state: the plan must go by id, not through the index of leases.
+-- Extend the leases of jobs that are still being worked on. SKIP LOCKED leaves rows alone that are being settled now.
+-- A running job is found by its worker, not by its state: the plan must go by id, not through the index of leases.
+-- :until time
 WITH held AS MATERIALIZED (
     SELECT j.id
     FROM jobs j
-    JOIN unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS h (id, fence)
+    JOIN each(:held) AS h (id bigint, fence bigint)
         ON j.id = h.id AND j.fence = h.fence
     WHERE j.worker IS NOT NULL
     ORDER BY j.id

@@ -1,8 +1,9 @@
--- Move finished jobs from the live table to the history. Only the holder of the lease may.
--- Leased is said by the worker, not by the state: the plan must go by id, not through the index of leases.
+-- Move finished jobs from the live table to the history. The fence lets only the lease's holder do so.
+-- A running job is found by its worker, not by its state: the plan must go by id, not through the index of leases.
+-- :now time
 WITH finished AS (
     DELETE FROM jobs
-    USING unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held (id, fence)
+    USING each(:held) AS held (id bigint, fence bigint)
     WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker IS NOT NULL
     RETURNING jobs.id, jobs.kind, jobs.key, jobs.lane, jobs.class, jobs.args, jobs.attempts, jobs.fence,
         jobs.run_at, jobs.created_at, jobs.started_at, jobs.worker

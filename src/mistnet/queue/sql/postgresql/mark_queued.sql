@@ -1,11 +1,13 @@
--- Note that the broker has been told of these jobs; one that has moved since it was read is left as it is.
+-- Record that these jobs were published. A job that changed since it was read, by its fence or state, is left as it is.
+-- Rows are locked in the order of ids, so that two dispatchers cannot deadlock.
+-- :now time
 UPDATE jobs
 SET state = 'queued', started_at = :now, wait_reason = NULL
 WHERE jobs.id = ANY (ARRAY(
     SELECT j.id
     FROM jobs j
-    JOIN unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS told (id, fence)
-        ON j.id = told.id AND j.fence = told.fence
+    JOIN each(:published) AS published (id bigint, fence bigint)
+        ON j.id = published.id AND j.fence = published.fence
     WHERE j.state IN ('pending', 'retryable')
     ORDER BY j.id
     FOR UPDATE OF j))

@@ -1,4 +1,5 @@
--- Take jobs back from workers whose lease ran out: due again with the attempt counted, or dead if it was the last.
+-- Take jobs back whose lease expired: due again with the attempt counted, or dead if it was the last.
+-- :now time, :lost_before time, :limit integer
 WITH expired AS MATERIALIZED (
     SELECT j.id, j.fence, j.worker
     FROM jobs j

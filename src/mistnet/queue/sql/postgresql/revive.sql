@@ -1,9 +1,11 @@
--- Make jobs due now: one that ended without its result starts anew, one that waits stops waiting.
--- A job whose kind and key are alive in another one is left; of several gaps with one key the newest goes.
+-- Make jobs due now: a failed one starts over, a waiting one stops waiting.
+-- A job whose kind and key are live in another job is left; of several failed ones with one key the newest is taken.
+-- The states are checked again in the update: another transaction may have changed the row before it was locked.
+-- :now time
 WITH able AS MATERIALIZED (
     SELECT j.id, j.key, row_number() OVER (PARTITION BY j.kind, j.key ORDER BY j.id DESC) AS place
     FROM jobs j
-    WHERE j.id = ANY (CAST(:ids AS bigint[]))
+    WHERE j.id IN each(:ids bigint)
         AND (j.state IN ('retryable', 'failed', 'dead')
             OR (j.state = 'pending' AND NOT j.parked AND j.run_at > :now))
         AND NOT EXISTS (

@@ -1,4 +1,5 @@
--- Lease due jobs of one kind and lane to one worker. Runs inside BEGIN IMMEDIATE: nobody else can claim meanwhile.
+-- Lease due jobs of one kind and lane to one worker. Runs inside BEGIN IMMEDIATE, so no other worker claims meanwhile.
+-- :now time, :lease_until time, :take integer
 UPDATE jobs
 SET state = 'running',
     fence = fence + 1,

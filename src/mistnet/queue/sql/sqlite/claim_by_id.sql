@@ -1,4 +1,5 @@
--- Lease the jobs a broker named to one worker. Runs inside BEGIN IMMEDIATE, after the look that chose them.
+-- Lease the jobs that the broker delivered to one worker. Runs inside BEGIN IMMEDIATE, after `claimable` chose them.
+-- :now time, :lease_until time
 UPDATE jobs
 SET state = 'running',
     fence = fence + 1,
@@ -8,5 +9,5 @@ SET state = 'running',
     lease_until = :lease_until,
     started_at = :now,
     wait_reason = NULL
-WHERE id IN (SELECT named.value FROM json_each(:ids) named)
+WHERE id IN each(:ids bigint)
 RETURNING id, fence, worker, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone

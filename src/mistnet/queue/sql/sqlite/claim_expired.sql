@@ -1,4 +1,5 @@
--- Lease jobs whose lease ran out to another worker; the attempt of the one who lost them counts.
+-- Lease jobs whose lease expired to another worker. The lost attempt counts.
+-- :now time, :lease_until time
 UPDATE jobs
 SET fence = fence + 1,
     attempts = attempts + 1,
@@ -6,5 +7,5 @@ SET fence = fence + 1,
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
+WHERE id IN each(:ids bigint) AND state = 'running'
 RETURNING id, fence, worker, kind, key, lane, args, attempts, max_attempts, run_at, created_at, alone

@@ -1,6 +1,6 @@
--- Lengthen the leases of jobs still being worked on.
-UPDATE jobs SET lease_until = :until
-WHERE state = 'running' AND EXISTS (
-    SELECT 1 FROM json_each(:held) h
-    WHERE json_extract(h.value, '$[0]') = jobs.id AND json_extract(h.value, '$[1]') = jobs.fence)
-    AND id IN (SELECT json_extract(h.value, '$[0]') FROM json_each(:held) h)
+-- Extend the leases of jobs that are still being worked on.
+-- :until time
+UPDATE jobs
+SET lease_until = :until
+FROM each(:held) AS held (id bigint, fence bigint)
+WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker IS NOT NULL

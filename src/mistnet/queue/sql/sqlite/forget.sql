@@ -1,2 +1,2 @@
 -- Remove jobs that were just copied into the history.
-DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))
+DELETE FROM jobs WHERE id IN each(:ids bigint)

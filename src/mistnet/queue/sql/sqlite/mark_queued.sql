@@ -1,7 +1,7 @@
--- Note that the broker has been told of these jobs; one that has moved since it was read is left as it is.
+-- Record that these jobs were published. A job that changed since it was read, by its fence or state, is left as it is.
+-- :now time
 UPDATE jobs
 SET state = 'queued', started_at = :now, wait_reason = NULL
-WHERE state IN ('pending', 'retryable') AND id IN (
-    SELECT j.id FROM json_each(:held) told
-    JOIN jobs j ON j.id = json_extract(told.value, '$[0]') AND j.fence = json_extract(told.value, '$[1]'))
-RETURNING id
+FROM each(:published) AS published (id bigint, fence bigint)
+WHERE jobs.id = published.id AND jobs.fence = published.fence AND jobs.state IN ('pending', 'retryable')
+RETURNING jobs.id

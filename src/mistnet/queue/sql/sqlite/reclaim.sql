@@ -1,4 +1,5 @@
--- Take jobs back from workers whose lease ran out: due again with the attempt counted, or dead if it was the last.
+-- Take jobs back whose lease expired: due again with the attempt counted, or dead if it was the last.
+-- :now time
 UPDATE jobs
 SET state = CASE WHEN attempts + 1 >= max_attempts THEN 'dead' ELSE 'retryable' END,
     attempts = attempts + 1,
@@ -8,5 +9,5 @@ SET state = CASE WHEN attempts + 1 >= max_attempts THEN 'dead' ELSE 'retryable' 
     worker = NULL,
     lease_until = NULL,
     wait_reason = NULL
-WHERE id IN (SELECT value FROM json_each(:ids))
+WHERE id IN each(:ids bigint)
 RETURNING id, kind, lane, attempts, state

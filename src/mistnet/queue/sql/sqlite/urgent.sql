@@ -1,13 +1,11 @@
--- The kind and lane whose oldest due job goes first, and how many of it may be taken.
--- Not paused, not over a cap on what runs at once; one that waited too long outranks all classes.
-WITH wanted AS MATERIALIZED (
-    SELECT json_extract(t.value, '$.kind') AS kind,
-        json_extract(t.value, '$.lane') AS lane,
-        json_extract(t.value, '$.job_class') AS class,
-        json_extract(t.value, '$.take') AS take,
-        json_extract(t.value, '$.kind_cap') AS kind_cap,
-        json_extract(t.value, '$.lane_cap') AS lane_cap
-    FROM json_each(:targets) t
+-- The kind and lane whose oldest due job goes first, and how many of its jobs may be claimed.
+-- Neither paused nor over a cap on running jobs. A job that waited too long precedes all classes.
+-- :now time, :aged_before time
+WITH target AS MATERIALIZED (
+    SELECT t.kind, t.lane, t.class, t.take, t.kind_cap, t.lane_cap
+    FROM each(:targets) AS t (
+        kind text, lane text, kind_cap integer, lane_cap integer, class smallint, take integer
+    )
 ),
 open AS MATERIALIZED (
     SELECT w.kind, w.lane, w.class, min(
@@ -17,7 +15,7 @@ open AS MATERIALIZED (
         CASE WHEN w.lane_cap IS NULL THEN w.take ELSE w.lane_cap - (
             SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = w.lane) END
     ) AS take
-    FROM wanted w
+    FROM target w
     WHERE NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = w.kind)
 ),
 head AS MATERIALIZED (

@@ -1,4 +1,5 @@
 -- Say what became of an account. One that nobody tracks any more stays that way.
+-- :user_id bigint, :now time, :next_look_at time
 UPDATE accounts
 SET state_since = CASE WHEN state = :state THEN state_since ELSE :now END,
     state = :state,

@@ -1,4 +1,5 @@
 -- The posts that stored replies of a conversation answer and that are not stored; and does upstream still have them?
+-- :id bigint
 SELECT p.in_reply_to_id AS post_id,
     min(p.id) AS reply_id,
     count(*) AS replies,

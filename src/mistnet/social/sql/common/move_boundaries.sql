@@ -1,4 +1,6 @@
 -- Note what a step of a sweep proved. Oldest only falls, newest only rises, and only sweeps come here.
+-- :user_id bigint, :oldest bigint, :newest bigint, :newest_repost bigint, :found bigint, :now time,
+-- :backfilled boolean, :reposts_backfilled boolean
 UPDATE accounts
 SET oldest_post_id = CASE
         WHEN CAST(:oldest AS bigint) IS NULL OR oldest_post_id <= :oldest THEN oldest_post_id ELSE :oldest END,

@@ -1,4 +1,5 @@
 -- The thread walks that name a conversation: the live ones by each reply's own key, those without a result besides.
+-- :id bigint
 SELECT j.id, j.state, CAST(j.args AS text) AS args, j.last_error
 FROM posts p
 JOIN jobs j ON j.kind = 'walk' AND j.key = CAST(p.conversation_id AS text) || ':' || CAST(p.id AS text)

@@ -1,7 +1,7 @@
--- From each of these posts up through what is stored: which is the first we lack and could still have?
--- Each step is a lookup by key and written so that no planner, knowing little of tables that grow, can join instead.
+-- Going up the replies from each of these posts: the first post that is not stored and not known to be unavailable.
+-- LATERAL with LIMIT keeps each step a lookup by key: with the statistics of a growing table the planner would join.
 WITH RECURSIVE climb (start, id, user_id) AS (
-    SELECT asked.id, asked.id, CAST(NULL AS bigint) FROM unnest(CAST(:ids AS bigint[])) AS asked (id)
+    SELECT post.id, post.id, CAST(NULL AS bigint) FROM each(:ids) AS post (id bigint)
     UNION
     SELECT c.start, up.in_reply_to_id, up.in_reply_to_user_id
     FROM climb c

@@ -1,6 +1,6 @@
--- From each of these posts up through what is stored: which is the first we lack and could still have?
+-- Going up the replies from each of these posts: the first post that is not stored and not known to be unavailable.
 WITH RECURSIVE climb (start, id, user_id) AS (
-    SELECT asked.value, asked.value, NULL FROM json_each(:ids) AS asked
+    SELECT post.id, post.id, NULL FROM each(:ids) AS post (id bigint)
     UNION
     SELECT c.start, p.in_reply_to_id, p.in_reply_to_user_id
     FROM climb c

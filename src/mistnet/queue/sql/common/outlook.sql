@@ -1,23 +1,22 @@
--- When does the next job of these kinds and lanes fall due, and does a cap hide one that is due now?
+-- When is the next job of these kinds and lanes due, and does a cap hold back one that is due now?
+-- :now time
 WITH open AS MATERIALIZED (
-    SELECT t.kind, t.lane, COALESCE(
-        t.kind_cap <= (SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.kind = t.kind)
-        OR t.lane_cap <= (SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = t.lane), FALSE
-    ) AS capped
-    FROM unnest(
-        CAST(:kinds AS text[]), CAST(:lanes AS text[]), CAST(:kind_caps AS integer[]), CAST(:lane_caps AS integer[])
-    ) AS t (kind, lane, kind_cap, lane_cap)
+    SELECT t.kind, t.lane,
+        (t.kind_cap IS NOT NULL AND t.kind_cap <= (
+            SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.kind = t.kind))
+        OR (t.lane_cap IS NOT NULL AND t.lane_cap <= (
+            SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.lane = t.lane)) AS capped
+    FROM each(:targets) AS t (kind text, lane text, kind_cap integer, lane_cap integer)
     WHERE NOT EXISTS (SELECT 1 FROM paused_kinds p WHERE p.kind = t.kind)
 ),
 head AS MATERIALIZED (
-    SELECT o.capped, first.run_at
-    FROM open o
-    CROSS JOIN LATERAL (
+    SELECT o.capped, (
         SELECT j.run_at FROM jobs j
         WHERE j.kind = o.kind AND j.lane = o.lane AND j.state IN ('pending', 'retryable') AND NOT j.parked
         ORDER BY j.run_at, j.id
         LIMIT 1
-    ) AS first
+    ) AS run_at
+    FROM open o
 ),
 leased AS MATERIALIZED (
     SELECT j.lease_until AS run_at FROM jobs j
