@@ -99,7 +99,7 @@ async def test_pages_show_marks_and_prices_and_a_token_is_needed_elsewhere(sqlit
         assert shown.count('class="mark ') == 3
         assert "No price was known" in shown
         assert "-25.00 %" in shown
-        older = (await api.get(f"/products/{cup}?before=3.9", headers={"Accept": "text/html"})).text
+        older = (await api.get(f"/products/{cup}?before=x.3", headers={"Accept": "text/html"})).text
         assert shown.count('class="post"') == 3
         assert older.count('class="post"') == 2
         listed = (await api.get("/people/x/11/products", headers={"Accept": "text/html"})).text

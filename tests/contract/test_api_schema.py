@@ -240,8 +240,8 @@ def call(case: schemathesis.Case[Any], running: Running) -> None:
 @pytest.mark.parametrize(
     "outermost",
     [
-        ("A" * 11, "A" * 22, "0.threads.1"),
-        ("f" + "_" * 9 + "8", "_" * 21 + "w", f"{'9' * 17}.x.{'9' * 19}"),
+        ("A" * 11, "A" * 22, "0.threads.1", "x.1"),
+        ("f" + "_" * 9 + "8", "_" * 21 + "w", f"{'9' * 17}.x.{'9' * 19}", f"threads.{'9' * 19}~x.{'9' * 19}"),
     ],
     ids=["least", "largest"],
 )

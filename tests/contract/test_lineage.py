@@ -22,8 +22,8 @@ from mistnet.prices.lineage.store import ItemProducts, Lineage, Lined
 from mistnet.prices.model import ItemId, ItemRequest
 from mistnet.prices.store.items import Items
 from mistnet.shops.model import ProductId
-from mistnet.shops.store import link_pages as mention_pages
-from mistnet.shops.store.link_pages import Before
+from mistnet.shops.store import mentions as mention_pages
+from mistnet.shops.store.mentions import MentionCursor
 from mistnet.social.model import PLATFORMS, Platform, UserId, X
 from tests.databases import open_database
 from tests.examples import count_examples
@@ -44,7 +44,7 @@ HOUR = timedelta(hours=1)
 
 async def all_posts(database: Database, story: Story, number: int, limit: int) -> list[Lined]:
     found: list[Lined] = []
-    before: Before | None = None
+    before: MentionCursor | None = None
     while True:
         page = await Lineage(database).page(ProductId(number), now=story.now, limit=limit, before=before)
         assert len(page.posts) <= limit

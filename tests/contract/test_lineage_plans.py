@@ -16,8 +16,8 @@ from mistnet.prices.lineage.store import ItemProducts, Lineage
 from mistnet.prices.model import ItemId, ItemRequest
 from mistnet.prices.store.items import Items
 from mistnet.shops.model import ProductId
-from mistnet.shops.store.link_pages import Before
-from mistnet.social.model import UserId, X
+from mistnet.shops.store.mentions import MentionCursor
+from mistnet.social.model import PostId, UserId, X
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.contract.test_shop_plans import series
@@ -100,7 +100,7 @@ async def test_no_question_of_lineage_reads_a_whole_table(url: str, monkeypatch:
     async with open_harvest(url) as app:
         await fill(app)
         for few in (400, 0):
-            monkeypatch.setattr("mistnet.shops.store.link_pages._FEW", few)
+            monkeypatch.setattr("mistnet.shops.store.mentions._FEW", few)
             await questions_are_by_index(app)
         await an_export_is_by_index(app, monkeypatch)
 
@@ -108,7 +108,9 @@ async def test_no_question_of_lineage_reads_a_whole_table(url: str, monkeypatch:
 async def questions_are_by_index(app: App) -> None:
     database = app.database
     with noted() as seen:
-        page = await Lineage(database).page(ProductId(7), now=START, limit=5, before=Before(x=FIRST + 15_000))
+        page = await Lineage(database).page(
+            ProductId(7), now=START, limit=5, before=MentionCursor({X: PostId(FIRST + 15_000)})
+        )
         assert len(page.posts) == 5
         assert page.next is not None
         assert len(await Lineage(database).course(ProductId(7))) == OFFERS // PRODUCTS

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 
+import msgspec
 import pytest
 from sqlalchemy import insert
 
@@ -13,10 +14,11 @@ from mistnet.queue.model import JobState, Lane
 from mistnet.queue.tables import job_errors, job_history
 from mistnet.shops.model import LinkId, LinkKind, LinkState
 from mistnet.shops.store import link_pages
-from mistnet.shops.store.link_pages import Before, LinkFilter, LinkPages, MentionPages
+from mistnet.shops.store.link_pages import LinkFilter, LinkPages
+from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_mention_cursor
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.shops.tables import links
-from mistnet.social.model import THREADS, Post, PostId, UserId
+from mistnet.social.model import THREADS, Platform, Post, PostId, UserId, X
 from mistnet.sources.lane_status import lane_statuses, percentile
 from tests.harvests import open_harvest, post, tell, user
 from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
@@ -52,7 +54,7 @@ async def test_links_are_listed_by_lane_state_and_kind_a_page_at_a_time(url: str
             before: int | None = None
             while True:
                 page = await pages.list(LinkFilter(**wanted, before=before, limit=2))  # type: ignore[arg-type]
-                found += [each.id for each in page.links]
+                found += [each.id for each in page.items]
                 before = page.next
                 if before is None:
                     return found
@@ -78,7 +80,7 @@ async def test_words_are_looked_for_in_parts_and_no_link_is_left_out(url: str, m
         before: int | None = None
         while True:
             page = await pages.list(LinkFilter(words="rare", before=before, limit=1))
-            found += [each.id for each in page.links]
+            found += [each.id for each in page.items]
             before, asked = page.next, asked + 1
             if before is None:
                 break
@@ -97,12 +99,12 @@ async def test_one_link_shows_where_it_leads_what_leads_to_it_and_its_crawls(url
         found = await pages.one(item)
         assert found is not None
         assert (found.title, found.product_id, found.mentions) == ("Thing 2", thing, 0)
-        assert [(each.outcome, each.kept) for each in await pages.crawls(item, limit=5)] == [
+        assert [(each.outcome, each.kept) for each in (await pages.crawls(item, limit=5)).items] == [
             ("offer", True),
             ("blocked", False),
         ]
         latest = await pages.crawls(item, limit=1)
-        assert [each.problem for each in await pages.crawls(item, before=latest[-1].id, limit=5)] == ["captcha"]
+        assert [each.problem for each in (await pages.crawls(item, before=latest.next, limit=5)).items] == ["captcha"]
         assert [each.id for each in await pages.leading_here(item, limit=5)] == [short]
         assert [each.id for each in await pages.of_product(thing, limit=5)] == [item]
         assert await pages.called("https://s.shopee.tw/abc") == short
@@ -133,31 +135,31 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
         assert sorted(await pages.reach_of_link(middle)) == [middle, short]
         whole = await pages.page(reach, limit=10)
         assert whole.next is None
-        order = [(str(each.platform), each.post_id) for each in whole.posts]
+        order = [(str(each.platform), each.post_id) for each in whole.items]
         assert sorted(order) == [("threads", 40), ("threads", 50), ("x", 100), ("x", 200)]
-        assert [each.created_at for each in whole.posts] == sorted((p.created_at for p in whole.posts), reverse=True)
-        twice = next(each for each in whole.posts if each.post_id == 200)
+        assert [each.created_at for each in whole.items] == sorted((p.created_at for p in whole.items), reverse=True)
+        twice = next(each for each in whole.items if each.post_id == 200)
         assert [(each.url, str(each.place), each.link_id) for each in twice.urls] == [
             ("https://verbatim.example/200", "text", short),
             ("https://verbatim.example/again", "entity", item),
         ]
         paged: list[tuple[str, int]] = []
-        before: Before | None = None
+        before: MentionCursor | None = None
         while True:
             page = await pages.page(reach, before=before, limit=1)
-            paged += [(str(each.platform), each.post_id) for each in page.posts]
+            paged += [(str(each.platform), each.post_id) for each in page.items]
             before = page.next
             if before is None:
                 break
         assert paged == order
-        assert (await pages.page([other], limit=5)).posts[0].handle == "ann"
-        assert (await pages.page([], limit=5)).posts == []
+        assert (await pages.page([other], limit=5)).items[0].handle == "ann"
+        assert (await pages.page([], limit=5)).items == []
         links = LinkPages(database)
         await mention(database, item, 100, nr=1, place="entity", url="https://verbatim.example/both")
-        counts = {each.id: each.mentions for each in (await links.list(LinkFilter())).links}
+        counts = {each.id: each.mentions for each in (await links.list(LinkFilter())).items}
         assert counts == {item: 4, middle: 3, short: 1, other: 1}, "posts, by way of short links too"
         for each, count in counts.items():
-            assert len((await pages.page(await pages.reach_of_link(each), limit=10)).posts) == count
+            assert len((await pages.page(await pages.reach_of_link(each), limit=10)).items) == count
             found = await links.one(each)
             assert found is not None
             assert found.mentions == count
@@ -175,11 +177,37 @@ async def test_pages_of_mentions_skip_nobody_whose_id_and_time_disagree(url: str
         for post_id in hours:
             await mention(app.database, own, post_id, platform=THREADS)
         seen: list[int] = []
-        before: Before | None = Before()
+        before: MentionCursor | None = MentionCursor()
         while before is not None:
             page = await pages.page([own], before=before, limit=1)
-            seen, before = [*seen, *(each.post_id for each in page.posts)], page.next
+            seen, before = [*seen, *(each.post_id for each in page.items)], page.next
         assert seen == [50, 40, 30, 20, 10]
+
+
+async def test_pages_of_mentions_go_on_at_any_number_of_platforms(url: str) -> None:
+    async with open_harvest(url) as app:
+        pages, bea, places = MentionPages(app.database), user(BEA, "bea"), [Platform("bluesky"), THREADS, X]
+        own = await link(app.database, "https://shopee.tw/product/1/2")
+        for number, platform in enumerate(places):
+            await tell(app, type(bea)(platform=platform, id=BEA, detail=bea.detail, handle="bea", raw=b"{}"))
+            for post_id in range(1, 4):
+                written = threads_post(post_id, 10 * number + post_id)
+                await tell(app, msgspec.structs.replace(written, platform=platform))
+                await mention(app.database, own, post_id, platform=platform)
+        for limit in range(1, 10):
+            seen: list[tuple[str, int]] = []
+            before: MentionCursor | None = MentionCursor()
+            while before is not None:
+                page = await pages.page([own], before=before, limit=limit)
+                seen += [(each.platform, each.post_id) for each in page.items]
+                before = page.next and read_mention_cursor(str(page.next))
+            assert sorted(seen) == [(platform, post_id) for platform in places for post_id in range(1, 4)]
+
+
+@pytest.mark.parametrize("written", ["", "x", "x.0", "x.1~", "1.2", "x.1.2", "X.1", "x.99999999999999999999"])
+def test_what_is_no_cursor_of_mentions_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="the cursor that the page before gave"):
+        read_mention_cursor(written)
 
 
 async def test_every_link_that_leads_to_a_product_counts_be_they_ever_so_many(url: str) -> None:
@@ -195,7 +223,7 @@ async def test_every_link_that_leads_to_a_product_counts_be_they_ever_so_many(ur
         reach = await pages.reach_of_product(thing)
         assert len(reach) == len(set(reach)) == many + 1
         await mention(database, LinkId(max(reach)), 100)
-        assert [each.post_id for each in (await pages.page(reach, limit=5)).posts] == [100]
+        assert [each.post_id for each in (await pages.page(reach, limit=5)).items] == [100]
 
 
 async def test_products_are_listed_with_what_they_cost_now_and_narrowed(url: str) -> None:
@@ -209,7 +237,7 @@ async def test_products_are_listed_with_what_they_cost_now_and_narrowed(url: str
         await offer(database, cup, "19900", at=START + 2 * DAY, doubt="a hundred times the last")
 
         async def ids(**wanted: object) -> list[int]:
-            return [each.id for each in (await pages.list(ProductFilter(**wanted))).products]  # type: ignore[arg-type]
+            return [each.id for each in (await pages.list(ProductFilter(**wanted))).items]  # type: ignore[arg-type]
 
         assert await ids() == [plain, bowl, cup]
         assert await ids(shop="ebay") == [bowl]
@@ -221,7 +249,7 @@ async def test_products_are_listed_with_what_they_cost_now_and_narrowed(url: str
         assert await ids(asks=Asks.UNPRICED, shop="shopee") == [plain]
         first = await pages.list(ProductFilter(limit=2))
         assert first.next == bowl
-        assert [each.id for each in (await pages.list(ProductFilter(before=first.next))).products] == [cup]
+        assert [each.id for each in (await pages.list(ProductFilter(before=first.next))).items] == [cup]
         found = await pages.one(cup)
         assert found is not None
         assert (found.amount, found.list_amount, found.currency) == (Decimal(199), Decimal("250.00"), "TWD")
@@ -238,18 +266,19 @@ async def test_offers_come_latest_first_with_their_evidence_and_doubts_apart(url
         doubted = await offer(database, cup, "9", at=START - DAY, doubt="it fell by half")
         odd = await offer(database, cup, "8", at=START - 2 * DAY, evidence=b'{"not":"a list"}')
         order = [late, *reversed(same), doubted, odd]
-        assert [each.id for each in await pages.offers(cup, limit=9)] == order
+        assert [each.id for each in (await pages.offers(cup, limit=9)).items] == order
         paged: list[int] = []
         before: int | None = None
-        while found := await pages.offers(cup, before=before, limit=2):
-            paged += [each.id for each in found]
-            before = found[-1].id
+        while paged == [] or before is not None:
+            found = await pages.offers(cup, before=before, limit=2)
+            paged += [each.id for each in found.items]
+            before = found.next
         assert paged == order
-        assert [each.id for each in await pages.offers(cup, limit=9, doubted=True)] == [doubted]
-        assert doubted not in [each.id for each in await pages.offers(cup, limit=9, doubted=False)]
-        last = (await pages.offers(cup, limit=9))[-1]
+        assert [each.id for each in (await pages.offers(cup, limit=9, doubted=True)).items] == [doubted]
+        assert doubted not in [each.id for each in (await pages.offers(cup, limit=9, doubted=False)).items]
+        last = (await pages.offers(cup, limit=9)).items[-1]
         assert (last.evidence, last.unread) == ([], '{"not":"a list"}')
-        newest = (await pages.offers(cup, limit=2))[1]
+        newest = (await pages.offers(cup, limit=2)).items[1]
         assert newest.evidence[0].path == "json-ld:offers.price"
 
 

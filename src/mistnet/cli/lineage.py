@@ -23,7 +23,7 @@ from mistnet.prices.lineage.model import Around, PriceChange, Promotion, SeenPri
 from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Lined, Promoting
 from mistnet.prices.model import ItemId
 from mistnet.shops.service import hints_of, waiting_links
-from mistnet.shops.store.link_pages import Before
+from mistnet.shops.store.mentions import MentionCursor, read_mention_cursor
 from mistnet.social.errors import UserNotFound
 from mistnet.social.model import Platform, UserId
 from mistnet.social.store.search import handle_key, holders
@@ -159,6 +159,13 @@ def _place(given: str | None) -> tuple[int, int] | None:
             raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
 
 
+def _mention_cursor(given: str | None) -> MentionCursor | None:
+    try:
+        return None if given is None else read_mention_cursor(given)
+    except ValueError as error:
+        raise typer.BadParameter(f"--before: {error}") from None
+
+
 @shared_options
 async def lineage(
     invocation: Invocation,
@@ -168,8 +175,7 @@ async def lineage(
     before: BeforePlace = None,
 ) -> None:
     """Show the posts that promoted a thing, with its price before and after each, and its price course as a plot."""
-    place = _place(before)
-    begin = Before(x=place[0], threads=place[1]) if place else None
+    begin = _mention_cursor(before)
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
         store, now = Lineage(app.database), app.database.clock.now()
@@ -181,7 +187,7 @@ async def lineage(
         rows=[_row(each) for each in page.posts],
         empty="that was the first" if begin else "no stored post links it",
     )
-    further = f"{page.next.x}.{page.next.threads}" if page.next else None
+    further = str(page.next) if page.next else None
     shown = document(
         product=product_fields(found),
         posts=[lined_fields(each) for each in page.posts],

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import FileOption, PlatformOption, named_links, read_platform
-from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.input import BeforeOption, FileOption, LimitOption, PlatformOption, named_links, read_platform
+from mistnet.cli.output import Grid, at, document, next_page
 from mistnet.cli.search import moment
 from mistnet.kit.errors import SettingsError, did_you_mean
 from mistnet.kit.text import counted, read_number
@@ -21,8 +21,9 @@ from mistnet.shops.errors import LinkNotFound
 from mistnet.shops.model import LinkId, LinkKind, LinkState, bounded
 from mistnet.shops.service import find_links, hints_of, waiting_links
 from mistnet.shops.store.crawls import RequestedCrawls, call_for_links, call_for_new
-from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages, Mentioning, MentionPages
+from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
+from mistnet.shops.store.mentions import Mentioning, MentionPages
 
 _SHOWN: Final = 20
 
@@ -52,11 +53,8 @@ async def list_links(
         LinkKind | None, typer.Option("--kind", metavar="|".join(LinkKind), help="Only links of this kind.")
     ] = None,
     words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose URL has this.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 50,
-    before: Annotated[
-        int | None,
-        typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
-    ] = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
 ) -> None:
     """Show links that were found in posts, the newest first. Each canonical URL is one link."""
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
@@ -65,14 +63,13 @@ async def list_links(
         waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
-        rows=[_row(each) for each in found.links],
+        rows=[_row(each) for each in found.items],
         empty="no links yet; `mistnet links scan` looks for them in posts collected before",
     )
     shown = document(
-        links=[_fields(each) for each in found.links], next_before=_text(found.next), waiting_links=waiting
+        links=[_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
     )
-    more = [f"more: --before {found.next}"] if found.next else []
-    invocation.out.show(shown, grid, *more, *hints_of(waiting))
+    invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
 @shared_options
@@ -93,20 +90,20 @@ async def show(
     visit_grid = Grid(
         title="visits, the latest first",
         columns=("when (UTC)", "outcome", "status", "why"),
-        rows=[_visit_row(each) for each in visits],
+        rows=[_visit_row(each) for each in visits.items],
         empty="not visited yet",
     )
     mention_grid = Grid(
         title="posts",
         columns=("post", "by", "when (UTC)", "as posted"),
-        rows=[_mention_row(each) for each in mentions.posts],
+        rows=[_mention_row(each) for each in mentions.items],
         empty="nobody has posted it",
     )
     shown = document(
         link=_fields(found),
-        visits=visits,
+        visits=visits.items,
         short_links=[{"id": str(each.id), "url": each.url_norm} for each in leading],
-        posts=[_mention_fields(each) for each in mentions.posts],
+        posts=[_mention_fields(each) for each in mentions.items],
     )
     invocation.out.show(shown, head, *leads, *about, visit_grid, mention_grid)
 
@@ -190,8 +187,7 @@ def _mention_row(line: Mentioning) -> Sequence[str]:
 
 
 def _fields(line: LinkLine) -> dict[str, Any]:
-    told = {name: getattr(line, name) for name in line.__struct_fields__}
-    return {**told, "leads_to": _text(line.leads_to), "product_id": _text(line.product_id)}
+    return {**asdict(line), "leads_to": _text(line.leads_to), "product_id": _text(line.product_id)}
 
 
 def _mention_fields(line: Mentioning) -> dict[str, Any]:

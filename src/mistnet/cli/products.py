@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import FileOption, named_links
-from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.input import BeforeOption, FileOption, LimitOption, named_links
+from mistnet.cli.output import Grid, at, document, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.export import Target
 from mistnet.kit.text import counted, money, read_number
@@ -40,11 +40,8 @@ async def list_products(
         Asks | None, typer.Option("--asks", metavar="|".join(Asks), help="Only those with a price, without, or gone.")
     ] = None,
     words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose title or URL has this.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 50,
-    before: Annotated[
-        int | None,
-        typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
-    ] = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
 ) -> None:
     """Show things for sale with what they cost now, the newest first."""
     wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
@@ -54,14 +51,13 @@ async def list_products(
         waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
-        rows=[_row(each) for each in found.products],
+        rows=[_row(each) for each in found.items],
         empty="no products yet: they appear once links of posts to shops were visited",
     )
     shown = document(
-        products=[_fields(each) for each in found.products], next_before=_text(found.next), waiting_links=waiting
+        products=[_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
     )
-    more = [f"more: --before {found.next}"] if found.next else []
-    invocation.out.show(shown, grid, *more, *hints_of(waiting))
+    invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
 @shared_options
@@ -74,7 +70,7 @@ async def show(
     """Show one thing: its offers over time with their evidence, and the links that name it."""
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
-        offers = await ProductPages(app.database).offers(found.id, limit=limit)
+        offers = (await ProductPages(app.database).offers(found.id, limit=limit)).items
         links = await LinkPages(app.database).of_product(found.id, limit=_LINKS)
     head = f"product {found.id}: {found.title or found.url}"
     gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
@@ -181,7 +177,7 @@ async def _all_ids(app: App, shop: str | None) -> list[ProductId]:
     pages, found, before = ProductPages(app.database), list[ProductId](), None
     while True:
         page = await pages.list(ProductFilter(shop=shop, before=before, limit=_PAGE))
-        found += [each.id for each in page.products if each.gone_at is None]
+        found += [each.id for each in page.items if each.gone_at is None]
         if page.next is None:
             return found
         before = page.next
@@ -201,13 +197,11 @@ def _offer_row(line: OfferLine) -> Sequence[str]:
 
 
 def _fields(line: ProductLine) -> dict[str, Any]:
-    told = {name: getattr(line, name) for name in line.__struct_fields__}
-    return {**told, "offer_id": _text(line.offer_id), **_amounts(line)}
+    return {**asdict(line), "offer_id": _text(line.offer_id), **_amounts(line)}
 
 
 def _offer_fields(line: OfferLine) -> dict[str, Any]:
-    told = {name: getattr(line, name) for name in line.__struct_fields__}
-    return {**told, "product_id": str(line.product_id), "link_id": _text(line.link_id), **_amounts(line)}
+    return {**asdict(line), "product_id": str(line.product_id), "link_id": _text(line.link_id), **_amounts(line)}
 
 
 def _amounts(line: ProductLine | OfferLine) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from mistnet.app import App
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
 from mistnet.shops.model import ProductId
-from mistnet.shops.store.link_pages import MentionPages
+from mistnet.shops.store.mentions import MentionPages
 from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.ledger import Key, Tier
@@ -172,7 +172,7 @@ async def _missing(app: App, what: str, wanted: set[int]) -> list[str]:
 async def _shop_disagreements(app: App, linked: Mapping[SimProduct, set[int]], at: datetime) -> list[str]:
     """Linked products that are not stored, have another price, or lack some of their posts, in words."""
     page = await ProductPages(app.database).list(ProductFilter(limit=len(SHELF)))
-    found = {product.url: product for product in page.products}
+    found = {product.url: product for product in page.items}
     wrong = []
     for thing, post_ids in linked.items():
         product = found.get(thing.canonical)
@@ -193,7 +193,7 @@ async def _mentioned(app: App, product_id: ProductId) -> AsyncIterator[PostId]:
     reach, before = await mentions.reach_of_product(product_id), None
     while True:
         page = await mentions.page(reach, before=before, limit=_PAGE)
-        for post in page.posts:
+        for post in page.items:
             yield post.post_id
         before = page.next
         if before is None:

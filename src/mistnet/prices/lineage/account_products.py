@@ -15,7 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.prices.lineage.model import PriceChange, SeenPrice, change, cheapest, dearest, since
 from mistnet.prices.lineage.store import courses, links_to, products_of_links
 from mistnet.shops.model import ProductId
-from mistnet.shops.store.link_pages import among
+from mistnet.shops.store.mentions import among
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import post_links
 from mistnet.social.model import Platform, PostId, UserId

@@ -12,14 +12,16 @@ from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select, un
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.text import LARGEST_ID
 from mistnet.prices.lineage.model import WINDOWS, Around, Promotion, SeenPrice, around, later_by
 from mistnet.prices.model import ItemId
 from mistnet.prices.tables import items, price_points
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
-from mistnet.shops.store.link_pages import Before, Verbatim, among, below, newest_first
+from mistnet.shops.store.mentions import MentionCursor, Verbatim, among, cut_posts, newest_first
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import links, offers, post_links, products
-from mistnet.social.model import PLATFORMS, Platform, PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId
+from mistnet.social.store.search import stored_platforms
 from mistnet.social.tables import accounts, missing, posts, users
 
 Courses: TypeAlias = Mapping[ProductId, Sequence[SeenPrice]]
@@ -125,14 +127,14 @@ class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
     """Some posts, the newest first; `next` is where the page after them begins, None if there is none."""
 
     posts: Sequence[Lined]
-    next: Before | None
+    next: MentionCursor | None
 
     def cut(self, limit: int) -> LineagePage:
         """As a first page of so many posts would be."""
         if len(self.posts) <= limit:
             return self
-        shown = self.posts[:limit]
-        return LineagePage(posts=shown, next=below([each.post for each in shown], Before()))
+        page = cut_posts([each.post for each in self.posts], MentionCursor(), limit)
+        return LineagePage(posts=self.posts[:limit], next=page.next)
 
 
 class Lineage:
@@ -142,17 +144,18 @@ class Lineage:
         self._database = database
 
     async def page(
-        self, product_id: ProductId, *, now: datetime, limit: int, before: Before | None = None
+        self, product_id: ProductId, *, now: datetime, limit: int, before: MentionCursor | None = None
     ) -> LineagePage:
         """Each post once, though it may link the product in several ways. Those of one platform are in their order."""
-        begin = before or Before()
+        begin = before or MentionCursor()
         async with self._database.read() as connection:
             reached = list(await links_to(connection, [product_id]))
-            found = [await _of(connection, platform, reached, begin.of(platform), limit + 1) for platform in PLATFORMS]
-            every = newest_first(found)
-            shown = every[:limit]
-            more = below(shown, begin) if len(every) > limit else None
-            return LineagePage(posts=await _priced(connection, product_id, shown, now), next=more)
+            found = [
+                await _of(connection, platform, reached, begin.below.get(platform, LARGEST_ID), limit + 1)
+                for platform in await stored_platforms(connection)
+            ]
+            page = cut_posts(newest_first(found), begin, limit)
+            return LineagePage(posts=await _priced(connection, product_id, page.items, now), next=page.next)
 
     async def course(self, product_id: ProductId, *, limit: int = 500) -> Sequence[SeenPrice]:
         """What was believed to be asked lately, in the order of time."""

@@ -25,8 +25,8 @@ from mistnet.queue.tables import GAP, jobs
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import lane_of
 from mistnet.shops.model import CRAWL, Crawled, LinkState, OfferId, PriceKind, ProductId, bounded, crawl
-from mistnet.shops.store.link_pages import among, leading_to
 from mistnet.shops.store.links import NOT_CRAWLED
+from mistnet.shops.store.mentions import among, leading_to
 from mistnet.shops.store.products import products_called
 from mistnet.shops.tables import links, offers, products
 from mistnet.social.store.account_jobs import cancel, slices

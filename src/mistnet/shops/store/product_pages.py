@@ -1,4 +1,4 @@
-"""Products as people look at them: all of them with what they cost now, one with every offer and its evidence."""
+"""Lists of products: all with what they cost now, one with every offer and its evidence."""
 
 from __future__ import annotations
 
@@ -9,25 +9,16 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, func, or_, select
 
 from mistnet.kit.database import Database
-from mistnet.kit.types import BigId, UtcTime
+from mistnet.kit.text import LARGEST_ID
+from mistnet.kit.view import Page, View, columns_of, record_of
 from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
 from mistnet.shops.store.link_pages import WINDOW
 from mistnet.shops.tables import offers, products
 
-LARGEST_ID: Final = 2**63 - 1
-_PLAIN: Final = (
-    *("id", "platform", "region", "shop_id", "item_id", "url", "title", "brand", "sku", "image_url"),
-    *("first_seen_at", "last_seen_at", "gone_at"),
-)
-_OFFER: Final = (
-    *("id", "product_id", "link_id", "observed_at", "last_seen_at", "times_seen", "amount", "amount_max"),
-    *("list_amount", "currency", "availability", "sold_count", "rating_count", "content_hash", "path"),
-    *("confidence", "doubt", "evidence"),
-)
-_NOW: Final = ("amount", "amount_max", "list_amount", "currency", "availability", "observed_at")
+_PRICE_NOW: Final = ("amount", "amount_max", "list_amount", "currency", "availability", "observed_at")
 
 
 class Asks(StrEnum):
@@ -82,10 +73,10 @@ class OfferLine(msgspec.Struct, frozen=True, kw_only=True):
     availability: str | None
     sold_count: int | None
     rating_count: int | None
-    content_hash: str
     path: str
     confidence: float
     doubt: str | None
+    content_hash: str
     evidence: Sequence[Evidence]
     unread: str | None = None
 
@@ -100,11 +91,29 @@ class ProductFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class ProductPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some products; `next` is the `before` of the page after, None if there is none."""
+def _offer(row: Mapping[Any, Any]) -> OfferLine:
+    raw = bytes(row["evidence"])
+    try:
+        evidence, unread = msgspec.json.decode(raw, type=list[Evidence]), None
+    except msgspec.DecodeError:
+        evidence, unread = [], raw.decode("utf-8", "replace")
+    return record_of(OfferLine, {**row, "evidence": evidence, "unread": unread})
 
-    products: Sequence[ProductLine]
-    next: int | None
+
+_PRODUCTS: Final = View(
+    ProductLine,
+    select(
+        *columns_of(ProductLine, products, without=_PRICE_NOW), *(offers.c[name] for name in _PRICE_NOW)
+    ).select_from(products.outerjoin(offers, offers.c.id == products.c.offer_id)),
+    products.c.id,
+)
+_OFFERS: Final = View(OfferLine, select(*columns_of(OfferLine, offers)), offers.c.observed_at, offers.c.id, make=_offer)
+_FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
+_ASKS: Final = {
+    Asks.GONE: products.c.gone_at.is_not(None),
+    Asks.PRICED: products.c.offer_id.is_not(None),
+    Asks.UNPRICED: products.c.offer_id.is_(None),
+}
 
 
 class ProductPages:
@@ -113,93 +122,52 @@ class ProductPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, wanted: ProductFilter) -> ProductPage:
+    async def list(self, wanted: ProductFilter) -> Page[ProductLine]:
         """The newest first. Where words or prices are looked for, a page may be short and still have a next."""
-        below = products.c.id < (wanted.before or LARGEST_ID)
-        own = [below, products.c.platform == wanted.shop] if wanted.shop else [below]
-        floor = None
-        if wanted.asks or wanted.words.strip():
-            floor = await self._floor(own)
-            own += [*_asking(wanted.asks), *_named(wanted.words), *([products.c.id >= floor] if floor else [])]
-        asked = _LINES.where(*own).order_by(products.c.id.desc()).limit(wanted.limit + 1)
-        found = [_line(row) for row in await self._rows(asked)]
-        shown = found[: wanted.limit]
-        return ProductPage(products=shown, next=shown[-1].id if len(found) > wanted.limit else floor)
+        shop = [products.c.platform == wanted.shop] if wanted.shop else []
+        word = wanted.words.strip().lower()
+        before = wanted.before or LARGEST_ID  # a page without a beginning would read as a scan
+        floor, searched = None, list[ColumnElement[bool]]()
+        if wanted.asks or word:
+            floor = await self._floor([*shop, products.c.id < before])
+            columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
+            named = or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
+            searched = [
+                *([_ASKS[wanted.asks]] if wanted.asks else []),
+                *([named] if word else []),
+                *([products.c.id >= floor] if floor else []),
+            ]
+        page = await _PRODUCTS.page(self._database, *shop, *searched, after=before, limit=wanted.limit)
+        return Page(items=page.items, next=page.next or floor)
 
     async def one(self, product_id: ProductId) -> ProductLine | None:
-        rows = await self._rows(_LINES.where(products.c.id == product_id))
-        return _line(rows[0]) if rows else None
+        return await _PRODUCTS.first(self._database, products.c.id == product_id)
 
     async def some(self, product_ids: Sequence[ProductId]) -> Mapping[ProductId, ProductLine]:
         """Those of them that there are."""
-        rows = await self._rows(_LINES.where(products.c.id.in_(product_ids))) if product_ids else []
-        return {row["id"]: _line(row) for row in rows}
+        found = await _PRODUCTS.rows(self._database, products.c.id.in_(product_ids)) if product_ids else []
+        return {each.id: each for each in found}
 
     async def offers(
         self, product_id: ProductId, *, before: int | None = None, limit: int, doubted: bool | None = None
-    ) -> Sequence[OfferLine]:
-        """The latest first; the last id of one page is the `before` of the next."""
-        own = offers.c
-        asked = select(*(own[name] for name in _OFFER)).where(own.product_id == product_id)
+    ) -> Page[OfferLine]:
+        """The latest first. A page begins below the offer with the id `before`."""
+        own, after = offers.c, None
         if before is not None:
-            rows = await self._rows(select(own.observed_at).where(own.id == before))
-            at = rows[0]["observed_at"] if rows else datetime.max.replace(tzinfo=UTC)
-            asked = asked.where(tuple_(own.observed_at, own.id) < tuple_(literal(at, UtcTime), literal(before, BigId)))
-        if doubted is not None:
-            asked = asked.where(own.doubt.is_not(None) if doubted else own.doubt.is_(None))
-        rows = await self._rows(asked.order_by(own.observed_at.desc(), own.id.desc()).limit(limit))
-        return [_offer(row) for row in rows]
+            at = await self._database.fetch_value(select(own.observed_at).where(own.id == before))
+            after = (at or _FOR_EVER, before)
+        doubt = [] if doubted is None else [own.doubt.is_not(None) if doubted else own.doubt.is_(None)]
+        page = await _OFFERS.page(self._database, own.product_id == product_id, *doubt, after=after, limit=limit)
+        return Page(items=page.items, next=page.next and page.next[1])
 
     async def latest(self) -> tuple[int, int]:
-        """Other numbers mean that a product or an offer came meanwhile."""
+        """The newest product and the newest offer: other numbers mean that there is news."""
         newest = [select(func.max(table.c.id)).scalar_subquery() for table in (products, offers)]
-        (row,) = await self._rows(select(newest[0].label("product"), newest[1].label("offer")))
+        (row,) = await self._database.fetch_rows(select(newest[0].label("product"), newest[1].label("offer")))
         return row["product"] or 0, row["offer"] or 0
 
     async def _floor(self, own: Sequence[ColumnElement[bool]]) -> int | None:
         """Where the window of what is looked through ends; None if all is in it."""
         below = select(products.c.id).where(*own).order_by(products.c.id.desc())
-        rows = await self._rows(below.offset(WINDOW - 1).limit(1))
-        return rows[0]["id"] if rows else None
-
-    async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
-        async with self._database.read() as connection:
-            return list((await connection.execute(asked)).mappings())
-
-
-def _named(words: str) -> list[ColumnElement[bool]]:
-    word = words.strip().lower()
-    columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
-    return [or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))] if word else []
-
-
-def _asking(asks: Asks | None) -> list[ColumnElement[bool]]:
-    match asks:
-        case Asks.GONE:
-            return [products.c.gone_at.is_not(None)]
-        case Asks.PRICED:
-            return [products.c.offer_id.is_not(None)]
-        case Asks.UNPRICED:
-            return [products.c.offer_id.is_(None)]
-        case None:
-            return []
-
-
-def _line(row: Any) -> ProductLine:
-    return ProductLine(**row)
-
-
-def _offer(row: Any) -> OfferLine:
-    raw = bytes(row["evidence"])
-    try:
-        evidence, unread = msgspec.json.decode(raw, type=list[Evidence]), None
-    except msgspec.DecodeError:
-        evidence, unread = [], raw.decode("utf-8", "replace")
-    return OfferLine(**{**row, "evidence": evidence, "unread": unread})
-
-
-_LINES: Final = select(
-    *(products.c[name] for name in _PLAIN),
-    products.c.offer_id,
-    *(offers.c[name] for name in _NOW),
-).select_from(products.outerjoin(offers, offers.c.id == products.c.offer_id))
+        floor: int | None = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
+        return floor

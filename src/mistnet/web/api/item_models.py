@@ -10,8 +10,7 @@ from mistnet.prices import item_validation as limits
 from mistnet.prices.model import ItemState
 from mistnet.prices.store.items import ItemOutcome
 from mistnet.shops.model import PriceKind
-from mistnet.web.api.products import Amount
-from mistnet.web.fields import PLAIN, Document, Id, Moment, RequestBody
+from mistnet.web.fields import PLAIN, Amount, Document, Id, Moment, RequestBody
 
 MOST: Final = 1_000
 

@@ -16,12 +16,12 @@ from mistnet.prices.model import ItemId
 from mistnet.shops.store.product_pages import ProductPages
 from mistnet.social.model import Platform, UserId, X
 from mistnet.social.store.search import holders
-from mistnet.web.api.links import Mentions, VerbatimDocument, mentions_cursor
-from mistnet.web.api.products import Amount, ProductDocument, known_product
+from mistnet.web.api.links import Mentions, VerbatimDocument
+from mistnet.web.api.products import ProductDocument, known_product
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
+from mistnet.web.fields import LARGEST_ID, Amount, Document, Id, Moment, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
@@ -151,9 +151,9 @@ async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) ->
     """The posts that promoted a product, the newest first, each once, with its price before and after."""
     line = await known_product(ProductPages(mistnet.database), product_id)
     now = mistnet.database.clock.now()
-    page = await Lineage(mistnet.database).page(line.id, now=now, limit=pages.limit, before=pages.before)
+    page = await Lineage(mistnet.database).page(line.id, now=now, limit=pages.limit, before=pages.place)
     shown = [lined_fields(each) for each in page.posts]
-    return {"items": shown, "next": None if page.next is None else mentions_cursor(page.next)}
+    return {"items": shown, "next": page.next and str(page.next)}
 
 
 @router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument], responses=refusals(404))

@@ -12,11 +12,10 @@ from mistnet.prices.model import ItemId
 from mistnet.prices.watches.model import LEAST, MOST, WatchId, WatchKind, WatchRequest
 from mistnet.prices.watches.store import WatchLine
 from mistnet.shops.model import ProductId
-from mistnet.web.api.products import Amount
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Id, Moment, PathId, RequestBody, number_of
+from mistnet.web.fields import Amount, Document, Id, Moment, PathId, RequestBody, number_of
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/price-watches", tags=["price watches"])

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from mistnet.shops.catalog import CATALOG
-from mistnet.shops.model import ProductId
-from mistnet.shops.store.link_pages import MentionPages
-from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductLine, ProductPages
+from mistnet.shops.model import Evidence, ProductId
+from mistnet.shops.store.mentions import MentionPages
+from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 from mistnet.web.api.links import MentionDocument, Mentions
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Flag, Id, Moment, PathId, number_of
-from mistnet.web.paging import Listing, Pages, cursor_of
+from mistnet.web.fields import PLAIN, Document, Flag, PathId, number_of
+from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/products", tags=["products"], dependencies=READS)
 
@@ -28,66 +27,17 @@ ShopWord = Annotated[str, Field(json_schema_extra={"enum": list(CATALOG.names)})
 """Plugins bring more shops than the schema names, so the route itself checks the word."""
 
 
-def _digits(value: object) -> object:
-    return f"{value:f}" if isinstance(value, Decimal) else value
-
-
-Amount = Annotated[str, BeforeValidator(_digits), Field(description="An exact amount: its digits as a string.")]
-
-
-class ProductDocument(Document):
+class ProductDocument(Document, record=ProductLine):
     """One product. Its price is that of the latest offer that is believed; none is known where it is null."""
 
-    id: Id
-    platform: str
-    region: str
-    shop_id: str
-    item_id: str
-    url: str
-    title: str | None
-    brand: str | None
-    sku: str | None
-    image_url: str | None
-    first_seen_at: Moment
-    last_seen_at: Moment
-    gone_at: Moment | None
-    offer_id: Id | None
-    amount: Amount | None
-    amount_max: Amount | None
-    list_amount: Amount | None
-    currency: str | None
-    availability: str | None
-    observed_at: Moment | None
 
-
-class EvidenceDocument(Document):
+class EvidenceDocument(Document, record=Evidence):
     """Where in the page one value was read, and how sure that is (0 to 1)."""
 
-    field: str
-    path: str
-    snippet: str
-    confidence: float
 
-
-class OfferDocument(Document):
+class OfferDocument(Document, record=OfferLine, without=("product_id", "unread")):
     """What one page asked at one time. A doubted one says why, and is no price."""
 
-    id: Id
-    link_id: Id | None
-    observed_at: Moment
-    last_seen_at: Moment
-    times_seen: int
-    amount: Amount | None
-    amount_max: Amount | None
-    list_amount: Amount | None
-    currency: str | None
-    availability: str | None
-    sold_count: int | None
-    rating_count: int | None
-    path: str
-    confidence: float
-    doubt: str | None
-    content_hash: str
     evidence: list[EvidenceDocument]
 
 
@@ -104,8 +54,7 @@ async def list_products(
     """Products, the newest first. With `q` or `price` a page may be short and still have a `next`."""
     require_shop(shop, mistnet.shops.names)
     wanted = ProductFilter(shop=shop, asks=price, words=q, before=pages.place, limit=pages.limit)
-    page = await ProductPages(mistnet.database).list(wanted)
-    return {"items": page.products, "next": None if page.next is None else cursor_of(page.next)}
+    return pages.listing(await ProductPages(mistnet.database).list(wanted))
 
 
 @router.get("/{product_id}", response_model=ProductDocument, responses=refusals(404))
@@ -125,8 +74,7 @@ async def list_offers(
     store = ProductPages(mistnet.database)
     line = await known_product(store, product_id)
     wanted = None if doubted is None else doubted == "true"
-    rows = await store.offers(line.id, before=pages.place, limit=pages.one_more, doubted=wanted)
-    return pages.listing(rows, lambda offer: offer.id)
+    return pages.listing(await store.offers(line.id, before=pages.place, limit=pages.limit, doubted=wanted))
 
 
 @router.get("/{product_id}/mentions", response_model=Listing[MentionDocument], responses=refusals(404))
@@ -135,7 +83,7 @@ async def list_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -
     line = await known_product(ProductPages(mistnet.database), product_id)
     store = MentionPages(mistnet.database)
     reach = await store.reach_of_product(line.id)
-    return pages.listing(await store.page(reach, before=pages.before, limit=pages.limit))
+    return pages.listing(await store.page(reach, before=pages.place, limit=pages.limit))
 
 
 def require_shop(given: str | None, known: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request
@@ -11,7 +10,8 @@ from fastapi.responses import HTMLResponse
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import LinkId, LinkKind, LinkState
 from mistnet.shops.service import find_links, waiting_links
-from mistnet.shops.store.link_pages import COUNTED, Before, LinkFilter, LinkPages, MentionPages
+from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkPages
+from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_mention_cursor
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
@@ -25,7 +25,7 @@ _CRAWLS: Final = 20
 _LEADING: Final = 20
 LinkPath = Annotated[int, Path(ge=1, le=LargestId)]
 Chosen = Annotated[str, Query(max_length=20)]
-BeforePosts = Annotated[str, Query(max_length=45)]
+BeforePosts = Annotated[str, Query(max_length=500)]
 
 
 @router.get("/links")
@@ -52,7 +52,7 @@ async def links(
         request,
         "links.html",
         visitor,
-        links=found.links,
+        links=found.items,
         waiting=await waiting_links(app),
         more=found.next,
         before=before,
@@ -88,23 +88,18 @@ async def link(
         link=line,
         target=await pages.one(line.leads_to) if line.leads_to else None,
         leading=await pages.leading_here(line.id, limit=_LEADING),
-        crawls=crawls,
+        crawls=crawls.items,
         crawls_before=crawls_before,
-        more_crawls=crawls[-1].id if len(crawls) == _CRAWLS else None,
-        mentions=posts.posts,
+        more_crawls=crawls.next,
+        mentions=posts.items,
         before=before,
-        more=place_of(posts.next),
+        more=posts.next,
     )
 
 
-def before_of(written: str) -> Before | None:
-    """Two ids with a dot between; anything else begins at the beginning."""
-    parts: Sequence[str] = written.split(".")
-    if len(parts) != 2 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
+def before_of(written: str) -> MentionCursor | None:
+    """A page that begins at anything but a cursor is the first one."""
+    try:
+        return read_mention_cursor(written)
+    except ValueError:
         return None
-    x, threads = (min(int(part), LargestId) for part in parts)
-    return Before(x=x, threads=threads)
-
-
-def place_of(before: Before | None) -> str | None:
-    return None if before is None else f"{before.x}.{before.threads}"

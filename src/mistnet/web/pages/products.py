@@ -19,7 +19,7 @@ from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
 from mistnet.web.pages.charts import HEIGHT, WIDTH
-from mistnet.web.pages.links import BeforePosts, before_of, place_of
+from mistnet.web.pages.links import BeforePosts, before_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_chart, post_marks, spark
 from mistnet.web.pages.render import page
 
@@ -57,7 +57,7 @@ async def products(
         request,
         "products.html",
         visitor,
-        products=found.products,
+        products=found.items,
         waiting=await waiting_links(app),
         more=found.next,
         before=before,
@@ -81,7 +81,7 @@ async def product(
     line = await pages.one(ProductId(product_id))
     if line is None:
         raise NotFound(f"product {product_id}")
-    drawn = await pages.offers(line.id, limit=_DRAWN)
+    drawn = (await pages.offers(line.id, limit=_DRAWN)).items
     offers = await pages.offers(line.id, before=offers_before, limit=_OFFERS)
     links = await LinkPages(app.database).of_product(line.id, limit=_LINKS)
     marked = await lineage.page(line.id, now=now, limit=_MARKED)
@@ -93,20 +93,20 @@ async def product(
         "product.html",
         visitor,
         product=line,
-        current=next((each for each in (*drawn, *offers) if each.id == line.offer_id), None),
+        current=next((each for each in (*drawn, *offers.items) if each.id == line.offer_id), None),
         chart=chart,
         marks=post_marks(chart, marked.posts, listed=f"/products/{line.id}#posts-title") if chart else None,
         more_marks=marked.next is not None,
         paper=(WIDTH, HEIGHT),
-        offers=offers,
+        offers=offers.items,
         offers_before=offers_before,
-        more_offers=offers[-1].id if len(offers) == _OFFERS else None,
+        more_offers=offers.next,
         links=links,
         watches=await app.price_watches.list(product_id=line.id, limit=_WATCHES),
         blocked=[each for each in links if each.state is LinkState.BLOCKED],
         posts=posts.posts,
         before=before,
-        more=place_of(posts.next),
+        more=posts.next,
     )
 
 
