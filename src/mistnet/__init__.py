@@ -1,7 +1,7 @@
 """mistnet collects social accounts durably.
 
-These names are the public interface for job kinds of your own (docs/engine-alone.md) and shops (docs/adding-a-shop.md).
-Everything else is internal and may change.
+These names are the public interface for job kinds of your own (docs/engine-alone.md), shops (docs/adding-a-shop.md)
+and social sources (docs/adding-a-source.md). Everything else is internal and may change.
 """
 
 from typing import TYPE_CHECKING
@@ -10,6 +10,11 @@ from mistnet.kit.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.app import App, open_app
+    from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+    from mistnet.governor.model import CallPurpose, Costs, Gate, KeyLabel
+    from mistnet.governor.source import Source, SourceContext
+    from mistnet.kit.clock import Clock
+    from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered
     from mistnet.queue.errors import NotNow, Permanent, Temporary
     from mistnet.queue.kinds import Kind, batched, single
     from mistnet.queue.model import (
@@ -34,41 +39,91 @@ if TYPE_CHECKING:
     from mistnet.shops.model import LinkKind
     from mistnet.shops.plugins import ShopPlugin
     from mistnet.shops.shop import LinkName, PageRules, Shop
+    from mistnet.social.jobs.args import suggestion
+    from mistnet.social.model import (
+        Detail,
+        Gathered,
+        LinkMention,
+        Media,
+        Metrics,
+        Page,
+        Platform,
+        Post,
+        PostId,
+        Reference,
+        Span,
+        Unreadable,
+        User,
+        UserId,
+    )
+    from mistnet.social.sources import SocialSource
 else:  # `mistnet --version` must load none of it
     __getattr__ = lazy_names(
         __name__,
         {
             "App": "app",
             "Args": "queue.model",
+            "BadRequest": "governor.errors",
+            "BrokenAnswer": "governor.errors",
+            "CallPurpose": "governor.model",
+            "Clock": "kit.clock",
             "Continue": "queue.model",
+            "Costs": "governor.model",
+            "Detail": "social.model",
             "Done": "queue.model",
             "Fail": "queue.model",
+            "Gate": "governor.model",
+            "Gathered": "social.model",
+            "HttpAnswer": "kit.transport",
+            "HttpRequest": "kit.transport",
             "Job": "queue.model",
             "JobClass": "queue.model",
             "JobId": "queue.model",
+            "KeyLabel": "governor.model",
             "Kind": "queue.kinds",
             "KindName": "queue.model",
             "Lane": "queue.model",
             "LinkKind": "shops.model",
+            "LinkMention": "social.model",
             "LinkName": "shops.shop",
+            "Media": "social.model",
+            "Metrics": "social.model",
             "NewJob": "queue.model",
             "NotNow": "queue.errors",
             "Outcome": "queue.model",
+            "Page": "social.model",
             "PageRules": "shops.shop",
             "Permanent": "queue.errors",
+            "Platform": "social.model",
             "Plugin": "queue.plugins",
+            "Post": "social.model",
+            "PostId": "social.model",
+            "RateLimited": "governor.errors",
+            "Reference": "social.model",
             "Retry": "queue.model",
             "Settings": "settings",
             "Shop": "shops.shop",
             "ShopPlugin": "shops.plugins",
             "Snooze": "queue.model",
+            "SocialSource": "social.sources",
+            "Source": "governor.source",
+            "SourceContext": "governor.source",
+            "SourceDown": "governor.errors",
+            "SourceRefused": "governor.errors",
+            "Span": "social.model",
             "Temporary": "queue.errors",
+            "Transport": "kit.transport",
+            "Unanswered": "kit.transport",
+            "Unreadable": "social.model",
+            "User": "social.model",
+            "UserId": "social.model",
             "Write": "queue.model",
             "Writer": "queue.store.writes",
             "batched": "queue.kinds",
             "load_settings": "settings",
             "open_app": "app",
             "single": "queue.kinds",
+            "suggestion": "social.jobs.args",
         },
     )
 
@@ -76,29 +131,60 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Args",
+    "BadRequest",
+    "BrokenAnswer",
+    "CallPurpose",
+    "Clock",
     "Continue",
+    "Costs",
+    "Detail",
     "Done",
     "Fail",
+    "Gate",
+    "Gathered",
+    "HttpAnswer",
+    "HttpRequest",
     "Job",
     "JobClass",
     "JobId",
+    "KeyLabel",
     "Kind",
     "KindName",
     "Lane",
     "LinkKind",
+    "LinkMention",
     "LinkName",
+    "Media",
+    "Metrics",
     "NewJob",
     "NotNow",
     "Outcome",
+    "Page",
     "PageRules",
     "Permanent",
+    "Platform",
     "Plugin",
+    "Post",
+    "PostId",
+    "RateLimited",
+    "Reference",
     "Retry",
     "Settings",
     "Shop",
     "ShopPlugin",
     "Snooze",
+    "SocialSource",
+    "Source",
+    "SourceContext",
+    "SourceDown",
+    "SourceRefused",
+    "Span",
     "Temporary",
+    "Transport",
+    "Unanswered",
+    "Unreadable",
+    "User",
+    "UserId",
     "Write",
     "Writer",
     "__version__",
@@ -106,4 +192,5 @@ __all__ = [
     "load_settings",
     "open_app",
     "single",
+    "suggestion",
 ]

@@ -17,7 +17,6 @@ from mistnet.queue.journal import Journal
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import JobId, JobState, KindName, Lane, Lease, Settlement, WorkerName, Write
 from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept
-from mistnet.social.coverage.model import moment_of
 from mistnet.social.model import Post, PostId, UserId, X
 from tests.support import START, TurnedClock, finished_run
 
@@ -95,14 +94,14 @@ def test_a_stack_stands_below_its_line_in_a_text_log(stream: io.StringIO) -> Non
 
 def test_progress_is_told_by_account_now_and_then_and_at_the_end(stream: io.StringIO) -> None:
     work = Work(stream)
-    reached = Swept(platform=X, user_id=ANN, oldest=OLD, found=2)
+    reached = Swept(platform=X, user_id=ANN, oldest=PostId(1), found=2)
     (first,) = work.settle(settled(JobState.PENDING, *page(1, 2), reached))
-    assert first["message"] == f"@ann: 2 more posts, back to {moment_of(OLD):%Y-%m-%d}"
+    assert first["message"] == f"@ann: 2 more posts, back to {START:%Y-%m-%d}"
     assert (first["account"], first["posts"]) == ("@ann", 2)
     assert work.settle(settled(JobState.PENDING, *page(3, 4), reached)) == []
     work.clock.turn(seconds=11)
     (later,) = work.settle(settled(JobState.PENDING, *page(5), reached))
-    assert later["message"].startswith("@ann: 3 more posts, back to")
+    assert later["message"] == "@ann: 3 more posts"
     assert work.settle(settled(JobState.PENDING, *page(7), reached)) == []
     (ended,) = work.settle(settled(JobState.SUCCEEDED, Swept(platform=X, user_id=ANN, backfilled=True)))
     assert ended["message"] == "@ann: 1 more post; its past is complete"

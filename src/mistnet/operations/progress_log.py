@@ -16,9 +16,9 @@ from mistnet.kit.text import counted
 from mistnet.operations.runs.model import COUNTS, UNFINISHED, Run, RunId, RunStatus, RunStep
 from mistnet.queue.model import Lease, Settlement
 from mistnet.social.accounts import AccountStateChange, SuggestionClosed, Swept
-from mistnet.social.coverage.model import SweepKind, moment_of
+from mistnet.social.coverage.model import SweepKind
 from mistnet.social.fetch_sizes import Fetched
-from mistnet.social.model import Post, User, UserId, X
+from mistnet.social.model import Post, User, UserId
 
 _EVERY: Final = timedelta(seconds=10)
 """The shortest time between two lines about the same sweep."""
@@ -93,9 +93,9 @@ class ProgressLog:
         key = (own, str(settlement.lease.kind))
         for write in settlement.writes:
             match write:
-                case User(id=user_id, handle=str(handle)) if write.platform == X and user_id == own:
+                case User(id=user_id, handle=str(handle)) if user_id == own:
                     self._handles[own] = handle
-                case Post(author_id=author) if write.platform == X and author == own and not write.nested:
+                case Post(author_id=author) if author == own and not write.nested:
                     self._posts[key] = self._posts.get(key, 0) + 1
                 case _:
                     pass
@@ -115,8 +115,9 @@ class ProgressLog:
         elif swept.oldest is not None and now - self._logged_at.get(key, now - _EVERY) >= _EVERY:
             posts = self._take(key)
             self._logged_at[key] = now
-            back = f"back to {moment_of(swept.oldest):%Y-%m-%d}"
-            self._log_account(swept.user_id, f"{counted(posts, 'more post')}, {back}", posts)
+            reached = (each for each in settlement.writes if isinstance(each, Post) and each.id == swept.oldest)
+            back = "".join(f", back to {each.created_at:%Y-%m-%d}" for each in reached)
+            self._log_account(swept.user_id, counted(posts, "more post") + back, posts)
 
     def _take(self, key: tuple[UserId, str]) -> int:
         """The posts of a sweep since its last line. Counting begins again at zero."""

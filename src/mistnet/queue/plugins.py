@@ -69,10 +69,18 @@ def load_plugin(name: str) -> Plugin:
         raise BadPlugin(name, f"calling it failed with {type(error).__name__}: {error}") from error
     if not isinstance(made, Plugin):
         raise BadPlugin(name, f"it returned {type(made).__name__}, not a Plugin")
-    for of, each in [*((Kind, each) for each in made.kinds), *((Writer, each) for each in made.writers)]:
+    _require_parts(name, made)
+    return made
+
+
+def _require_parts(name: str, plugin: Plugin) -> None:
+    parts = [*((Kind, each) for each in plugin.kinds), *((Writer, each) for each in plugin.writers)]
+    for of, each in parts:
         if not isinstance(each, of):
             raise BadPlugin(name, f"it brings {each!r} as a {of.__name__.lower()}")
-    return made
+    for make in plugin.sources:
+        if not callable(make):
+            raise BadPlugin(name, f"it brings {make!r} as a function that makes a source")
 
 
 def require_own_kinds(name: str, plugin: Plugin, known: Iterable[Kind]) -> None:

@@ -14,7 +14,7 @@ class SocialSource(Protocol):
     """One platform, through whichever service reads it for us.
 
     The platform, its lane of jobs and its source in the ledger share one name. Ids are positive 64-bit numbers, and a
-    later post has a higher id: sweeps go by ids.
+    later post has a higher id: sweeps go by ids. Every answer with posts holds the profiles of their authors.
     """
 
     @property
