@@ -160,14 +160,15 @@ async def test_one_account_has_its_profile_its_former_names_and_its_posts(url: s
         assert await pages.progress(BEA) is None
 
 
-async def test_the_hours_of_the_week_are_read_off_the_ids_and_posts_from_before_such_ids_are_left_out(url: str) -> None:
+async def test_posts_are_counted_by_the_hour_of_the_week_in_which_they_were_written(url: str) -> None:
     async with open_harvest(url) as app:
         await tell(app, user(ANN))
         sunday = days_ago(0)
         assert (sunday.weekday(), sunday.hour) == (6, 12)
-        written = [id_at(sunday), id_at(sunday, 1), id_at(sunday - timedelta(hours=13)), PostId(29_000_000_000)]
+        first_of_x = PostId(29_000_000_000)
+        written = [id_at(sunday), id_at(sunday, 1), id_at(sunday - timedelta(hours=13)), first_of_x]
         await tell(app, *(post(each, ANN) for each in written))
-        assert await AccountPages(app.database).hours(ANN) == {6 * 24 + 12: 2, 5 * 24 + 23: 1}
+        assert await AccountPages(app.database).hours(ANN) == {6 * 24 + 12: 2, 5 * 24 + 23: 1, 3 * 24 + 1: 1}
 
 
 async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_the_end(url: str) -> None:

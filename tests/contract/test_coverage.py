@@ -506,7 +506,11 @@ async def test_the_questions_go_through_their_indexes(url: str) -> None:
         conversation = {"platform": "x", "id": ROOT}
         for name, binds, indexes in (
             ("sweeps", {"key": "11", "mends": "11:%"}, ("jobs_live_key", "jobs_gaps")),
-            ("walks_of", {**conversation, "walks": f"{ROOT}:%"}, ("posts_conversation", "jobs_live_key", "jobs_gaps")),
+            (
+                "walks_of",
+                {**conversation, "prefix": "", "walks": f"{ROOT}:%"},
+                ("posts_conversation", "jobs_live_key", "jobs_gaps"),
+            ),
             ("lost_parents", conversation, ("posts_conversation",)),
         ):
             explained = await plan(app, name, binds)

@@ -81,7 +81,8 @@ class Collecting(Feature):
         async with self._database.transaction() as connection:
             due = await accounts_to_look_at(connection, now=now, next_at=now + self.rules.relook)
             suspects = await suspects_to_look_at(connection, now=now)
-            again = [*(args.relook(user_id) for user_id in due), *(args.backfill(user_id) for user_id in suspects)]
+            again = [args.relook(user_id, platform) for platform, user_id in due]
+            again += [args.backfill(user_id, platform) for platform, user_id in suspects]
             await jobs.write(connection, again, now)
         return len(again)
 

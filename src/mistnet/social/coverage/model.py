@@ -15,6 +15,9 @@ from mistnet.queue.model import LIVE_STATES, JobId, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.model import Platform, PostId, UserId, X
 
+TIMED_IDS: Final = frozenset({X})
+"""The platforms whose ids carry their time. Of others, a sweep's bounds are known by the posts that are stored."""
+
 _FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_288_834_974_657)
 _ID_BITS_BELOW_TIME: Final = 22
 
@@ -63,6 +66,10 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     mending: bool = False
     last_error: str | None = None
     wait_reason: str | None = None
+    platform: Platform = X
+    floor_at: datetime | None = None
+    ceiling_at: datetime | None = None
+    top_at: datetime | None = None
 
     @property
     def alive(self) -> bool:
@@ -92,6 +99,7 @@ class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
     next_look_at: datetime | None = None
     stored: int = 0
     sweeps: Sequence[Sweep] = ()
+    platform: Platform = X
 
     def alive(self, kind: SweepKind) -> bool:
         return any(each.kind is kind and each.alive and not each.mending for each in self.sweeps)
@@ -161,7 +169,7 @@ def moment_of(post_id: PostId) -> datetime:
 
 def begin_of(progress: AccountProgress) -> datetime:
     """When there could have been a first post."""
-    known = (progress.born_at, _at(progress.oldest_post_at, progress.oldest_post_id))
+    known = (progress.born_at, progress.oldest_post_at or id_time(progress.platform, progress.oldest_post_id))
     return min((each for each in known if each), default=progress.tracked_at)
 
 
@@ -173,8 +181,8 @@ def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
     begin = begin_of(progress)
     if progress.waits:
         return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
-    oldest_at = _at(progress.oldest_post_at, progress.oldest_post_id)
-    newest_at = _at(progress.newest_post_at, progress.newest_post_id)
+    oldest_at = progress.oldest_post_at or id_time(progress.platform, progress.oldest_post_id)
+    newest_at = progress.newest_post_at or id_time(progress.platform, progress.newest_post_id)
     if progress.backfilled_at and not (progress.suspect_since and progress.alive(SweepKind.BACKFILL)):
         below = progress.passed
     else:
@@ -200,7 +208,7 @@ def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
     looked_until, below = now, StretchState.SWEEPING if coming else StretchState.MISSING
     if progress.reposts_backfilled_at:
         below = progress.passed
-        newest_at = _at(None, progress.newest_repost_id)
+        newest_at = id_time(progress.platform, progress.newest_repost_id)
         looked_until = max(newest_at or begin, progress.backfilled_at or begin)
     layers = [
         Stretch(since=begin, until=looked_until, standing=below),
@@ -218,10 +226,11 @@ def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: 
     dead = [each for each in progress.gaps if each.kind is kind]
     live = [each for each in progress.sweeps if each.kind is kind and each.alive]
     for sweep in sorted([*dead, *live], key=lambda each: (each.mending, each.alive)):
-        until = moment_of(sweep.ceiling) if sweep.ceiling is not None else now
-        since = moment_of(sweep.floor) if sweep.floor else min(begin, until)
-        if sweep.top is not None:
-            yield Stretch(since=until, until=moment_of(sweep.top), standing=StretchState.VERIFIED)
+        until = sweep.ceiling_at or id_time(sweep.platform, sweep.ceiling) or now
+        since = sweep.floor_at or id_time(sweep.platform, sweep.floor or None) or min(begin, until)
+        top_at = sweep.top_at or id_time(sweep.platform, sweep.top)
+        if top_at is not None:
+            yield Stretch(since=until, until=top_at, standing=StretchState.VERIFIED)
         left = StretchState.SWEEPING if sweep.alive else StretchState.MISSING
         yield Stretch(since=since, until=max(until, since + timedelta(milliseconds=1)), standing=left)
 
@@ -263,8 +272,9 @@ def _cell(stretches: Sequence[Stretch], since: datetime, until: datetime) -> Str
     return max(lengths, key=lambda standing: lengths[standing], default=StretchState.NOT_LOOKED_AT)
 
 
-def _at(told: datetime | None, post_id: PostId | None) -> datetime | None:
-    return told or (moment_of(post_id) if post_id is not None else None)
+def id_time(platform: Platform, post_id: PostId | None) -> datetime | None:
+    """The time that an id carries; None on platforms whose ids carry none."""
+    return moment_of(post_id) if post_id is not None and platform in TIMED_IDS else None
 
 
 class Completeness(StrEnum):

@@ -12,7 +12,16 @@ from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress, Conversation, MissingParent, Sweep, SweepKind, Walk
+from mistnet.social.coverage.model import (
+    TIMED_IDS,
+    AccountProgress,
+    Conversation,
+    MissingParent,
+    Sweep,
+    SweepKind,
+    Walk,
+)
+from mistnet.social.jobs.args import key_of
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.search import stored_platforms
 from mistnet.social.tables import accounts, posts, user_versions, users
@@ -24,6 +33,7 @@ class _SweepArgs(msgspec.Struct, frozen=True):
     """What the args of every sweep may tell."""
 
     user_id: UserId
+    platform: Platform = X
     floor: PostId = PostId(0)
     ceiling: PostId | None = None
     top: PostId | None = None
@@ -38,9 +48,9 @@ class _WalkArgs(msgspec.Struct, frozen=True):
 class Coverage:
     """Reads. Nothing is locked, so parts may be a moment apart while workers go on."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
-        self._dialect = database.dialect
+        self._platform = platform
 
     async def accounts(self) -> Sequence[AccountProgress]:
         """All accounts ever tracked, by handle."""
@@ -48,7 +58,7 @@ class Coverage:
 
     async def account(self, handle: str) -> AccountProgress | None:
         """The account that goes by this handle now."""
-        wanted = _COUNTED.where(users.c.platform == X, users.c.handle_key == handle.lower())
+        wanted = _COUNTED.where(users.c.handle_key == handle.lower())
         found = await self._progress(wanted, ())
         if not found:
             return None
@@ -60,7 +70,8 @@ class Coverage:
         return found[0] if found else None
 
     async def handles(self) -> Sequence[str]:
-        asked = select(users.c.handle).join(accounts, _SAME_USER).where(users.c.handle.is_not(None))
+        asked = select(users.c.handle).join(accounts, _SAME_USER)
+        asked = asked.where(users.c.platform == self._platform, users.c.handle.is_not(None))
         async with self._database.read() as connection:
             return list((await connection.execute(asked)).scalars())
 
@@ -72,7 +83,7 @@ class Coverage:
                 user_versions, (user_versions.c.platform == users.c.platform) & (user_versions.c.user_id == users.c.id)
             )
             .join(accounts, _SAME_USER)
-            .where(user_versions.c.platform == X, user_versions.c.handle_key == handle.lower())
+            .where(user_versions.c.platform == self._platform, user_versions.c.handle_key == handle.lower())
             .order_by(user_versions.c.until.desc())
             .limit(1)
         )
@@ -81,14 +92,34 @@ class Coverage:
 
     async def sweeps(self, user_id: UserId | None = None) -> Sequence[Sweep]:
         """Sweeps that are alive or ended without their result: of one account, or all."""
-        binds = {"key": str(user_id) if user_id else None, "mends": f"{user_id}:%"}
+        key = key_of(self._platform, user_id) if user_id else None
         async with self._database.read() as connection:
-            rows = (await run(connection, "sweeps", binds)).mappings().all()
-        return sorted(map(_sweep, rows), key=lambda sweep: sweep.job_id)
+            rows = (await run(connection, "sweeps", {"key": key, "mends": f"{key}:%"})).mappings().all()
+        found = sorted(map(_sweep, rows), key=lambda sweep: sweep.job_id)
+        return await self._timed([each for each in found if each.platform == self._platform])
+
+    async def _timed(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
+        """Where ids carry no time, the bounds of sweeps get those of the stored posts beside them."""
+        if self._platform in TIMED_IDS or not sweeps:
+            return sweeps
+        ids = {each for sweep in sweeps for each in (sweep.floor, (sweep.ceiling or 0) + 1, sweep.top or 0)}
+        asked = select(posts.c.id, posts.c.created_at).where(posts.c.platform == self._platform, posts.c.id.in_(ids))
+        at = {row["id"]: row["created_at"] for row in await self._database.fetch_rows(asked)}
+        return [
+            msgspec.structs.replace(
+                sweep,
+                floor_at=at.get(sweep.floor),
+                ceiling_at=at.get((sweep.ceiling or 0) + 1),
+                top_at=at.get(sweep.top),
+            )
+            for sweep in sweeps
+        ]
 
     async def native_reposts(self, user_id: UserId) -> int:
         """How many of an account's stored posts are native retweets."""
-        counted = select(func.count(posts.c.reposted_id)).where(posts.c.platform == X, posts.c.author_id == user_id)
+        counted = select(func.count(posts.c.reposted_id)).where(
+            posts.c.platform == self._platform, posts.c.author_id == user_id
+        )
         async with self._database.read() as connection:
             return (await connection.execute(counted)).scalar_one()
 
@@ -106,12 +137,12 @@ class Coverage:
         binds = {"platform": platform, "id": conversation_id}
         async with self._database.read() as connection:
             lost = (await run(connection, "lost_parents", binds)).mappings().all()
-            named = {**binds, "walks": f"{conversation_id}:%"}
-            found = await run(connection, "walks_of", named)
-            rows = found.mappings().all() if platform == X else []  # only replies on X are walked up
+            prefix = key_of(platform, "")
+            named = {**binds, "prefix": prefix, "walks": f"{prefix}{conversation_id}:%"}
+            rows = (await run(connection, "walks_of", named)).mappings().all()
             stored = (await connection.execute(counted)).scalar_one()
         walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
-        awaited = await self._awaited({walk.next_id for walk in walks if walk.alive}) if lost else set()
+        awaited = await self._awaited(platform, {walk.next_id for walk in walks if walk.alive}) if lost else set()
         parents = [
             MissingParent(**{**row, "gone": bool(row["gone"]), "awaited": row["post_id"] in awaited}) for row in lost
         ]
@@ -129,15 +160,16 @@ class Coverage:
                     return PostId(found)
         return None
 
-    async def _awaited(self, next_ids: Collection[PostId]) -> set[PostId]:
+    async def _awaited(self, platform: Platform, next_ids: Collection[PostId]) -> set[PostId]:
         """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""
-        binds = {"platform": X, "ids": sorted(next_ids)}
+        binds = {"platform": platform, "ids": sorted(next_ids)}
         async with self._database.read() as connection:
             rows = await run(connection, "frontiers", binds)
             return {PostId(row.id) for row in rows}
 
     async def _progress(self, wanted: Select[Any], sweeps: Sequence[Sweep]) -> Sequence[AccountProgress]:
         async with self._database.read() as connection:
+            wanted = wanted.where(accounts.c.platform == self._platform)
             rows = (await connection.execute(wanted)).mappings().all()
         by_account: dict[UserId, list[Sweep]] = {}
         for sweep in sweeps:
@@ -151,6 +183,7 @@ class Coverage:
 _SAME_USER: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
 PROGRESS: Final = (
     select(
+        accounts.c.platform,
         accounts.c.user_id,
         users.c.handle,
         accounts.c.state,
@@ -173,7 +206,6 @@ PROGRESS: Final = (
     .join(users, _SAME_USER)
     .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))
     .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
-    .where(accounts.c.platform == X)
     .order_by(users.c.handle_key, accounts.c.user_id)
 )
 """How far accounts are, without the count of their posts, which takes a look at each of them."""

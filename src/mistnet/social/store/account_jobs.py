@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState, KindName, NewJob
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
-from mistnet.social.model import UserId
+from mistnet.social.jobs.args import key_of, platform_and_key
+from mistnet.social.model import Platform, UserId
 
 T = TypeVar("T")
 
@@ -29,28 +30,33 @@ def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
     return (given[start : start + _MANY] for start in range(0, len(given), _MANY))
 
 
-async def live_sweeps(connection: AsyncConnection, user_id: UserId) -> list[JobId]:
-    own = or_(jobs.c.key == str(user_id), jobs.c.key.startswith(f"{user_id}:", autoescape=True))
+async def live_sweeps(connection: AsyncConnection, platform: Platform, user_id: UserId) -> list[JobId]:
+    key = key_of(platform, user_id)
+    own = or_(jobs.c.key == key, jobs.c.key.startswith(f"{key}:", autoescape=True))
     asked = select(jobs.c.id).where(jobs.c.kind.in_(SWEEPS), own, text(LIVE_KEY))
     return [JobId(each) for each in (await connection.execute(asked)).scalars()]
 
 
-async def live_suggestions(connection: AsyncConnection, handle: str) -> list[JobId]:
-    asked = select(jobs.c.id).where(jobs.c.kind == SUGGESTION, jobs.c.key == handle.lower(), text(LIVE_KEY))
+async def live_suggestions(connection: AsyncConnection, platform: Platform, handle: str) -> list[JobId]:
+    asked = select(jobs.c.id).where(
+        jobs.c.kind == SUGGESTION, jobs.c.key == key_of(platform, handle.lower()), text(LIVE_KEY)
+    )
     return [JobId(each) for each in (await connection.execute(asked)).scalars()]
 
 
-async def live_hydrations(connection: AsyncConnection, user_ids: Collection[UserId], *, tracking: bool) -> list[JobId]:
+async def live_hydrations(
+    connection: AsyncConnection, platform: Platform, user_ids: Collection[UserId], *, tracking: bool
+) -> list[JobId]:
     """Those that track whom they fetch, or those that only fetch."""
     found: list[JobId] = []
-    for each in slices([str(user_id) for user_id in sorted(user_ids)]):
+    for each in slices([key_of(platform, user_id) for user_id in sorted(user_ids)]):
         asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATION, jobs.c.key.in_(each), text(LIVE_KEY))
         rows = await connection.execute(asked)
         found += [JobId(row.id) for row in rows if bool(row.args.get("tracked")) is tracking]
     return found
 
 
-async def sweeps_by_account(connection: AsyncConnection) -> dict[UserId, dict[KindName, int]]:
+async def sweeps_by_account(connection: AsyncConnection, platform: Platform) -> dict[UserId, dict[KindName, int]]:
     """How many live jobs of each kind belong to each account."""
     asked = (
         select(jobs.c.kind, jobs.c.key, func.count().label("jobs"))
@@ -60,8 +66,9 @@ async def sweeps_by_account(connection: AsyncConnection) -> dict[UserId, dict[Ki
     )
     found: dict[UserId, dict[KindName, int]] = {}
     for row in await connection.execute(asked):
-        user_id = row.key.partition(":")[0]
-        if user_id.isdecimal():
+        where, key = platform_and_key(row.key)
+        user_id = key.partition(":")[0]
+        if where == platform and user_id.isdecimal():
             own = found.setdefault(UserId(int(user_id)), {})
             own[row.kind] = own.get(row.kind, 0) + row.jobs
     return found

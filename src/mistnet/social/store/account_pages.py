@@ -1,31 +1,58 @@
-"""Accounts as the dashboard shows them: a page of many, and one with its past, its rhythm and its posts."""
+"""Reads users and tracked accounts: lists, one account with its history, users by id or handle."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, or_, select
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
-from mistnet.kit.text import read_number
+from mistnet.kit.text import LARGEST_ID, read_number
+from mistnet.kit.view import View, columns_of, record_of
+from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import PROGRESS
 from mistnet.social.fetch_sizes import FetchRules, FetchStats
-from mistnet.social.model import UserId, X
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
+from mistnet.social.store.account_jobs import live_sweeps
+from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.post_listing import POST_FIELDS, ShownPost, shown
-from mistnet.social.tables import accounts, posts, user_versions, users
+from mistnet.social.store.tracking import Suggestion
+from mistnet.social.tables import accounts, posts, suggestions, user_versions, users
 
 _HEAT_POSTS: Final = 20_000
 
 
+class AccountLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One account in a list, with what its fetches have returned so far."""
+
+    user_id: UserId
+    handle: str | None
+    name: str | None
+    state: AccountState
+    state_reason: str | None
+    state_since: datetime
+    tracked_at: datetime
+    backfilled_at: datetime | None
+    oldest_post_id: PostId | None
+    newest_post_id: PostId | None
+    next_look_at: datetime | None
+    suspect_since: datetime | None
+    posts_found: int
+    profile_posts: int | None
+    followers: int | None
+    fetch: FetchStats
+
+
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One account in a list."""
+    """One account in the dashboard's list."""
 
     progress: AccountProgress
     name: str | None
@@ -37,7 +64,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which accounts to list. `after` is the place of the last one seen."""
+    """Which accounts to list. `after` is the place of the last account of the page before."""
 
     words: str = ""
     state: AccountState | None = None
@@ -45,17 +72,8 @@ class AccountFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user showed until then."""
-
-    until: datetime
-    handle: str | None
-    name: str | None
-    bio: str | None
-
-
 class AccountProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What upstream says of a user, and what looking for his new posts has brought so far."""
+    """An account's profile, and what its fetches have returned so far."""
 
     user_id: UserId
     handle: str | None
@@ -81,98 +99,12 @@ class AccountProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> float:
-        """How many new posts a look brings on average."""
+        """How many new posts a fetch returns on average."""
         return FetchStats(avg_new_rate=self.new_rate).expected(FetchRules())
 
 
-class AccountPages:
-    """Reads. No count of posts: those come from elsewhere."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def page(self, wanted: AccountFilter) -> Sequence[Listed]:
-        """By handle. A page is stable while accounts come and go."""
-        asked = _narrowed(PROGRESS.add_columns(users.c.name), wanted).limit(wanted.limit)
-        async with self._database.read() as connection:
-            return [_listed(row) for row in (await connection.execute(asked)).mappings()]
-
-    async def progress(self, user_id: UserId) -> Listed | None:
-        asked = PROGRESS.add_columns(users.c.name).where(accounts.c.user_id == user_id)
-        async with self._database.read() as connection:
-            row = (await connection.execute(asked)).mappings().first()
-        return _listed(row) if row else None
-
-    async def profile(self, user_id: UserId) -> AccountProfile | None:
-        async with self._database.read() as connection:
-            row = (await connection.execute(_PROFILE.where(accounts.c.user_id == user_id))).mappings().first()
-        return AccountProfile(**row) if row else None
-
-    async def versions(self, user_id: UserId, limit: int = 50) -> Sequence[Version]:
-        """The latest first."""
-        asked = (
-            select(*(user_versions.c[name] for name in Version.__struct_fields__))
-            .where(user_versions.c.platform == X, user_versions.c.user_id == user_id)
-            .order_by(user_versions.c.until.desc())
-            .limit(limit)
-        )
-        async with self._database.read() as connection:
-            return [Version(**row) for row in (await connection.execute(asked)).mappings()]
-
-    async def hours(self, user_id: UserId) -> Mapping[int, int]:
-        """In which hours of the week (UTC, Monday's first is 0) the latest posts were written, read off their ids."""
-        async with self._database.read() as connection:
-            binds = {"platform": X, "user_id": user_id, "limit": _HEAT_POSTS}
-            rows = await run(connection, "hours", binds)
-            return {int(row.hour): row.posts for row in rows}
-
-    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ShownPost]:
-        """Newest first; the cursor of the last post of one page is the `before` of the next."""
-        asked = (
-            select(*POST_FIELDS)
-            .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
-            .where(posts.c.platform == X, posts.c.author_id == user_id)
-            .order_by(*NEWEST_FIRST)
-            .limit(limit)
-        )
-        if before is not None:
-            asked = asked.where(older_than(before))
-        async with self._database.read() as connection:
-            return [shown(row) for row in (await connection.execute(asked)).mappings()]
-
-
-def _narrowed(asked: Select[Any], wanted: AccountFilter) -> Select[Any]:
-    if wanted.state is not None:
-        asked = asked.where(accounts.c.state == wanted.state)
-    words = wanted.words.strip().removeprefix("@").lower()
-    if words:
-        named = func.lower(users.c.name).contains(words, autoescape=True)
-        asked = asked.where(or_(users.c.handle_key.contains(words, autoescape=True), named))
-    written, _, key = (wanted.after or "").partition("-")
-    if (user_id := read_number(written)) is not None:
-        handle = func.coalesce(users.c.handle_key, "")
-        asked = asked.where(or_(handle > key, and_(handle == key, accounts.c.user_id > user_id)))
-    return asked.order_by(None).order_by(func.coalesce(users.c.handle_key, ""), accounts.c.user_id)
-
-
-def _listed(row: Mapping[Any, Any]) -> Listed:
-    told = {name: row[name] for name in row if name != "name"}
-    return Listed(progress=AccountProgress(**{**told, "state": AccountState(row["state"])}), name=row["name"])
-
-
-_PROFILE: Final = (
-    select(
-        accounts.c.user_id,
-        *(users.c[name] for name in AccountProfile.__struct_fields__ if name in users.c),
-        *(accounts.c[name] for name in AccountProfile.__struct_fields__ if name in accounts.c and name != "user_id"),
-    )
-    .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-    .where(accounts.c.platform == X)
-)
-
-
 class KnownUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user as the latest payloads show him."""
+    """A user according to the latest payloads."""
 
     id: UserId
     handle: str | None
@@ -200,7 +132,7 @@ class KnownUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user showed until then."""
+    """An earlier profile, shown until then."""
 
     until: datetime
     handle: str | None
@@ -210,35 +142,155 @@ class UserVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class People:
-    """Reads."""
+    """Reads users of one platform, tracked or not."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
+        self._query = select(*columns_of(KnownUser, users)).where(users.c.platform == platform)
+        self._versions = select(*columns_of(UserVersion, user_versions)).where(user_versions.c.platform == platform)
 
     async def by_id(self, user_id: UserId) -> KnownUser | None:
-        return await self._one(_USER.where(users.c.id == user_id))
+        row = await self._database.fetch_row(self._query.where(users.c.id == user_id))
+        return record_of(KnownUser, row) if row else None
 
     async def called(self, handle: str) -> KnownUser | None:
-        """Who goes by this handle; of several, the one that showed it last."""
-        own = _USER.where(users.c.handle_key == handle.lower())
-        return await self._one(own.order_by(users.c.last_updated_at.desc(), users.c.id).limit(1))
+        """The user with this handle; of several, the one whose profile was updated last."""
+        own = self._query.where(users.c.handle_key == handle.lower())
+        row = await self._database.fetch_row(own.order_by(users.c.last_updated_at.desc(), users.c.id).limit(1))
+        return record_of(KnownUser, row) if row else None
 
-    async def versions(self, user_id: UserId, *, before: datetime | None, limit: int) -> Sequence[UserVersion]:
-        """The latest first."""
-        own = user_versions.c
-        asked = select(*(own[name] for name in UserVersion.__struct_fields__)).where(
-            own.platform == X, own.user_id == user_id
+    async def versions(
+        self, user_id: UserId, *, before: datetime | None = None, limit: int = 50
+    ) -> Sequence[UserVersion]:
+        """Earlier profiles, the latest first."""
+        view = View(UserVersion, self._versions.where(user_versions.c.user_id == user_id), user_versions.c.until)
+        return await view.rows(self._database, after=before, limit=limit)
+
+
+class AccountPages:
+    """Reads the accounts of one platform. Posts are not counted: their number comes from the dashboard's counts."""
+
+    def __init__(self, database: Database, platform: Platform = X) -> None:
+        self._database = database
+        self._platform = platform
+
+    async def page(self, wanted: AccountFilter) -> Sequence[Listed]:
+        """By handle. A page stays the same while accounts are added and removed."""
+        handle = func.coalesce(users.c.handle_key, "")
+        query = PROGRESS.add_columns(users.c.name).where(*self._conditions(wanted.words, wanted.state))
+        written, _, key = (wanted.after or "").partition("-")
+        if (user_id := read_number(written)) is not None:
+            query = query.where(or_(handle > key, and_(handle == key, accounts.c.user_id > user_id)))
+        query = query.order_by(None).order_by(handle, accounts.c.user_id).limit(wanted.limit)
+        return [_listed(row) for row in await self._database.fetch_rows(query)]
+
+    async def progress(self, user_id: UserId) -> Listed | None:
+        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
+        row = await self._database.fetch_row(PROGRESS.add_columns(users.c.name).where(own))
+        return _listed(row) if row else None
+
+    async def profile(self, user_id: UserId) -> AccountProfile | None:
+        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
+        row = await self._database.fetch_row(_PROFILE.where(own))
+        return record_of(AccountProfile, row) if row else None
+
+    async def versions(self, user_id: UserId) -> Sequence[UserVersion]:
+        return await People(self._database, self._platform).versions(user_id)
+
+    async def hours(self, user_id: UserId) -> Mapping[int, int]:
+        """How many of the latest posts were written in each hour of the week (UTC). Monday's first hour is 0."""
+        binds = {"platform": self._platform, "user_id": user_id, "limit": _HEAT_POSTS}
+        async with self._database.read() as connection:
+            return {int(row.hour): row.posts for row in await run(connection, "hours", binds)}
+
+    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ShownPost]:
+        """Newest first; the cursor of the last post of one page is the `before` of the next."""
+        query = (
+            select(*POST_FIELDS)
+            .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
+            .where(posts.c.platform == self._platform, posts.c.author_id == user_id)
+            .order_by(*NEWEST_FIRST)
+            .limit(limit)
         )
         if before is not None:
-            asked = asked.where(own.until < before)
+            query = query.where(older_than(before))
+        return [shown(row) for row in await self._database.fetch_rows(query)]
+
+    async def list(
+        self, *, words: str = "", state: AccountState | None = None, after: int = 0, limit: int
+    ) -> Sequence[AccountLine]:
+        """By user id, the oldest user first."""
+        conditions = self._conditions(words, state)
+        return await _ACCOUNTS.rows(self._database, *conditions, after=after, limit=limit)
+
+    async def account(self, user_id: UserId) -> AccountLine | None:
+        return await _ACCOUNTS.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
+
+    async def account_called(self, handle: str) -> AccountLine | None:
+        """The account with this handle; of several, one that is tracked, updated last."""
+        own = (users.c.handle_key == handle.lower(), *self._conditions())
+        tracked = accounts.c.state == AccountState.UNTRACKED
+        query = _ACCOUNT_LINES.where(*own).order_by(tracked, users.c.last_updated_at.desc(), users.c.id).limit(1)
+        row = await self._database.fetch_row(query)
+        return _account_line(row) if row else None
+
+    async def stored_posts(self, user_id: UserId, *, most: int) -> int:
+        """How many posts of an account are stored, counted no further than `most`."""
+        own = (posts.c.platform == self._platform) & (posts.c.author_id == user_id)
+        some = select(posts.c.id).where(own).limit(most).subquery()
+        return int(await self._database.fetch_value(select(func.count()).select_from(some)))
+
+    async def live_jobs(self, user_id: UserId) -> Mapping[str, int]:
+        """How many sweeps of each kind are alive for one account."""
         async with self._database.read() as connection:
-            rows = await connection.execute(asked.order_by(own.until.desc()).limit(limit))
-            return [UserVersion(**row) for row in rows.mappings()]
+            ids = await live_sweeps(connection, self._platform, user_id)
+            kinds = (await connection.execute(select(jobs.c.kind).where(jobs.c.id.in_(ids)))).scalars()
+            return Counter(kinds)
 
-    async def _one(self, asked: Select[Any]) -> KnownUser | None:
-        async with self._database.read() as connection:
-            row = (await connection.execute(asked)).mappings().first()
-        return KnownUser(**row) if row else None
+    async def suggestions(self, *, live_only: bool, before: int = LARGEST_ID, limit: int) -> Sequence[Suggestion]:
+        """The latest first."""
+        conditions = [suggestions.c.platform == self._platform]
+        conditions += [suggestions.c.deleted_at.is_(None)] if live_only else []
+        return await _SUGGESTIONS.rows(self._database, *conditions, after=before, limit=limit)
+
+    def _conditions(self, words: str = "", state: AccountState | None = None) -> Sequence[ColumnElement[bool]]:
+        conditions: list[ColumnElement[bool]] = [accounts.c.platform == self._platform]
+        if state is not None:
+            conditions.append(accounts.c.state == state)
+        if word := words.strip().removeprefix("@").lower():
+            named = func.lower(users.c.name).contains(word, autoescape=True)
+            conditions.append(or_(users.c.handle_key.contains(word, autoescape=True), named))
+        return conditions
 
 
-_USER: Final = select(*(users.c[name] for name in KnownUser.__struct_fields__)).where(users.c.platform == X)
+def _listed(row: Mapping[Any, Any]) -> Listed:
+    return Listed(progress=record_of(AccountProgress, row), name=row["name"])
+
+
+def _account_line(row: Mapping[Any, Any]) -> AccountLine:
+    return record_of(AccountLine, {**row, "fetch": stats_of(row)})
+
+
+def _suggestion(row: Mapping[Any, Any]) -> Suggestion:
+    return Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())})
+
+
+_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+_PROFILE: Final = select(*columns_of(AccountProfile, users), *columns_of(AccountProfile, accounts)).join(
+    accounts, _OF_ACCOUNT
+)
+_ACCOUNT_LINES: Final[Select[Any]] = select(
+    *columns_of(AccountLine, accounts),
+    *STATISTICS,
+    users.c.handle,
+    users.c.name,
+    users.c.posts_count.label("profile_posts"),
+    users.c.followers_count.label("followers"),
+).join(users, _OF_ACCOUNT)
+_ACCOUNTS: Final = View(AccountLine, _ACCOUNT_LINES, accounts.c.user_id, descending=False, make=_account_line)
+_SUGGESTIONS: Final = View(
+    Suggestion,
+    select(*columns_of(Suggestion, suggestions, without=("labels",)), cast(suggestions.c.labels, Text).label("labels")),
+    suggestions.c.id,
+    make=_suggestion,
+)

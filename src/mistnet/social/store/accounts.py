@@ -137,17 +137,19 @@ async def write_closed_suggestions(
         )
 
 
-async def tracked_handles(database: Database) -> Mapping[UserId, str]:
-    """What every account on X goes by."""
+async def tracked_handles(database: Database, platform: Platform = X) -> Mapping[UserId, str]:
+    """The current handle of every account."""
     person = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
     asked = select(accounts.c.user_id, users.c.handle).join(users, person)
-    asked = asked.where(accounts.c.platform == X, users.c.handle.is_not(None))
+    asked = asked.where(accounts.c.platform == platform, users.c.handle.is_not(None))
     async with database.read() as connection:
         return {UserId(row.user_id): row.handle for row in await connection.execute(asked)}
 
 
-async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, next_at: datetime) -> Sequence[UserId]:
-    """Takes the accounts whose next look is due; whoever takes one says when the one after is."""
+async def accounts_to_look_at(
+    connection: AsyncConnection, *, now: datetime, next_at: datetime
+) -> Sequence[tuple[Platform, UserId]]:
+    """Takes the accounts whose next check is due, and sets the time of the one after."""
     taken = await connection.execute(
         update(accounts)
         .where(
@@ -155,13 +157,13 @@ async def accounts_to_look_at(connection: AsyncConnection, *, now: datetime, nex
             accounts.c.state.not_in([AccountState.ACTIVE, AccountState.UNTRACKED]),
         )
         .values(next_look_at=next_at)
-        .returning(accounts.c.user_id)
+        .returning(accounts.c.platform, accounts.c.user_id)
     )
-    return sorted(taken.scalars())
+    return sorted((Platform(row.platform), UserId(row.user_id)) for row in taken)
 
 
-async def suspects_to_look_at(connection: AsyncConnection, *, now: datetime) -> Sequence[UserId]:
-    """Takes the suspect accounts whose next look is due; each look puts the one after off for longer."""
+async def suspects_to_look_at(connection: AsyncConnection, *, now: datetime) -> Sequence[tuple[Platform, UserId]]:
+    """Takes the suspect accounts whose next check is due. Each check is followed by a longer wait."""
     waits = dict(enumerate(SUSPECT_LOOKS[1:]))
     taken = await connection.execute(
         update(accounts)
@@ -178,9 +180,9 @@ async def suspects_to_look_at(connection: AsyncConnection, *, now: datetime) -> 
             ),
             suspect_looks=accounts.c.suspect_looks + 1,
         )
-        .returning(accounts.c.user_id)
+        .returning(accounts.c.platform, accounts.c.user_id)
     )
-    return sorted(taken.scalars())
+    return sorted((Platform(row.platform), UserId(row.user_id)) for row in taken)
 
 
 _ACCOUNT: Final = (

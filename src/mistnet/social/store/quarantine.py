@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
+from mistnet.kit.text import LARGEST_ID
+from mistnet.kit.view import View, columns_of
 from mistnet.queue.model import JobId, JobState, KindName, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
@@ -34,6 +36,19 @@ class KeptPayload(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     payload: bytes
     last_seen_at: datetime
+
+
+class QuarantineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A payload that could not be read, without the payload."""
+
+    id: int
+    platform: str
+    endpoint: str
+    problem: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    times_seen: int
+    resolved_at: datetime | None
 
 
 class ReparseResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,16 +72,26 @@ class Quarantine:
         self._database = database
 
     async def count(self) -> int:
-        async with self._database.read() as connection:
-            counted = select(func.count()).select_from(quarantine).where(quarantine.c.resolved_at.is_(None))
-            return (await connection.execute(counted)).scalar_one()
+        unresolved = quarantine.c.resolved_at.is_(None)
+        return int(await self._database.fetch_value(select(func.count()).select_from(quarantine).where(unresolved)))
 
     async def naming(self, user_id: UserId) -> int:
-        """How many payloads name a user, as their author or otherwise."""
-        binds = {"named": f'"{user_id}"'}
+        """How many payloads contain a user's id, as their author or otherwise."""
         async with self._database.read() as connection:
-            counted = await run(connection, "quarantined_of", binds)
-            return int(counted.scalar_one())
+            return int((await run(connection, "quarantined_of", {"named": f'"{user_id}"'})).scalar_one())
+
+    async def list(self, *, unresolved_only: bool, before: int = LARGEST_ID, limit: int) -> Sequence[QuarantineLine]:
+        """The latest first."""
+        conditions = [quarantine.c.resolved_at.is_(None)] if unresolved_only else []
+        return await _PAYLOADS.rows(self._database, *conditions, after=before, limit=limit)
+
+    async def get(self, payload_id: int) -> tuple[QuarantineLine, bytes] | None:
+        """One entry with its payload."""
+        line = await _PAYLOADS.first(self._database, quarantine.c.id == payload_id)
+        if line is None:
+            return None
+        query = select(quarantine.c.payload).where(quarantine.c.id == payload_id)
+        return line, bytes(await self._database.fetch_value(query))
 
     async def reparse(
         self, read: Callable[[KeptPayload], ReparseResult], writers: Writers, *, now: datetime
@@ -152,6 +177,8 @@ def _place(write: Write) -> object:
         return Post, write.platform, write.post_id
     return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None
 
+
+_PAYLOADS: Final = View(QuarantineLine, select(*columns_of(QuarantineLine, quarantine)), quarantine.c.id)
 
 HYDRATE_POST: Final = KindName("hydrate_post")
 LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)

@@ -232,7 +232,7 @@ class TrackingStore:
     ) -> Enqueued:
         """Adds hydrations that track whom they fetch; they take the place of those that would only fetch."""
         async with self._database.transaction() as connection:
-            outdone = await account_jobs.live_hydrations(connection, user_ids, tracking=False)
+            outdone = await account_jobs.live_hydrations(connection, self._platform, user_ids, tracking=False)
             await account_jobs.cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
 
@@ -241,13 +241,13 @@ class TrackingStore:
         async with self._database.transaction() as connection:
             handle = who if isinstance(who, str) else await self._handle_of(connection, who)
             # Jobs first, as workers do, or the two could wait for each other.
-            waiting = await account_jobs.live_suggestions(connection, handle)
+            waiting = await account_jobs.live_suggestions(connection, self._platform, handle)
             cancelled = [*await account_jobs.cancel(connection, waiting, now)]
             user_id = await self._account_called(connection, who) if isinstance(who, str) else who
             was = None
             if user_id is not None:
-                waiting = await account_jobs.live_sweeps(connection, user_id)
-                waiting += await account_jobs.live_hydrations(connection, [user_id], tracking=True)
+                waiting = await account_jobs.live_sweeps(connection, self._platform, user_id)
+                waiting += await account_jobs.live_hydrations(connection, self._platform, [user_id], tracking=True)
                 cancelled += await account_jobs.cancel(connection, waiting, now)
                 was = await self._let_go(connection, user_id, reason, now)
             withdrawn = await self._withdraw(connection, handle, reason, now)
@@ -260,7 +260,7 @@ class TrackingStore:
         if user_ids is not None:
             some = [asked.where(accounts.c.user_id.in_(each)) for each in slices(sorted(user_ids))]
         async with self._database.read() as connection:
-            live = await account_jobs.sweeps_by_account(connection)
+            live = await account_jobs.sweeps_by_account(connection, self._platform)
             rows = [row for each in some for row in (await connection.execute(each)).mappings()]
         found = [_entry(row, live.get(row["user_id"], {})) for row in rows]
         return sorted(found, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))

@@ -18,7 +18,7 @@ from mistnet.social.errors import BadHandle, NotTracked
 from mistnet.social.fetch_sizes import FetchStats, next_limit
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
-from mistnet.social.store.listing import AccountLine, AccountListing
+from mistnet.social.store.account_pages import AccountLine, AccountPages
 from mistnet.social.store.tracking import (
     LetGo,
     NewSuggestion,
@@ -126,7 +126,7 @@ async def list_accounts(
     state: AccountState | None = None,
 ) -> dict[str, Any]:
     """All accounts that are or were tracked, by user id."""
-    rows = await AccountListing(mistnet.database).accounts(
+    rows = await AccountPages(mistnet.database).list(
         words=search, state=state, after=pages.place or 0, limit=pages.one_more
     )
     return pages.listing(rows, lambda row: row.user_id)
@@ -143,7 +143,7 @@ async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
 async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) -> Mapping[str, Any]:
     """One account, by its user id or handle. Above 10,000, `stored_posts` may be some seconds old."""
     found = await account_of(mistnet, who)
-    accounts = AccountListing(mistnet.database)
+    accounts = AccountPages(mistnet.database)
     stored = await accounts.stored_posts(found.user_id, most=_COUNTED_EXACTLY)
     if stored == _COUNTED_EXACTLY:
         stored = max(stored, (await dashboard.account_counts()).stored.get(found.user_id, 0))
@@ -211,7 +211,7 @@ async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
 
 async def account_of(mistnet: Mistnet, who: str) -> AccountLine:
     """The account that a path names."""
-    named, accounts = id_or_handle(who), AccountListing(mistnet.database)
+    named, accounts = id_or_handle(who), AccountPages(mistnet.database)
     if isinstance(named, int):
         account = await accounts.account(UserId(named))
     else:
@@ -296,7 +296,7 @@ async def list_suggestions(
     only_open: Annotated[Flag, Query(alias="open", description="Only those without an outcome.")] = "false",
 ) -> dict[str, Any]:
     """Suggestions and their outcomes, the latest first."""
-    rows = await AccountListing(mistnet.database).suggestions(
+    rows = await AccountPages(mistnet.database).suggestions(
         live_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
     )
     page = pages.listing(rows, lambda row: row.id)

@@ -9,8 +9,7 @@ from msgspec.structs import asdict
 
 from mistnet.kit.exchange import Exchange
 from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus
-from mistnet.social.store.listing import AccountListing, QuarantineLine
-from mistnet.social.store.quarantine import Reparsed
+from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
 from mistnet.sources.pushed_posts import reparse_all
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
@@ -92,7 +91,7 @@ async def list_quarantine(
     unresolved: Annotated[Flag, Query(description="Only payloads that still cannot be read.")] = "true",
 ) -> dict[str, Any]:
     """Payloads that could not be decoded, the latest first."""
-    rows = await AccountListing(mistnet.database).quarantine(
+    rows = await Quarantine(mistnet.database).list(
         unresolved_only=unresolved == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
     )
     return pages.listing(rows, lambda row: row.id)
@@ -107,7 +106,7 @@ async def reparse(mistnet: Mistnet) -> object:
 @quarantine_router.get("/{kept_id:id}", response_model=QuarantinedInFull, dependencies=READS, responses=refusals(404))
 async def show_kept(kept_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One quarantined payload."""
-    found = await AccountListing(mistnet.database).quarantined(kept_id)
+    found = await Quarantine(mistnet.database).get(kept_id)
     if found is None:
         raise NotFound(f"payload {kept_id} in quarantine")
     line, payload = found

@@ -2,7 +2,7 @@
 -- :id bigint
 SELECT j.id, j.state, CAST(j.args AS text) AS args, j.last_error
 FROM posts p
-JOIN jobs j ON j.kind = 'walk' AND j.key = CAST(p.conversation_id AS text) || ':' || CAST(p.id AS text)
+JOIN jobs j ON j.kind = 'walk' AND j.key = CAST(:prefix AS text) || CAST(p.conversation_id AS text) || ':' || CAST(p.id AS text)
     AND j.key IS NOT NULL AND j.state IN ('pending', 'queued', 'running', 'retryable')
 WHERE p.platform = :platform AND p.conversation_id = :id
 UNION ALL

@@ -1,0 +1,11 @@
+-- How many of an account's latest posts were written in each hour of the week (UTC). Monday's first hour is 0.
+-- :user_id bigint, :limit integer
+SELECT CAST((extract(isodow FROM p.at) - 1) * 24 + extract(hour FROM p.at) AS integer) AS hour, count(*) AS posts
+FROM (
+    SELECT own.created_at AT TIME ZONE 'UTC' AS at
+    FROM posts own
+    WHERE own.platform = :platform AND own.author_id = :user_id
+    ORDER BY own.created_at DESC
+    LIMIT :limit
+) p
+GROUP BY hour
