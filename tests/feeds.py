@@ -28,7 +28,7 @@ from mistnet.sim.service import NeverAnswers
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
 from mistnet.sim.threads_answers import FeedTruth, ThreadsTruth
 from mistnet.sim.world import World
-from mistnet.social.feeds.model import user_id_of
+from mistnet.sources.threads.decode import user_id_of
 from tests.databases import make_app
 from tests.support import TurnedClock
 

@@ -20,7 +20,8 @@ from mistnet.sim.people import WorldSize
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
 from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds.jobs import feed_poll
-from mistnet.social.feeds.model import FeedId, FeedState, user_id_of
+from mistnet.social.feeds.model import FeedId, FeedState
+from mistnet.sources.threads.decode import user_id_of
 from tests.apis import open_api
 from tests.feeds import NOBODY, FeedOracle, open_feeds, threads_of, work_off
 from tests.harvests import change, end_badly, rows, run, told

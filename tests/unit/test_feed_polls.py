@@ -22,10 +22,9 @@ from mistnet.social.feeds.model import (
     FeedId,
     FeedPage,
     FeedPolled,
+    FeedProfile,
     FeedRefused,
     FeedState,
-    ThreadsProfile,
-    user_id_of,
 )
 from mistnet.social.model import (
     THREADS,
@@ -39,6 +38,7 @@ from mistnet.social.model import (
     User,
     UserId,
 )
+from mistnet.sources.threads.decode import user_id_of
 from tests.support import START, TurnedClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -84,7 +84,7 @@ def illegible(number: int | None) -> Unreadable:
     return Unreadable(platform=THREADS, endpoint="x", problem="bad", payload=b"{}", post_id=post_id)
 
 
-Said = FeedPage | Gathered | ThreadsProfile | Exception | None
+Said = FeedPage | Gathered | FeedProfile | Exception | None
 
 
 class Scripted:
@@ -110,9 +110,9 @@ class Scripted:
         assert purpose.job_id
         return self.own
 
-    async def profile(self, handle: str, *, purpose: CallPurpose) -> ThreadsProfile | None:
+    async def profile(self, handle: str, *, purpose: CallPurpose) -> FeedProfile | None:
         assert purpose.job_id
-        found: ThreadsProfile | None = self._say("profile", handle)
+        found: FeedProfile | None = self._say("profile", handle)
         return found
 
     async def posts(self, _handle: str, *, own: bool, after: str | None, purpose: CallPurpose) -> FeedPage:
@@ -201,7 +201,7 @@ async def test_a_first_poll_reads_all_pages_and_what_the_author_said_below() -> 
     threads = Scripted(
         feed(state=FeedState.NEW, user_id=None),
         {
-            ("profile", "ann"): ThreadsProfile(user=user("ann", Detail.PROFILE), own=False),
+            ("profile", "ann"): FeedProfile(user=user("ann", Detail.PROFILE), own=False),
             ("posts", None): page(post(3), post(2, hours=1), cursor="c", answered=[3]),
             ("conversation", 3, None): page(*said, cursor="d"),
             ("conversation", 3, "d"): page(post(34, hours=2)),

@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 from mistnet.governor.errors import BadRequest, SourceRefused
 from mistnet.kit.errors import MistnetError
-from mistnet.social.feeds.model import read_feed_handle, user_id_of
+from mistnet.social.feeds.model import read_feed_handle
 from mistnet.social.model import Detail, Post
-from mistnet.sources.threads.decode import UNREADABLE, IllegibleThreadsPayload, gather_posts, moment, read_profile
+from mistnet.sources.threads.decode import (
+    UNREADABLE,
+    IllegibleThreadsPayload,
+    gather_posts,
+    moment,
+    read_profile,
+    user_id_of,
+)
 from mistnet.sources.threads.errors import named, problem_of, read_envelope, scrubbed
 from tests.examples import count_examples
 

@@ -10,9 +10,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted
-from mistnet.governor.model import THREADS_SOURCE, CallPurpose
+from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
-from mistnet.queue.model import Args, Continue, Done, Job, NewJob, Outcome, Write
+from mistnet.queue.kinds import Kind, single
+from mistnet.queue.model import Args, Continue, Done, Job, JobClass, Lane, NewJob, Outcome, Write
 from mistnet.social.accounts import Missing
 from mistnet.social.errors import NotShown
 from mistnet.social.feeds.model import (
@@ -25,11 +26,10 @@ from mistnet.social.feeds.model import (
     FeedPage,
     FeedPolled,
     FeedRefused,
+    FeedSource,
     FeedState,
-    ThreadsSource,
-    user_id_of,
 )
-from mistnet.social.model import THREADS, Post, PostId
+from mistnet.social.model import THREADS, Platform, Post, PostId
 
 CURSORS_KEPT: Final = 8
 SLACK: Final = timedelta(minutes=10)
@@ -60,10 +60,10 @@ class FeedPosition(msgspec.Struct, frozen=True):
         passed = (*self.earlier, self.after) if self.after else self.earlier
         return FeedPosition(page.cursor, tuple(each for each in passed if each)[-CURSORS_KEPT:])
 
-    def require_progress(self, page: FeedPage, endpoint: str) -> None:
+    def require_progress(self, page: FeedPage, platform: Platform, endpoint: str) -> None:
         """Raises BrokenAnswer for a page one cannot go on from: it is asked for again, and is never an end."""
         if page.cursor is not None and page.cursor in (self.after, *self.earlier):
-            raise BrokenAnswer(THREADS_SOURCE, endpoint, "a cursor that leads back to an earlier page")
+            raise BrokenAnswer(platform, endpoint, "a cursor that leads back to an earlier page")
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -127,11 +127,16 @@ def afresh(at: Looking) -> Looking:
     return msgspec.structs.replace(at, suspected=False, unreadable=False)
 
 
-def feed_poll(feed_id: FeedId) -> NewJob:
-    return NewJob(kind=FEED_POLL, key=str(feed_id), args=FeedPollArgs(feed_id=feed_id))
+def feed_poll(feed_id: FeedId, platform: Platform = THREADS) -> NewJob:
+    """Feeds of all platforms are numbered together, so the key needs no platform."""
+    return NewJob(kind=FEED_POLL, key=str(feed_id), lane=Lane(platform), args=FeedPollArgs(feed_id=feed_id))
 
 
-GONE: Final = "Threads does not show it"
+def feed_kinds(sources: Sequence[FeedSource], *, look: FeedLook, clock: Clock, rules: FeedRules) -> Sequence[Kind]:
+    """One kind, with a lane for each platform."""
+    by_platform = {each.platform: each for each in sources}
+    poller = FeedPoller(look=look, sources=by_platform, clock=clock, rules=rules)
+    return [single(FEED_POLL, poller.poll, FeedPollArgs, job_class=JobClass.SWEEP, lanes=tuple(by_platform))]
 
 
 class FeedVisitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +150,7 @@ class FeedVisitResult(msgspec.Struct, frozen=True, kw_only=True):
 
 class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
     look: FeedLook
-    threads: ThreadsSource
+    source: FeedSource
 
     async def visit(self, visit: Visit, feed: Feed, at: FeedPollArgs, *, purpose: CallPurpose) -> FeedVisitResult:
         return await (self._listen(visit, feed, at, purpose) if visit.replies else self._fetch(visit, feed, purpose))
@@ -153,35 +158,39 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
     async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
         """Whom these quote or repeat by an id alone, unless it is stored, or known to be gone."""
         named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
-        known = await self.look.known_posts(THREADS, named)
-        known |= await self.look.missing_posts(THREADS, named)
+        known = await self.look.known_posts(self.source.platform, named)
+        known |= await self.look.missing_posts(self.source.platform, named)
         return [each for each in dict.fromkeys(named) if each not in known]
 
     async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
         """One post by its id. One that cannot be read even alone stays in quarantine."""
-        gathered = await self.threads.post(visit.id, purpose=purpose)
+        gathered = await self.source.post(visit.id, purpose=purpose)
         post = gathered.posts.get(visit.id) if gathered else None
-        own = post is not None and post.author_id == user_id_of(feed.handle)
+        own = post is not None and post.author_id == feed.user_id
         if visit.if_own and not own:
             return FeedVisitResult()
         if gathered is None:
-            return FeedVisitResult(writes=[Missing(platform=THREADS, what="post", id=visit.id, reason=GONE)])
+            return FeedVisitResult(writes=[self._missing(visit.id)])
         named = await self.unseen(gathered.posts, [post]) if post and own else ()
         return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
+
+    def _missing(self, post_id: PostId) -> Missing:
+        platform = self.source.platform
+        return Missing(platform=platform, what="post", id=post_id, reason=f"{platform} does not show it")
 
     async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
         """A page of what was said below a post; what the author himself said is kept."""
         try:
-            page = await self.threads.conversation(visit.id, after=visit.place.after, purpose=purpose)
+            page = await self.source.conversation(visit.id, after=visit.place.after, purpose=purpose)
         except NotShown:
             return FeedVisitResult()  # the post is gone, and all below it
         except NotPermitted as error:
             return FeedVisitResult(unread=str(error))
-        visit.place.require_progress(page, "conversation")
+        visit.place.require_progress(page, self.source.platform, "conversation")
         if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
             return FeedVisitResult(writes=page.gathered.unreadable, behind=[again])
-        own = [post for post in _shown(page) if post.author_id == user_id_of(feed.handle)]
-        known = await self.look.known_posts(THREADS, [post.id for post in own])
+        own = [post for post in _shown(page) if post.author_id == feed.user_id]
+        known = await self.look.known_posts(self.source.platform, [post.id for post in own])
         new = [post for post in own if post.id not in known]
         quoted = await self.unseen(page.gathered.posts, own)
         illegible = [Visit(each.post_id, if_own=True) for each in page.gathered.unreadable if each.post_id]
@@ -219,10 +228,10 @@ _MOST_RESTARTS: Final = 3
 
 
 class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
-    """The polls of Threads. What a page brings and the poll's own advance land together or not at all."""
+    """Polls feeds. What a page brings and the poll's own advance land together or not at all."""
 
     look: FeedLook
-    threads: ThreadsSource
+    sources: Mapping[Platform, FeedSource]
     clock: Clock
     rules: FeedRules
 
@@ -240,22 +249,22 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         """Somebody has to be there, and not closed to us. The profile itself is looked at once a day."""
-        purpose = CallPurpose(job.id)
+        purpose, source = CallPurpose(job.id), self.sources[feed.platform]
         try:
             if await self._knows_profile(feed):
-                return self._begun(feed, own=await self.threads.is_own(feed.handle, purpose=purpose))
-            found = await self.threads.profile(feed.handle, purpose=purpose)
+                return self._begun(feed, own=await source.is_own(feed.handle, purpose=purpose))
+            found = await source.profile(feed.handle, purpose=purpose)
         except NotPermitted as error:
             return Done([FeedRefused(feed_id=feed.id, reason=str(error))])
         if found is None:
-            return Done([FeedRefused(feed_id=feed.id, reason=f"Threads shows nobody called @{feed.handle}")])
+            return Done([FeedRefused(feed_id=feed.id, reason=f"{feed.platform} has no account @{feed.handle}")])
         known = FeedFound(feed_id=feed.id, user_id=found.user.id)
         return self._begun(feed, own=found.own, writes=[found.user, known])
 
     async def _knows_profile(self, feed: Feed) -> bool:
         if feed.state is not FeedState.ACTIVE or feed.user_id is None:
             return False
-        seen_at = await self.look.profiled_at(feed.user_id)
+        seen_at = await self.look.profiled_at(feed.platform, feed.user_id)
         return seen_at is not None and self.clock.now() - seen_at < self.rules.profile_holds
 
     def _begun(self, feed: Feed, *, own: bool, writes: Sequence[Write] = ()) -> Continue:
@@ -270,11 +279,12 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _page(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         at, purpose, after = job.args, CallPurpose(job.id), job.args.place.after
+        source = self.sources[feed.platform]
         try:
             if at.phase is FeedPhase.POSTS:
-                page = await self.threads.posts(feed.handle, own=at.own, after=after, purpose=purpose)
+                page = await source.posts(feed.handle, own=at.own, after=after, purpose=purpose)
             else:
-                page = await self.threads.own_replies(after=after, purpose=purpose)
+                page = await source.own_replies(after=after, purpose=purpose)
         except (NotPermitted, NotShown) as error:
             return self._closed(at, error)
         except BadRequest:
@@ -282,11 +292,11 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
                 raise
             # a cursor that is not valid any more: from the top again, down to the same floor
             return Continue(args=msgspec.structs.replace(at, place=FeedPosition(), restarts=at.restarts + 1))
-        at.place.require_progress(page, str(at.phase))
+        at.place.require_progress(page, feed.platform, str(at.phase))
         sure = at if job.is_first_try else afresh(at)
         if again := look_again(sure, empty_end=page.is_empty_end, unreadable=page.has_nameless):
             return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
-        return await self._turned(at, page)
+        return await self._turned(at, page, feed)
 
     def _closed(self, at: FeedPollArgs, error: NotPermitted | NotShown) -> Outcome:
         """Without the posts there is no feed; without the replies there is half of one, and it says so."""
@@ -294,13 +304,13 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             return Done([FeedRefused(feed_id=at.feed_id, reason=str(error))])
         return Continue(args=msgspec.structs.replace(at, ended=True, unread=str(error)))
 
-    async def _turned(self, at: FeedPollArgs, page: FeedPage) -> Outcome:
+    async def _turned(self, at: FeedPollArgs, page: FeedPage, feed: Feed) -> Outcome:
         """What the page holds, what it leads to, and where the next one begins."""
         posts = [page.gathered.posts[each] for each in page.own]
-        known = await self.look.known_posts(THREADS, page.own)
+        known = await self.look.known_posts(feed.platform, page.own)
         moments = [post.created_at for post in posts]
         anchor = at.anchor or page.at or max(moments, default=None)
-        visits = await self._visits(at, page, posts, known, anchor)
+        visits = await self._visits(at, page, posts, known, anchor, feed)
         down = msgspec.structs.replace(
             afresh(at),
             top=max([*moments, *([at.top] if at.top else [])], default=None) if at.phase is FeedPhase.POSTS else at.top,
@@ -338,9 +348,10 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         posts: Sequence[Post],
         known: Collection[PostId],
         anchor: datetime | None,
+        feed: Feed,
     ) -> Sequence[Visit]:
         illegible = [each.post_id for each in page.gathered.unreadable if each.post_id]
-        shown = await self._visitor.unseen(page.gathered.posts, posts)
+        shown = await self._reader(feed).unseen(page.gathered.posts, posts)
         wanted = [Visit(each) for each in dict.fromkeys([*illegible, *shown])]
         if at.own or at.unread or at.phase is not FeedPhase.POSTS:
             return wanted
@@ -358,7 +369,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         first, *rest = at.visits
         sure = first if job.is_first_try else afresh(first)
-        found = await self._visitor.visit(sure, feed, at, purpose=CallPurpose(job.id))
+        found = await self._reader(feed).visit(sure, feed, at, purpose=CallPurpose(job.id))
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:
@@ -390,12 +401,8 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             ]
         )
 
-    @property
-    def _visitor(self) -> FeedReader:
-        return FeedReader(look=self.look, threads=self.threads)
+    def _reader(self, feed: Feed) -> FeedReader:
+        return FeedReader(look=self.look, source=self.sources[feed.platform])
 
     def _later(self) -> datetime:
         return self.clock.now() + self.rules.second_look
-
-
-__all__ = ["FeedPollArgs", "FeedPoller", "FeedRules", "feed_poll"]

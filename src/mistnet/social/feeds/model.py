@@ -1,8 +1,7 @@
-"""Feeds: accounts of Threads that are looked at again and again, and what a look may find."""
+"""Feeds: accounts that are polled, the port to the sources that show them, and what a poll may find."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -101,30 +100,41 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.post_id is None for each in self.gathered.unreadable)
 
 
-class ThreadsProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """A user, and whether the token is his own."""
+class FeedProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, and whether the source's token is theirs."""
 
     user: User
     own: bool
 
 
-class ThreadsSource(Protocol):
-    """Threads, as far as feeds need it."""
+class FeedSource(Protocol):
+    """One platform whose accounts are polled. It shares its name with its lane of jobs and its source in the ledger."""
 
-    async def profile(self, handle: str, *, purpose: CallPurpose) -> ThreadsProfile | None: ...
+    @property
+    def platform(self) -> Platform: ...
 
-    async def is_own(self, handle: str, *, purpose: CallPurpose) -> bool:
-        """Whether the token belongs to this account: then it is read without leave to read others."""
+    async def profile(self, handle: str, *, purpose: CallPurpose) -> FeedProfile | None:
+        """The profile with this handle; None if there is none."""
         ...
 
-    async def posts(self, handle: str, *, own: bool, after: str | None, purpose: CallPurpose) -> FeedPage: ...
+    async def is_own(self, handle: str, *, purpose: CallPurpose) -> bool:
+        """Whether the token belongs to this account: then its posts can be read without permission to read others."""
+        ...
 
-    async def own_replies(self, *, after: str | None, purpose: CallPurpose) -> FeedPage: ...
+    async def posts(self, handle: str, *, own: bool, after: str | None, purpose: CallPurpose) -> FeedPage:
+        """A page of the account's posts, newest first."""
+        ...
 
-    async def conversation(self, post_id: PostId, *, after: str | None, purpose: CallPurpose) -> FeedPage: ...
+    async def own_replies(self, *, after: str | None, purpose: CallPurpose) -> FeedPage:
+        """A page of the replies that the token's own account wrote, newest first."""
+        ...
+
+    async def conversation(self, post_id: PostId, *, after: str | None, purpose: CallPurpose) -> FeedPage:
+        """A page of the replies below a post."""
+        ...
 
     async def post(self, post_id: PostId, *, purpose: CallPurpose) -> Gathered | None:
-        """One post by its id; None if it is gone or not shown to us."""
+        """One post by its id; None if it is deleted or not visible to the token."""
         ...
 
 
@@ -133,19 +143,13 @@ class FeedLook(Protocol):
 
     async def feed(self, feed_id: FeedId) -> Feed | None: ...
 
-    async def profiled_at(self, user_id: UserId) -> datetime | None: ...
+    async def profiled_at(self, platform: Platform, user_id: UserId) -> datetime | None: ...
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]: ...
 
     async def missing_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         """Those that upstream is known not to show."""
         ...
-
-
-def user_id_of(handle: str) -> UserId:
-    """Threads tells no ids of others, so a user is known by a hash of his handle. Negative: no platform's own id is."""
-    digest = hashlib.sha256(handle.lower().encode()).digest()
-    return UserId(-1 - (int.from_bytes(digest[:8]) >> 2))
 
 
 def read_feed_handle(written: str) -> str:

@@ -24,7 +24,7 @@ from mistnet.social.tables import feeds, missing
 
 _FIELDS: Final = Feed.__struct_fields__
 _FEEDS_LIVE: Final = feeds.c.state != FeedState.REMOVED
-MakePoll = Callable[[FeedId], NewJob]
+MakePoll = Callable[[FeedId, Platform], NewJob]
 
 
 class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class Feeds:
             done = [await self._added(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
             again = [each.feed.id for each in done if each.result != "known"]
             await put_away_gaps(connection, again, now)
-            await job_writer.write(connection, [poll(each) for each in again], now)
+            await job_writer.write(connection, [poll(each, self._platform) for each in again], now)
         return done
 
     async def poll(
@@ -111,7 +111,7 @@ class Feeds:
                 wanted = [feed_of(row) for row in rows.mappings()]
             ids = [each.id for each in wanted]
             await put_away_gaps(connection, ids, now)
-            await job_writer.write(connection, [poll(each) for each in ids], now)
+            await job_writer.write(connection, [poll(each, self._platform) for each in ids], now)
         return wanted
 
     async def remove(self, handle: str, *, now: datetime) -> Feed:
@@ -170,8 +170,8 @@ class Feeds:
 
 async def due_feeds(
     connection: AsyncConnection, *, now: datetime, every: timedelta, relook: timedelta
-) -> Sequence[FeedId]:
-    """Those whose time has come. One that was refused is looked at now and then; a poll that died counts as a look."""
+) -> Sequence[tuple[FeedId, Platform]]:
+    """The feeds that are due. A refused feed is polled rarely; a poll that failed for good counts as a poll."""
     died = (
         select(jobs.c.key, func.max(jobs.c.run_at).label("at"))
         .where(jobs.c.kind == FEED_POLL, text(GAP))
@@ -179,11 +179,15 @@ async def due_feeds(
     )
     tried = {row.key: row.at for row in await connection.execute(died)}
     rows = await connection.execute(
-        select(feeds.c.id, feeds.c.state, feeds.c.every_seconds, feeds.c.polled_at)
+        select(feeds.c.id, feeds.c.platform, feeds.c.state, feeds.c.every_seconds, feeds.c.polled_at)
         .where(_FEEDS_LIVE)
         .order_by(feeds.c.id)
     )
-    return [FeedId(row.id) for row in rows if _is_due(row, tried.get(str(row.id)), now, every, relook)]
+    return [
+        (FeedId(row.id), Platform(row.platform))
+        for row in rows
+        if _is_due(row, tried.get(str(row.id)), now, every, relook)
+    ]
 
 
 def _is_due(row: Any, tried_at: datetime | None, now: datetime, every: timedelta, relook: timedelta) -> bool:
@@ -226,8 +230,8 @@ class StoreFeedLook:
             row = (await connection.execute(asked)).mappings().first()
         return feed_of(row) if row else None
 
-    async def profiled_at(self, user_id: UserId) -> datetime | None:
-        found = await self._social.profiles(THREADS, [user_id])
+    async def profiled_at(self, platform: Platform, user_id: UserId) -> datetime | None:
+        found = await self._social.profiles(platform, [user_id])
         return found[user_id].profiled_at if user_id in found else None
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:

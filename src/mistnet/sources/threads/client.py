@@ -14,7 +14,7 @@ from mistnet.governor.model import CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Transport
 from mistnet.social.errors import NotShown
-from mistnet.social.feeds.model import FeedPage, ThreadsProfile
+from mistnet.social.feeds.model import FeedPage, FeedProfile
 from mistnet.social.model import Gathered, PostId, User
 from mistnet.sources.threads.asking import Asker, Heard, ThreadsAnswer, ThreadsRequest
 from mistnet.sources.threads.decode import UNREADABLE, gather_posts, listed, read_profile
@@ -71,16 +71,16 @@ class ThreadsClient:
     async def is_own(self, handle: str, *, purpose: CallPurpose = NOBODY) -> bool:
         return ((await self.me(purpose=purpose)).handle or "").lower() == handle.lower()
 
-    async def profile(self, handle: str, *, purpose: CallPurpose = NOBODY) -> ThreadsProfile | None:
+    async def profile(self, handle: str, *, purpose: CallPurpose = NOBODY) -> FeedProfile | None:
         """The profile behind a handle; None if there is nobody, or nobody who is shown."""
         if await self.is_own(handle, purpose=purpose):
-            return ThreadsProfile(user=await self.me(purpose=purpose), own=True)
+            return FeedProfile(user=await self.me(purpose=purpose), own=True)
         question = _question("profile_lookup", {"username": handle})
         try:
             user = await self._asker.ask(question, _profile_in("profile_lookup"), purpose)
         except NotShown:
             return None
-        return ThreadsProfile(user=user, own=False)
+        return FeedProfile(user=user, own=False)
 
     async def posts(
         self, handle: str, *, own: bool, after: str | None = None, purpose: CallPurpose = NOBODY

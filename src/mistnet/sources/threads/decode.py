@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -11,7 +12,6 @@ import msgspec
 from mistnet.kit.text import web_url
 from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkPlace
-from mistnet.social.feeds.model import user_id_of
 from mistnet.social.model import (
     THREADS,
     Detail,
@@ -41,6 +41,12 @@ class IllegibleThreadsPayload(ValueError):
 
 UNREADABLE: Final = (msgspec.DecodeError, IllegibleThreadsPayload, UnicodeDecodeError, RecursionError)
 """What goes wrong with payloads that are not what they should be, be they nested without end."""
+
+
+def user_id_of(handle: str) -> UserId:
+    """Threads returns no ids of other users: a hash of the handle stands for one. It is negative, as no real id is."""
+    digest = hashlib.sha256(handle.lower().encode()).digest()
+    return UserId(-1 - (int.from_bytes(digest[:8]) >> 2))
 
 
 def gather_posts(

@@ -13,15 +13,14 @@ from mistnet.governor.model import THREADS_SOURCE, KeyLabel, SourceState, finger
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.errors import SettingsError
 from mistnet.queue.errors import WorkError
-from mistnet.queue.kinds import Kind, single
+from mistnet.queue.kinds import Kind
 from mistnet.queue.leader import Duty
-from mistnet.queue.model import JobClass
 from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds.jobs import FeedPollArgs, FeedPoller, FeedRules, feed_poll
-from mistnet.social.feeds.model import FEED_POLL, Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
+from mistnet.social.feeds.jobs import FeedRules, feed_kinds, feed_poll
+from mistnet.social.feeds.model import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
 from mistnet.social.feeds.store import (
     AddedFeed,
     Feeds,
@@ -37,7 +36,6 @@ from mistnet.social.model import THREADS
 from mistnet.sources.threads.client import ThreadsClient
 from mistnet.sources.threads.tokens import TokenKeeper, TokenState
 
-LANES: Final = (THREADS_SOURCE,)
 TOKEN: Final = KeyLabel("token")
 LOOK_EVERY: Final = timedelta(seconds=15)
 TOKEN_LOOK_EVERY: Final = timedelta(hours=1)
@@ -96,10 +94,8 @@ class ThreadsCollector(Feature):
             second_look=timedelta(seconds=settings.second_look_seconds),
             reply_window=timedelta(days=settings.feed_reply_days),
         )
-        poller = FeedPoller(look=StoreFeedLook(database), threads=self.threads, clock=clock, rules=rules)
-        self.kinds: Sequence[Kind] = [
-            single(FEED_POLL, poller.poll, FeedPollArgs, job_class=JobClass.SWEEP, lanes=LANES)
-        ]
+        look = StoreFeedLook(database)
+        self.kinds: Sequence[Kind] = feed_kinds([self.threads], look=look, clock=clock, rules=rules)
 
     def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
         return WRITERS
@@ -135,8 +131,8 @@ class ThreadsCollector(Feature):
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await put_away_gaps(connection, due, now)
-            made = await job_writer.write(connection, [feed_poll(each) for each in due], now)
+            await put_away_gaps(connection, [feed_id for feed_id, _ in due], now)
+            made = await job_writer.write(connection, [feed_poll(*each) for each in due], now)
         return made.created
 
     @property
