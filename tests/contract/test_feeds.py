@@ -74,7 +74,7 @@ async def test_feeds_bring_posts_replies_and_quoted_posts_and_no_token(url: str)
         assert service.stats.calls["me/replies"] > 0
         assert service.stats.calls["conversation"] > 0
         refused = [each for each in await app.feeds.store.list() if each.state is FeedState.REFUSED]
-        assert [each.reason for each in refused] == [f"Threads shows nobody called @{each.handle}" for each in refused]
+        assert [each.reason for each in refused] == [f"threads has no account @{each.handle}" for each in refused]
         assert len(refused) == 2
         assert DEFAULT_TOKEN not in await everything(app)
 

@@ -96,6 +96,7 @@ class Scripted:
         self._feed, self._answers, self._known = feed, answers, known
         self.asked: list[tuple[object, ...]] = []
         self.own = False
+        self.platform = THREADS
 
     def _say(self, *question: object) -> Any:
         self.asked.append(question)
@@ -135,10 +136,14 @@ class Scripted:
         found: Gathered | None = self._say("post", post_id)
         return found
 
+    def found(self, user_id: UserId) -> None:
+        """What the writer of FeedFound does."""
+        self._feed = msgspec.structs.replace(self._feed, user_id=user_id)
+
     async def feed(self, _feed_id: FeedId) -> Feed | None:
         return self._feed
 
-    async def profiled_at(self, _user_id: UserId) -> datetime | None:
+    async def profiled_at(self, _platform: Platform, _user_id: UserId) -> datetime | None:
         return START
 
     async def known_posts(self, _platform: Platform, ids: Collection[PostId]) -> set[PostId]:
@@ -167,7 +172,7 @@ def feed(**about: Any) -> Feed:
 
 
 def poller(threads: Scripted) -> FeedPoller:
-    return FeedPoller(look=threads, threads=threads, clock=TurnedClock(), rules=FeedRules())
+    return FeedPoller(look=threads, sources={THREADS: threads}, clock=TurnedClock(), rules=FeedRules())
 
 
 def job(args: FeedPollArgs) -> Job[FeedPollArgs]:
@@ -185,6 +190,9 @@ async def run(threads: Scripted, args: FeedPollArgs | None = None) -> tuple[list
         assert isinstance(outcome, Continue | Done)
         outcomes.append(outcome)
         writes += outcome.writes
+        for each in outcome.writes:
+            if isinstance(each, FeedFound):
+                threads.found(each.user_id)
         if isinstance(outcome, Done):
             return writes, outcomes
         assert isinstance(outcome.args, FeedPollArgs)
@@ -325,7 +333,7 @@ async def test_an_empty_end_after_something_unreadable_is_no_second_look() -> No
 
 
 CLOSED = {
-    "nobody": (None, "Threads shows nobody called @ann"),
+    "nobody": (None, "threads has no account @ann"),
     "not permitted": (NotPermitted("threads", "profile_lookup", "no", status=403), "does not let this token ask"),
 }
 

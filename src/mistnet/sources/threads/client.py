@@ -15,7 +15,7 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Transport
 from mistnet.social.errors import NotShown
 from mistnet.social.feeds.model import FeedPage, FeedProfile
-from mistnet.social.model import Gathered, PostId, User
+from mistnet.social.model import THREADS, Gathered, PostId, User
 from mistnet.sources.threads.asking import Asker, Heard, ThreadsAnswer, ThreadsRequest
 from mistnet.sources.threads.decode import UNREADABLE, gather_posts, listed, read_profile
 from mistnet.sources.threads.errors import SOURCE
@@ -43,6 +43,8 @@ _facts = msgspec.json.Decoder(TokenFactsEnvelope, strict=False).decode
 
 class ThreadsClient:
     """The way to Threads. Raises typed errors; decides nothing about the jobs it works for."""
+
+    platform = THREADS
 
     def __init__(
         self,

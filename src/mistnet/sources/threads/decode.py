@@ -23,6 +23,7 @@ from mistnet.social.model import (
     Reference,
     Unreadable,
     User,
+    UserId,
 )
 from mistnet.sources.threads.payloads import ChildPayload, ProfilePayload, ThreadsPostPayload, ThreadsReference
 
