@@ -24,11 +24,11 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         await visit.go("/")
         await expect(page.get_by_text("No account is tracked yet.")).to_be_visible()
         await page.get_by_role("link", name="Add one").click()
-        await expect(page.get_by_text("Nobody is tracked yet")).to_be_visible()
+        await expect(page.get_by_text("No account is tracked yet")).to_be_visible()
 
         await page.get_by_label("Add an account").fill(f"https://x.com/{handle}")
         await page.get_by_role("button", name="Collect").click()
-        await expect(page.get_by_text("Asked for.")).to_be_visible()
+        await expect(page.get_by_text("Added.")).to_be_visible()
         await expect(page).not_to_have_url(re.compile("did="))
 
         row = page.locator("tbody tr", has_text=f"@{handle}")

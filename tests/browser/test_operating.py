@@ -75,7 +75,7 @@ async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Brows
             await expect(page.get_by_text("The job is cancelled.")).to_be_visible()
             await visit.go("/jobs?state=gaps")
             await page.get_by_role("button", name=re.compile("Try all")).click()
-            await expect(page.get_by_text("are tried anew")).to_be_visible()
+            await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
         assert await rows(site.app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
 
 
@@ -136,7 +136,7 @@ async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_u
         await page.get_by_role("button", name="Set").click()
         await expect(page.get_by_text("of 200,000")).to_be_visible()
         await page.get_by_role("button", name="Resume").click()
-        await expect(page.get_by_text("It goes on")).to_be_visible()
+        await expect(page.get_by_text("Resumed.")).to_be_visible()
         assert await rows(site.app, "SELECT paused_at, day_cap FROM sources") == [(None, 200_000)]
 
 
@@ -149,7 +149,7 @@ async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(browser: B
         await visit.go("/runs")
         await page.get_by_label("Accounts to fetch").fill("alice, bob")
         await page.get_by_role("button", name="Start a run").click()
-        await expect(page.get_by_text("The run has begun.")).to_be_visible()
+        await expect(page.get_by_text("The run has started.")).to_be_visible()
         await expect(page.locator("tbody tr")).to_have_count(2)
         ((run_id,),) = await rows(site.app, "SELECT id FROM runs")
         await visit.go("/runs")

@@ -41,7 +41,7 @@ async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Brow
             ("bea.b", "new"),
         ]
         await page.get_by_role("button", name="Read @bea.b now").click()
-        await expect(page.get_by_text("It will be read now")).to_be_visible()
+        await expect(page.get_by_text("It will be polled now")).to_be_visible()
 
 
 async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_costs(
@@ -118,7 +118,7 @@ async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser
             await page.get_by_role("button", name=f"Requeue job {there.shops.letter}").click()
             await expect(page.get_by_text("The job is due now")).to_be_visible()
             await page.get_by_role("button", name="Requeue all 1 dead of shopee").click()
-            await expect(page.get_by_text("are tried anew")).to_be_visible()
+            await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
             await expect(page.get_by_text("None of this sort.")).to_be_visible()
         left = await rows(site.app, "SELECT lane, state FROM jobs WHERE state IN ('dead', 'failed') ORDER BY id")
         assert ("shopee", "dead") not in left

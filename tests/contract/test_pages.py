@@ -83,7 +83,7 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
         "/search": "All posts that are stored",
         "/sources": "MISTNET_X_API_KEY",
         "/search?q=nothing": "Try fewer words",
-        "/accounts?q=nobody": "No account is like that.",
+        "/accounts?q=nobody": "No account matches.",
         "/jobs?state=dead": "No job is like that.",
         "/feeds": "Type a name above.",
         "/links": "No link was found yet",
@@ -259,7 +259,7 @@ async def test_a_conversation_says_what_of_it_is_stored(sqlite_url: str) -> None
     async with open_api(sqlite_url) as api:
         there = await furnish(api.app)
         shown = (await api.get(f"/conversations/{there.thread}", headers=PAGE)).text
-        assert "answered posts are missing" in shown
+        assert "posts are missing" in shown
         assert "what tracked accounts wrote and every post above it, not all that others answered" in shown
 
 
@@ -344,9 +344,9 @@ async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: 
         swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
         await tell(api.app, user(11), TrackedAccount(platform=X, user_id=own), swept)
         shown = (await api.get("/accounts/11", headers=PAGE)).text
-        assert "<dt>Times looked</dt><dd>none yet</dd>" in shown
-        assert '<p class="muted">past read <time' in shown
-        assert '<p class="muted">looked' not in shown
+        assert "<dt>Fetches</dt><dd>none yet</dd>" in shown
+        assert '<p class="muted">history read <time' in shown
+        assert '<p class="muted">fetched' not in shown
 
 
 async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:

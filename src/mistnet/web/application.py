@@ -1,4 +1,4 @@
-"""The web application: every route, put together by hand."""
+"""The web application: all routes and middleware."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mistnet.web.api import (
     webhooks,
 )
 from mistnet.web.auth import Authenticator, is_loopback
-from mistnet.web.errors import add_error_answers
+from mistnet.web.errors import add_error_handlers
 from mistnet.web.pages import add_pages
 from mistnet.web.pages.dashboard import Dashboard
 from mistnet.web.request_limits import RequestLimits
@@ -71,14 +71,14 @@ ROUTERS = (
 
 
 def make_service(app: App, *, host: str | None = "127.0.0.1") -> FastAPI:
-    """The API and the dashboard on an open app, that listens on this host; None: on a Unix socket."""
+    """The API and the dashboard of an open app. `host` is where it listens; None is a Unix socket."""
     service = make_routes()
     bind(service, app, host=host)
     return service
 
 
 def make_routes() -> FastAPI:
-    """All routes, not yet bound to an app. FastAPI takes most of a second to analyse them when they are first used."""
+    """All routes, without an app. FastAPI takes most of a second to analyse them: tests make them once."""
     service = FastAPI(
         title="mistnet",
         version=__version__,
@@ -89,7 +89,7 @@ def make_routes() -> FastAPI:
         lifespan=_life,
     )
     service.add_middleware(RequestLimits)
-    add_error_answers(service)
+    add_error_handlers(service)
     for router in ROUTERS:
         service.include_router(router)
     add_pages(service)
@@ -97,7 +97,7 @@ def make_routes() -> FastAPI:
 
 
 def bind(service: FastAPI, app: App, *, host: str | None) -> None:
-    """Let the routes answer for this app from now on."""
+    """Make the routes serve this app."""
     service.state.mistnet = app
     service.state.authenticator = Authenticator(app, local=host is not None and is_loopback(host))
     service.state.health = HealthCheck(app)

@@ -34,12 +34,12 @@ from mistnet.web.tokens import (
     new_secret,
 )
 
-_FRIENDLY: Final = {"same-origin", "none"}
+_SAME_SITE: Final = {"same-origin", "none"}
 _HTTP_PORT: Final = 80
 
 
 def is_loopback(host: str) -> bool:
-    """Of an address or a name; a name other than localhost may lead anywhere."""
+    """Whether an address or name is this machine. Names other than localhost may resolve to anything."""
     if host.lower() == "localhost":
         return True
     try:
@@ -49,19 +49,22 @@ def is_loopback(host: str) -> bool:
 
 
 def local_entry(request: Request) -> LoginMethod | None:
-    """How a program on this machine reached us directly. None: it did not, or it may speak for others.
+    """How a program on this machine connected directly. None: it did not, or may act for others.
 
-    A proxy speaks for others. Another name in Host means that a page of another site was led here by its own name
-    server, or that the request was meant for the address of a proxy.
+    A proxy acts for others. Another name in Host means DNS rebinding (a page of another site whose name resolves to
+    this machine), or that the request was meant for the address of a proxy.
     """
     hosts = request.headers.getlist("host")
     if is_forwarded(request) or len(hosts) != 1:
         return None
     if came_by_socket(request):
-        return LoginMethod.SOCKET if is_loopback(_name(hosts[0])) else None
+        return LoginMethod.SOCKET if is_loopback(_without_port(hosts[0])) else None
     if request.client is None or not is_loopback(request.client.host):
         return None
-    return LoginMethod.LOOPBACK if hosts[0].lower() in _own_hosts(request) else None
+    address, port = request.scope["server"]
+    names = ("localhost", f"[{address}]" if ":" in address else address)
+    expected = {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
+    return LoginMethod.LOOPBACK if hosts[0].lower() in expected else None
 
 
 def sent_by_a_browser(request: Request) -> bool:
@@ -69,22 +72,14 @@ def sent_by_a_browser(request: Request) -> bool:
 
 
 def same_origin(request: Request) -> bool:
-    """Browsers say where a request was made; other programs say nothing, and nobody rides on them."""
+    """Whether a request comes from our own pages. Other programs send neither header, and no site can misuse them."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None and site not in _FRIENDLY:
+    if site is not None and site not in _SAME_SITE:
         return False
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
-def _own_hosts(request: Request) -> set[str]:
-    """What Host says when the request was meant for the address and the port that it came to."""
-    address, port = request.scope["server"]
-    names = ("localhost", f"[{address}]" if ":" in address else address)
-    return {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
-
-
-def _name(host: str) -> str:
-    """A Host header without its port."""
+def _without_port(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
@@ -94,20 +89,20 @@ LINK_LASTS: Final = timedelta(minutes=10)
 
 
 class LogInLinks:
-    """The links that are still good. They live in this process alone and end with it."""
+    """One-time log-in links. They exist only in this process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._expiries: dict[str, datetime] = {}
 
     def make(self) -> str:
-        """The secret part of a new link."""
+        """Make the secret part of a new link."""
         secret = new_secret()
         self._expiries[digest(secret)] = self._clock.now() + LINK_LASTS
         return secret
 
     def redeem(self, secret: str) -> bool:
-        """Whether this is a link that is still good; it is not from now on."""
+        """Whether this link is valid. It can be used once."""
         expires_at = self._expiries.pop(digest(secret), None)
         return expires_at is not None and self._clock.now() < expires_at
 
@@ -115,14 +110,14 @@ class LogInLinks:
 COOKIE: Final = "mistnet_session"
 _ADMIN: Final = "admin token"
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-_BELIEVED_OPEN: Final = timedelta(seconds=1)
+_OPEN_CACHED: Final = timedelta(seconds=1)
 _DEADLINE_SECONDS: Final = 2.0
-_READING: Final = {"GET", "HEAD", "OPTIONS"}
+_SAFE_METHODS: Final = {"GET", "HEAD", "OPTIONS"}
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class Authenticator:
-    """Knows who asks. `local` is whether the service listens on a loopback address."""
+    """Authenticates requests. `local` says whether the service listens on a loopback address."""
 
     def __init__(self, app: App, *, local: bool) -> None:
         given = app.settings.admin_token
@@ -143,62 +138,62 @@ class Authenticator:
         self.push_throttle = Throttle()
 
     async def admit(self, request: Request, scope: Scope) -> Caller:
-        """The visitor, if he may; a change must come from where he thinks it does."""
-        visitor = await self._visitor(request)
-        if visitor is None:
+        """Authenticate the caller and check the scope. State-changing requests with a cookie also need a CSRF token."""
+        caller = await self._authenticate(request)
+        if caller is None:
             raise LogInFirst(request.url.path) if _wants_a_page(request) else Unauthorized
-        if visitor.scope < scope:
-            raise NotAllowed(f"this takes a token with the scope {scope.word}; yours has {visitor.scope.word}")
-        return visitor
+        if caller.scope < scope:
+            raise NotAllowed(f"this needs a token with the scope {scope.word}; yours has {caller.scope.word}")
+        return caller
 
     async def log_in(self, request: Request, token: str) -> str:
-        """What the cookie of a person who has a token is to hold."""
+        """Start a session with a token. Return the content of its cookie."""
+        # Another site could otherwise log a browser in with the attacker's token, and read what is entered then.
         if not same_origin(request):
-            raise NotAllowed("log in from the dashboard's own page; a proxy must pass on the Host header as it got it")
-        visitor, kept = await self._checked(request, token, counted=True)
-        return await self._begin_session(request, visitor, token_id=kept.id if kept else None)
+            raise NotAllowed("log in from the dashboard's own page; a proxy must pass on the Host header unchanged")
+        caller, stored = await self._check_token(request, token, counted=True)
+        return await self._begin_session(request, caller, token_id=stored.id if stored else None)
 
     async def log_in_by_link(self, request: Request, secret: str) -> str | None:
-        """What the cookie of a person is to hold who got a link from the terminal; None if the link is not good."""
+        """Start a session with a one-time link. Return the content of its cookie; None: the link is invalid."""
         if not self.links.redeem(secret):
             return None
-        visitor = Caller(name="terminal", scope=Scope.ADMIN)
-        return await self._begin_session(request, visitor, token_id=None)
+        return await self._begin_session(request, Caller(name="terminal", scope=Scope.ADMIN), token_id=None)
 
     async def log_out(self, request: Request) -> None:
         if secret := request.cookies.get(COOKIE):
             await self.sessions.end(secret)
 
-    async def _begin_session(self, request: Request, visitor: Caller, *, token_id: int | None) -> str:
-        """Always under a new secret: one that a browser brings along may be known to the one who put it there."""
+    async def _begin_session(self, request: Request, caller: Caller, *, token_id: int | None) -> str:
+        """Always with a new secret: an attacker may have planted the one that the browser sends (session fixation)."""
         await self.log_out(request)
         now = self._clock.now()
-        secret, _ = await self.sessions.begin(visitor, token_id=token_id, now=now, lasts=self._lasts)
+        secret, _ = await self.sessions.begin(caller, token_id=token_id, now=now, lasts=self._lasts)
         return secret
 
     @property
     def session_seconds(self) -> int:
         return int(self._lasts.total_seconds())
 
-    async def _visitor(self, request: Request) -> Caller | None:
+    async def _authenticate(self, request: Request) -> Caller | None:
         if "authorization" in request.headers:
             return await self._bearer(request)
         secret = request.cookies.get(COOKIE)
-        visitor = await self.sessions.find(secret, now=self._clock.now()) if secret else None
-        visitor = visitor or await self._local_visitor(request)
-        if visitor is None:
+        caller = await self.sessions.find(secret, now=self._clock.now()) if secret else None
+        caller = caller or await self._local_caller(request)
+        if caller is None:
             return None
-        checked = visitor.entry is LoginMethod.TOKEN or sent_by_a_browser(request)
-        if checked and request.method not in _READING:
-            await _require_csrf(request, visitor)
-        return visitor
+        # A browser adds cookies, and reaches loopback, for any site: a local program that is no browser does not.
+        from_browser = caller.entry is LoginMethod.TOKEN or sent_by_a_browser(request)
+        if from_browser and request.method not in _SAFE_METHODS:
+            await _require_csrf(request, caller)
+        return caller
 
-    async def _local_visitor(self, request: Request) -> Caller | None:
+    async def _local_caller(self, request: Request) -> Caller | None:
         """A program on this machine, where that is enough.
 
-        Loopback is, as long as no token was made: who makes one wants it to be asked for, and on loopback a
-        proxy cannot be told from a program that speaks for itself. The Unix socket always is, because the mode of
-        its file says who may open it.
+        On loopback it is until a token is made: then tokens are required, because a proxy on loopback cannot be told
+        from a local program. On the Unix socket it always is: the mode of its file says who may open it.
         """
         entry = None if self.proxies.sent(request) else local_entry(request)
         if entry is None:
@@ -208,92 +203,91 @@ class Authenticator:
         return Caller(name="local", scope=Scope.ADMIN, csrf=self._local_csrf, entry=entry)
 
     async def _is_closed(self) -> bool:
-        """Whether a token was made. They are never deleted, so that the first one found is remembered.
+        """Whether a token was made. Tokens are never deleted, so a yes is cached forever.
 
-        That there is none is remembered for a second: to ask each time would slow every request down.
+        A no is cached for a second: a query for each request would slow all of them down.
         """
         now = self._clock.now()
-        if not self._closed and not self._open_since <= now < self._open_since + _BELIEVED_OPEN:
+        if not self._closed and not self._open_since <= now < self._open_since + _OPEN_CACHED:
             found = await self._any_token_made()
-            self._closed = self._closed or found  # another request may have found one meanwhile
+            self._closed = self._closed or found  # another request may have set it during the await
             self._open_since = now
         return self._closed
 
     async def _any_token_made(self) -> bool:
-        """A database that hangs must not keep a request hanging: without an answer no one is let in."""
+        """Without an answer in time no one is admitted: a database that hangs must not hang every request."""
         asking = asyncio.ensure_future(self.tokens.any_made())
         await asyncio.wait([asking], timeout=_DEADLINE_SECONDS)
         if asking.done():
             return asking.result()
-        asking.cancel()  # not awaited: a connection that hangs takes its time to close
+        asking.cancel()  # not awaited: a hanging connection takes long to close
         raise DatabaseUnreachable(self._shown_url, f"no answer within {_DEADLINE_SECONDS:g} s")
 
     async def _bearer(self, request: Request) -> Caller:
         scheme, token = get_authorization_scheme_param(request.headers["authorization"])
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized
-        visitor, _ = await self._checked(request, token, counted=self._is_guess(token))
-        return visitor
+        caller, _ = await self._check_token(request, token, counted=self._is_guess(token))
+        return caller
 
-    async def _checked(self, request: Request, token: str, *, counted: bool) -> tuple[Caller, ApiToken | None]:
-        """The owner of a right token. Wrong ones are counted by address, and by the account they were a guess at.
+    async def _check_token(self, request: Request, token: str, *, counted: bool) -> tuple[Caller, ApiToken | None]:
+        """The owner of a valid token. Invalid ones are counted by address, and by the account they guess at.
 
-        A token that cannot be guessed is checked before anything is counted, so that the failures of others never
-        keep its owner out: behind one proxy or router, strangers have the same address. Only an admin token that
-        could be guessed has to wait, and only where it was tried too often.
+        A valid token is accepted whatever the counts say: behind one proxy or router strangers share an address, and
+        their failures must not lock its owner out. Only a guessable admin token has to wait, where it failed too often.
         """
         address = self.address_of(request)
         if self._is_guess(token) and self._admin_is_guessable:
-            self._require_patience(address)
+            self._require_wait(address)
         if found := await self._by_token(token):
             return found
         if counted:
             account = _ADMIN if self._is_guess(token) else None
-            self._require_patience(address, account)
+            self._require_wait(address, account)
             self.throttle.failed(address, account)
         raise Unauthorized
 
     def _is_guess(self, token: str) -> bool:
-        """Other tokens have too many bits to be guessed."""
+        """Whether this could be an attempt at the admin token. Other tokens have too many bits to be guessed."""
         return self._admin_token is not None and not token.startswith(TOKEN_PREFIX)
 
     async def _by_token(self, token: str) -> tuple[Caller, ApiToken | None] | None:
-        """Any digest is looked up in the same time; the one token that is compared is compared in constant time."""
+        """Compare in constant time, or look a hash up: response times reveal nothing of a token."""
         if self._admin_token is not None and same(token, self._admin_token):
             return Caller(name=_ADMIN, scope=Scope.ADMIN), None
-        kept = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
-        if kept is None:
+        stored = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
+        if stored is None:
             return None
-        with suppress(DatabaseBusy):  # a note that comes a minute later is worth no wait
-            await self.tokens.note_use(kept, now=self._clock.now())
-        return Caller(name=kept.name, scope=kept.scope), kept
+        with suppress(DatabaseBusy):  # the time of use is not worth a wait
+            await self.tokens.note_use(stored, now=self._clock.now())
+        return Caller(name=stored.name, scope=stored.scope), stored
 
-    def _require_patience(self, address: str, account: str | None = None) -> None:
+    def _require_wait(self, address: str, account: str | None = None) -> None:
         if wait := self.throttle.wait(address, account):
             raise TooOften(wait)
 
     def address_of(self, request: Request) -> str:
-        """What failed tries are counted by: the client's own address, whichever proxies it came through."""
+        """The network of the client, by which failed attempts are counted, whichever proxies it came through."""
         return network_of(self.proxies.client_address(request))
 
 
 def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
-    """A dependency: the visitor, if his scope is large enough."""
+    """A dependency: the authenticated caller, whose scope includes this one."""
 
-    async def visitor(request: Request, _bearer: _Bearer, _cookie: _Cookie) -> Caller:
+    async def caller(request: Request, _bearer: _Bearer, _cookie: _Cookie) -> Caller:
         authenticator: Authenticator = request.app.state.authenticator
         admitted = await authenticator.admit(request, scope)
-        request.state.visitor = admitted
+        request.state.caller = admitted
         _require_json(request)
         return admitted
 
-    visitor.scope = scope  # type: ignore[attr-defined]  # read by the tests that try every route
-    return visitor
+    caller.scope = scope  # type: ignore[attr-defined]  # read by the tests that call every route
+    return caller
 
 
-def same(given: str, secret: str) -> bool:
-    """In constant time, whatever was given."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
+def same(sent: str, secret: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
 
 
 def _wants_a_page(request: Request) -> bool:
@@ -302,20 +296,20 @@ def _wants_a_page(request: Request) -> bool:
 
 
 def _require_json(request: Request) -> None:
-    """Bodies of the API are JSON, and say so. A body that is not there need not say what it is."""
+    """API bodies must declare JSON: browsers send such a request to another site only after a CORS preflight."""
     sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.url.path.startswith("/api") and sent and kind != "application/json":
         raise RequestRefused(415, "send JSON, with the header Content-Type: application/json")
 
 
-async def _require_csrf(request: Request, visitor: Caller) -> None:
-    """A browser sends the cookie along with anybody's request; this it sends with none but ours."""
+async def _require_csrf(request: Request, caller: Caller) -> None:
+    """A browser adds the cookie to requests of any site. Only our own pages know this token."""
     sent = request.headers.get("x-csrf-token")
     if sent is None and request.headers.get("content-type", "").startswith(_FORMS):
         field = (await request.form()).get("csrf")
         sent = field if isinstance(field, str) else None
-    if not same_origin(request) or not same(sent or "", visitor.csrf or ""):
+    if not same_origin(request) or not same(sent or "", caller.csrf or ""):
         raise NotAllowed("the page is out of date, or another site sent this: reload the page and try again")
 
 
@@ -324,7 +318,7 @@ _Cookie = Annotated[object, Depends(APIKeyCookie(name=COOKIE, auto_error=False, 
 READS: Final = [Depends(needs(Scope.READ))]
 OPERATES: Final = [Depends(needs(Scope.OPERATE))]
 ADMINISTERS: Final = [Depends(needs(Scope.ADMIN))]
-"""For routes that need not know who asks."""
+"""For routes that do not use the caller."""
 
 Reader = Annotated[Caller, Depends(needs(Scope.READ))]
 Operator = Annotated[Caller, Depends(needs(Scope.OPERATE))]

@@ -1,4 +1,4 @@
-"""Errors of the web application, and how each is shown: one JSON shape for programs, a page for people."""
+"""Errors of the web application, and their responses: one JSON shape for programs, a page for browsers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mistnet.social.ingests.model import NotReturned
 
 
 class NoToken(UsageError):
-    """Others could reach the service, and nobody would have to show a token."""
+    """The service would be reachable for others without any token."""
 
     def __init__(self, host: str, *, proxied: bool = False) -> None:
         how = "through your trusted_proxies" if proxied else f"at {host}"
@@ -49,7 +49,7 @@ class NoToken(UsageError):
 
 
 class TokenNotFound(UsageError):
-    """No token has this id, or it is void already."""
+    """No token has this id, or it was revoked."""
 
     def __init__(self, token_id: int) -> None:
         super().__init__(f"there is no valid token {token_id}; `mistnet serve --list-tokens` shows them all")
@@ -99,7 +99,7 @@ _STATUSES: Final[Mapping[type[MistnetError], int]] = {
 
 
 class FieldProblem(BaseModel):
-    """What is wrong with one field of what was sent."""
+    """What is wrong with one field of the request."""
 
     field: str
     problem: str
@@ -112,13 +112,13 @@ class Fault(BaseModel):
 
 
 class ErrorDocument(BaseModel):
-    """The one shape of every refusal."""
+    """The shape of every error response."""
 
     error: Fault
 
 
 class RequestRefused(HTTPException):
-    """A refusal that says of each field what is wrong with it."""
+    """An error response that names the fields at fault."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class RequestRefused(HTTPException):
 
 class BadInput(RequestRefused):
     def __init__(self, fields: Sequence[FieldProblem]) -> None:
-        super().__init__(400, "some of what was sent cannot be used", fields)
+        super().__init__(400, "the request is not valid", fields)
 
 
 class NotFound(RequestRefused):
@@ -142,7 +142,7 @@ class NotFound(RequestRefused):
 
 
 class Unavailable(RequestRefused):
-    """What is asked for cannot be done in the state things are in."""
+    """The request conflicts with the current state."""
 
     def __init__(self, why: str) -> None:
         super().__init__(409, why)
@@ -177,64 +177,66 @@ class LogInFirst(Exception):
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For a route's documentation: how else it may answer."""
+    """For a route's documentation: its error responses."""
     return {each: {"model": ErrorDocument, "description": HTTPStatus(each).phrase} for each in statuses}
 
 
 ErrorPage = Callable[[Request, int, str], Response]
-"""Makes the page that tells a person of a fault; kept as `service.state.error_page`."""
+"""Makes the page that shows an error; kept as `service.state.error_page`."""
 
 
-def add_error_answers(service: FastAPI) -> None:
+def add_error_handlers(service: FastAPI) -> None:
     service.state.error_page = None
 
-    async def bad_input(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 (what it is registered for)
-        return _json(400, "some of what was sent cannot be used", _problems(error))
+    async def handle_invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for it)
+        return _json(400, "the request is not valid", _problems(error))
 
-    async def refused(request: Request, error: Exception) -> Response:
+    async def handle_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
         fields = error.fields if isinstance(error, RequestRefused) else ()
         headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
-        return told(request, error.status_code, str(error.detail), fields, headers)
+        return error_response(request, error.status_code, str(error.detail), fields, headers)
 
-    async def foreseen(request: Request, error: Exception) -> Response:
+    async def handle_known(request: Request, error: Exception) -> Response:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
         message = redact(str(error), request.app.state.mistnet.secrets)
         if status >= 500:
-            logger.warning("{path} could not be answered: {problem}", path=_path(request), problem=message)
+            logger.warning("{path} failed: {problem}", path=_path(request), problem=message)
         if isinstance(error, DatabaseError):
-            return told(request, status, _away(error), headers={"Retry-After": str(RETRY_SECONDS)})
-        return told(request, status, message, _fields(error))
+            return error_response(
+                request, status, _database_message(error), headers={"Retry-After": str(RETRY_SECONDS)}
+            )
+        return error_response(request, status, message, _fields(error))
 
-    async def log_in_first(request: Request, error: Exception) -> Response:
+    async def handle_log_in(request: Request, error: Exception) -> Response:
         assert isinstance(error, LogInFirst)  # noqa: S101
         if "hx-request" in request.headers:
             return Response(status_code=401, headers={"HX-Redirect": "/login"})
         return RedirectResponse("/login", status_code=303)
 
-    service.add_exception_handler(RequestValidationError, bad_input)
-    service.add_exception_handler(HTTPException, refused)
-    service.add_exception_handler(MistnetError, foreseen)
-    service.add_exception_handler(LogInFirst, log_in_first)
+    service.add_exception_handler(RequestValidationError, handle_invalid)
+    service.add_exception_handler(HTTPException, handle_http)
+    service.add_exception_handler(MistnetError, handle_known)
+    service.add_exception_handler(LogInFirst, handle_log_in)
 
 
 def _allowed(request: Request) -> str:
-    """All methods of a path; the framework names those of the first route alone."""
+    """All methods of a path. The framework lists only those of the first route."""
     routes = iter_route_contexts(request.app.routes)
     own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
     return ", ".join(sorted({method for route in own for method in route.methods or ()}))
 
 
-def _away(error: DatabaseError) -> str:
-    """Where the database is is for the log alone."""
+def _database_message(error: DatabaseError) -> str:
+    """The message without the database's address, which only the log may have."""
     if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
-        return "the database and this version of mistnet do not fit together; its log tells what to do"
-    return "the database does not answer now; try again, nothing was lost"
+        return "the database has the schema of another version of mistnet; its log says what to do"
+    return "the database does not answer; try again, nothing was lost"
 
 
 def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one for each error)
-    """Of errors that know which field of a request they are about."""
+    """The fields that an error is about, if it knows them."""
     match error:
         case BadHandles(problems=problems):
             return [FieldProblem(field="usernames", problem=str(each)) for each in problems]
@@ -252,33 +254,33 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one f
             return ()
 
 
-def unforeseen(request: Request, error: Exception) -> Response:
-    """The last resort: a bug is told in the log, not to whoever met it."""
+def internal_error(request: Request, error: Exception) -> Response:
+    """The last resort: the log has the details of a bug, the response has none."""
     secrets: Sequence[str] = request.app.state.mistnet.secrets
     logger.error("{path} failed: {problem}", path=_path(request), problem=redact(repr(error), secrets))
-    return told(request, 500, "this is a bug in mistnet; its log tells more")
+    return error_response(request, 500, "this is a bug in mistnet; its log has the details")
 
 
 def _path(request: Request) -> str:
-    """The path as a log line may have it: anybody can send one of 60,000 characters."""
+    """The path, cut for the log: a client can send one of 60,000 characters."""
     return request.url.path[:200]
 
 
-def told(
+def error_response(
     request: Request,
     status: int,
     message: str,
     fields: Sequence[FieldProblem] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The fault as whoever asked can read it."""
+    """The error as JSON, or as a page for browsers."""
     page: ErrorPage | None = request.app.state.error_page
     wants_json = request.url.path.startswith(("/api", "/webhooks"))
     if page is None or wants_json or "text/html" not in request.headers.get("accept", ""):
         return _json(status, message, fields, headers)
-    shown = page(request, status, message)
-    shown.headers.update(headers or {})
-    return shown
+    response = page(request, status, message)
+    response.headers.update(headers or {})
+    return response
 
 
 def _json(
@@ -290,13 +292,14 @@ def _json(
 
 
 def _problems(error: RequestValidationError) -> list[FieldProblem]:
-    """Where each problem is and what it is; never what was sent, which may be a secret."""
-    return [_problem(each) for each in error.errors()[:_LISTED]]
-
-
-def _problem(each: Mapping[str, Any]) -> FieldProblem:
-    place = [str(part) for part in each["loc"]]
-    field = ".".join(place[1:] if len(place) > 1 else place)
-    message = str(each["msg"])
-    said = "the body is not valid JSON" if each["type"] == "json_invalid" else message[:1].lower() + message[1:]
-    return FieldProblem(field="body" if each["type"] == "json_invalid" else field, problem=said)
+    """The fields and their problems, without the values: one may be a secret."""
+    problems = []
+    for each in error.errors()[:_LISTED]:
+        place = [str(part) for part in each["loc"]]
+        field = ".".join(place[1:] if len(place) > 1 else place)
+        message = str(each["msg"])
+        if each["type"] == "json_invalid":
+            problems.append(FieldProblem(field="body", problem="the body is not valid JSON"))
+        else:
+            problems.append(FieldProblem(field=field, problem=message[:1].lower() + message[1:]))
+    return problems

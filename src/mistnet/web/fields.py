@@ -1,4 +1,4 @@
-"""What comes in and goes out, field by field: ids as strings, times in UTC, text that can be stored."""
+"""Types of fields of requests and responses: ids as strings, times in UTC, storable text. Documents from records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
 PLAIN: Final = r"^[^\x00]*$"
-"""No database takes NUL."""
+"""No database stores NUL."""
 
 
 class RequestBody(BaseModel):
@@ -42,7 +42,7 @@ class RequestBody(BaseModel):
 
 
 class IdConvertor(Convertor[int]):
-    """`{id:id}` in a path. The framework's own `{id:int}` fails where a number has more digits than Python reads."""
+    """`{id:id}` in a path. The framework's `{id:int}` fails for a number with more digits than Python reads."""
 
     regex = "[0-9]{1,19}"
 
@@ -53,75 +53,70 @@ class IdConvertor(Convertor[int]):
         return str(value)
 
 
-register_url_convertor("id", IdConvertor())  # the framework keeps them by name, and looks when a route is made
+register_url_convertor("id", IdConvertor())  # the framework looks it up by name when a route is made
 
 
-def _moment(given: object) -> datetime:
-    """RFC 3339, and nothing that only looks like it."""
-    if isinstance(given, datetime):
-        return given
-    if not isinstance(given, str) or not _MOMENT.fullmatch(given):
+def _read_moment(value: object) -> datetime:
+    """Read RFC 3339 strictly."""
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
         raise ValueError("write a time as 2026-03-01T12:00:00Z")
     try:
-        return datetime.fromisoformat(given.upper().replace(":60", ":59")).astimezone(UTC)
+        return datetime.fromisoformat(value.upper().replace(":60", ":59")).astimezone(UTC)
     except OverflowError:
-        return datetime.min.replace(tzinfo=UTC) if given[0] == "0" else datetime.max.replace(tzinfo=UTC)
+        return datetime.min.replace(tzinfo=UTC) if value[0] == "0" else datetime.max.replace(tzinfo=UTC)
 
 
-def _whole(given: object) -> object:
-    if isinstance(given, str) and not _WHOLE.fullmatch(given):
+def _read_whole(value: object) -> object:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
         raise ValueError("write a whole number in digits")
-    return given
+    return value
 
 
-def _integral(given: object) -> object:
-    """JSON knows no difference between 5 and 5.0."""
-    return int(given) if isinstance(given, float) and given.is_integer() else given
+def _read_integral(value: object) -> object:
+    """JSON does not distinguish 5 and 5.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _known_id(given: str) -> int:
-    number = numbers.read_number(given)
-    if number is None:
-        raise NotFound(f"such id: {given}")
-    return number
-
-
-def _text(value: object) -> object:
+def _write_id(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Id = Annotated[str, BeforeValidator(_text), Field(description="An id: a 64-bit number as a string.")]
+Id = Annotated[str, BeforeValidator(_write_id), Field(description="An id: a 64-bit number as a string.")]
 Moment = Annotated[datetime, PlainSerializer(lambda at: at.astimezone(UTC), return_type=datetime)]
-WrittenMoment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
-Whole = BeforeValidator(_whole)
-Integral = BeforeValidator(_integral)
+WrittenMoment = Annotated[
+    datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+Whole = BeforeValidator(_read_whole)
+Integral = BeforeValidator(_read_integral)
 PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: a 64-bit number.")]
 NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
-"""For `{id:id}`: where another word may stand in its place."""
+"""For `{id:id}`, where the path may have a word in its place."""
 
 Who = Annotated[
     str,
     Path(
         pattern=r"^(@?[A-Za-z0-9_]{1,15}|[1-9][0-9]{0,18})$",
-        description="A user id, or a handle. A handle of digits alone is written with an @.",
+        description="A user id, or a handle. Write a handle that has only digits with an @.",
     ),
 ]
 
 
-def _digits(value: object) -> object:
+def _write_amount(value: object) -> object:
     return f"{value:f}" if isinstance(value, Decimal) else value
 
 
-def _seconds(value: object) -> object:
+def _write_seconds(value: object) -> object:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-Amount = Annotated[str, BeforeValidator(_digits), Field(description="An exact amount: its digits as a string.")]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Amount = Annotated[str, BeforeValidator(_write_amount), Field(description="An exact amount: its digits as a string.")]
+Seconds = Annotated[float, BeforeValidator(_write_seconds)]
 
 
 def _document_type(field: str, hint: Any) -> Any:
-    """How a record's field is written: `str | None` for `UserId | None`, and so on."""
+    """The type of a record's field in a document: `str | None` for `UserId | None`, and so on."""
     members = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
         return Union[tuple(_document_type(field, each) for each in members)]  # noqa: UP007 (made at run time)
@@ -168,11 +163,14 @@ Flag = Literal["true", "false"]
 Reason = Annotated[str, StringConstraints(pattern=PLAIN, min_length=1, max_length=500)]
 
 
-def number_of(given: str) -> int:
-    """An id from a path. One that no row can have is of nothing that is there."""
-    return _known_id(given)
+def number_of(written: str) -> int:
+    """The id in a path. 404 for a number that no row can have."""
+    number = numbers.read_number(written)
+    if number is None:
+        raise NotFound(f"such id: {written}")
+    return number
 
 
 def id_or_handle(who: str) -> int | str:
-    """What a path names: a user id, or a handle."""
-    return _known_id(who) if who.isdecimal() else who.removeprefix("@")
+    """The user id or handle in a path."""
+    return number_of(who) if who.isdecimal() else who.removeprefix("@")

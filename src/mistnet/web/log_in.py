@@ -1,4 +1,4 @@
-"""The log-in: a token once, a cookie from then on."""
+"""Log-in pages: a token or a one-time link becomes a session cookie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mistnet.web.pages.render import page
 router = APIRouter(include_in_schema=False)
 
 _LINK_GONE: Final = (
-    "This link was used already, or it has expired. Log in with a token, or restart `mistnet up` or `mistnet serve` "
+    "This link was used or has expired. Log in with a token, or restart `mistnet up` or `mistnet serve` "
     "on a terminal to get another link."
 )
 
@@ -30,42 +30,42 @@ async def log_in(request: Request, token: Annotated[str, Form(max_length=500)] =
     try:
         secret = await authenticator.log_in(request, token.strip())
     except RequestRefused as refusal:
-        said = "That token is not valid, or not any more." if refusal.status_code == 401 else str(refusal.detail)
-        told = page(request, "login.html", None, status=refusal.status_code, problem=said)
-        told.headers.update(refusal.headers or {})
-        return told
-    return _led_in(request, secret)
+        said = "This token is not valid, or was revoked." if refusal.status_code == 401 else str(refusal.detail)
+        response = page(request, "login.html", None, status=refusal.status_code, problem=said)
+        response.headers.update(refusal.headers or {})
+        return response
+    return _start_session(request, secret)
 
 
 @router.get("/login/{secret}")
 async def log_in_by_link(request: Request, secret: str) -> Response:
-    """Where the link leads that `up` and `serve` print on a terminal."""
+    """The one-time link that `up` and `serve` print on a terminal."""
     authenticator: Authenticator = request.app.state.authenticator
     cookie = await authenticator.log_in_by_link(request, secret)
     if cookie is None:
         return page(request, "login.html", None, status=401, problem=_LINK_GONE)
-    return _led_in(request, cookie)
+    return _start_session(request, cookie)
 
 
-def _led_in(request: Request, secret: str) -> Response:
+def _start_session(request: Request, secret: str) -> Response:
     authenticator: Authenticator = request.app.state.authenticator
-    answer = RedirectResponse("/", 303)
-    answer.set_cookie(
+    response = RedirectResponse("/", 303)
+    response.set_cookie(
         COOKIE,
         secret,
         max_age=authenticator.session_seconds,
         httponly=True,
-        samesite="strict",
+        samesite="strict",  # other sites cannot make the browser send it
         secure=authenticator.proxies.is_encrypted(request),
         path="/",
     )
-    return answer
+    return response
 
 
 @router.post("/logout")
 async def log_out(request: Request, _visitor: Reader) -> Response:
     authenticator: Authenticator = request.app.state.authenticator
     await authenticator.log_out(request)
-    answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
-    return answer
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return response

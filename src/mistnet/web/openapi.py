@@ -1,4 +1,4 @@
-"""The description of the API: every way a route may answer is in it, and a page that shows it without outside help."""
+"""The OpenAPI document, with every error response, and a page that shows it without external scripts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ router = APIRouter(include_in_schema=False, dependencies=READS)
 
 _REF: Final = {"$ref": "#/components/schemas/ErrorDocument"}
 _ABOUT: Final = (
-    "Everything mistnet collected, and everything an operator does. Ids are strings, times are UTC. "
-    "Lists come in pages: `next` is the cursor of the page after. Every refusal has the same shape."
+    "Everything that mistnet collected, and everything that an operator does. Ids are strings, times are UTC. "
+    "Lists come in pages: `next` is the cursor of the next page. Every error has the same shape."
 )
 
 
 def describe(service: FastAPI) -> Mapping[str, Any]:
-    """Made once; bad input is 400 here, and what stands before every route is told at every route."""
+    """Make the document once. Invalid input is 400 here, and errors of the middleware are listed at every route."""
     if service.openapi_schema is None:
         found = get_openapi(title=service.title, version=service.version, description=_ABOUT, routes=service.routes)
         found["components"]["schemas"] |= _error_schemas()
@@ -36,7 +36,7 @@ def describe(service: FastAPI) -> Mapping[str, Any]:
 
 
 def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Path, method and what is said of it."""
+    """Each operation with its path and method."""
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             yield path, method.upper(), operation
@@ -45,7 +45,7 @@ def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 def _complete(path: str, operation: dict[str, Any]) -> None:
     answers = operation["responses"]
     if answers.get("422", {}).get("description") == "Validation Error":
-        del answers["422"]  # the framework's own, which is never answered
+        del answers["422"]  # the framework's own, which never occurs
     statuses = []
     if "parameters" in operation or "requestBody" in operation:
         statuses.append(400)
@@ -55,9 +55,9 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         statuses += [401] if path.startswith("/webhooks") else [401, 403, 429]
     if path != "/healthz":
         statuses.append(503)
-    for status, told in refusals(*statuses).items():
+    for status, answer in refusals(*statuses).items():
         content = {"application/json": {"schema": _REF}}
-        answers.setdefault(str(status), {"description": told["description"], "content": content})
+        answers.setdefault(str(status), {"description": answer["description"], "content": content})
 
 
 def _error_schemas() -> dict[str, Any]:
@@ -97,9 +97,9 @@ def _section(path: str, method: str, operation: Mapping[str, Any], schema: Mappi
     parameters = "".join(_parameter(each) for each in operation.get("parameters", ()))
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     answers = "".join(
-        f"<tr><td><code>{status}</code></td><td>{_marked(told.get('description', ''))}</td>"
-        f"<td>{_shape(_schema_of(told), schema)}</td></tr>"
-        for status, told in operation["responses"].items()
+        f"<tr><td><code>{status}</code></td><td>{_marked(answer.get('description', ''))}</td>"
+        f"<td>{_shape(_schema_of(answer), schema)}</td></tr>"
+        for status, answer in operation["responses"].items()
     )
     sent = f"<p>Body: {_shape(body, schema)}</p>" if body else ""
     return (
@@ -108,12 +108,13 @@ def _section(path: str, method: str, operation: Mapping[str, Any], schema: Mappi
     )
 
 
-def _parameter(told: Mapping[str, Any]) -> str:
-    shown = told["schema"]
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    shown = parameter["schema"]
     kind = shown.get("type") or " or ".join(each.get("type", "") for each in shown.get("anyOf", ()))
+    required = ", required" if parameter.get("required") else ""
     return (
-        f"<tr><td><code>{escape(told['name'])}</code></td><td>{told['in']}, {escape(kind)}"
-        f"{', needed' if told.get('required') else ''}</td><td>{_marked(told.get('description', ''))}</td></tr>"
+        f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{parameter['in']}, {escape(kind)}"
+        f"{required}</td><td>{_marked(parameter.get('description', ''))}</td></tr>"
     )
 
 

@@ -1,8 +1,8 @@
-"""Which proxies are believed when they say whom they speak for."""
+"""Trusted proxies: which X-Forwarded headers are believed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
@@ -11,7 +11,7 @@ from fastapi import Request
 Address: TypeAlias = IPv4Address | IPv6Address
 
 SOCKET_PEER: Final = "unix"
-"""How the setting names those who connect by the Unix socket: such a peer has no address."""
+"""The name in the setting for peers on the Unix socket, which have no address."""
 
 _ONE_CLIENT_V6: Final = 64
 _FORWARDING: Final = {
@@ -26,7 +26,7 @@ _FORWARDING_PREFIXES: Final = (
 
 
 class TrustedProxies:
-    """The setting `trusted_proxies`. What any other peer says about where a request came from is not believed."""
+    """The setting `trusted_proxies`. Forwarding headers of other peers are ignored: anyone can send them."""
 
     def __init__(self, listed: Iterable[str]) -> None:
         named = set(listed)
@@ -34,7 +34,7 @@ class TrustedProxies:
         self._networks = [ip_network(each) for each in named - {SOCKET_PEER}]
 
     def sent(self, request: Request) -> bool:
-        """Whether one of them sent this request to us."""
+        """Whether a trusted proxy sent this request."""
         if request.client is None:
             return self._socket and came_by_socket(request)
         return self._trusts(_parse(request.client.host))
@@ -42,36 +42,36 @@ class TrustedProxies:
     def client_address(self, request: Request) -> str:
         """The address of the client: the rightmost one that no trusted proxy has.
 
-        Clients can send an X-Forwarded-For of their own. Proxies add to its end, so that all left of the first
-        address we do not trust may be made up.
+        Clients can send an X-Forwarded-For of their own. Proxies append to it, so everything left of the first
+        untrusted address may be forged.
         """
         found = _parse(request.client.host) if request.client else None
         if not self.sent(request):
-            return _shown(found)
-        for each in reversed(_forwarded_for(request)):
-            address = _parse(each)
+            return _text(found)
+        for each in reversed(_listed(request, "x-forwarded-for")):
+            address = _parse(_without_port(each))
             if address is None:
                 break
             found = address
             if not self._trusts(address):
                 break
-        return _shown(found)
+        return _text(found)
 
     def is_encrypted(self, request: Request) -> bool:
-        """Whether the client speaks TLS, with us or with a proxy that we trust."""
+        """Whether the client uses TLS, to this service or to a trusted proxy."""
         if request.url.scheme == "https":
             return True
-        said = _listed(request, "x-forwarded-proto")
-        return self.sent(request) and bool(said) and said[-1].lower() == "https"
+        protocols = _listed(request, "x-forwarded-proto")
+        return self.sent(request) and bool(protocols) and protocols[-1].lower() == "https"
 
     def _trusts(self, address: Address | None) -> bool:
         return address is not None and any(address in network for network in self._networks)
 
 
 def is_forwarded(request: Request) -> bool:
-    """Whether any header says that the request came through a proxy.
+    """Whether a header shows that the request came through a proxy.
 
-    A bare `proxy_pass` of nginx adds none; but most versions of nginx then speak HTTP/1.0, which no browser does.
+    A bare `proxy_pass` of nginx adds none, but most versions of nginx then use HTTP/1.0, which no browser does.
     """
     names = set(request.headers.keys())
     return (
@@ -88,25 +88,17 @@ def came_by_socket(request: Request) -> bool:
 
 
 def network_of(address: str) -> str:
-    """What one client has to itself: with IPv6 that is a whole network, from which it can take any address."""
+    """The network that one client owns. An IPv6 client owns a /64 and can use any address in it."""
     parsed = _parse(address)
     if isinstance(parsed, IPv6Address):
         return str(IPv6Network((parsed, _ONE_CLIENT_V6), strict=False))
     return address
 
 
-def _forwarded_for(request: Request) -> list[str]:
-    return [_without_port(each) for each in _listed(request, "x-forwarded-for")]
-
-
 def _listed(request: Request, header: str) -> list[str]:
     """All values of a header, which may come in one line or in several."""
-    return [each for each in _split(request.headers.getlist(header)) if each]
-
-
-def _split(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield from (each.strip() for each in line.split(","))
+    values = [each.strip() for line in request.headers.getlist(header) for each in line.split(",")]
+    return [each for each in values if each]
 
 
 def _without_port(written: str) -> str:
@@ -117,7 +109,7 @@ def _without_port(written: str) -> str:
 
 
 def _parse(written: str) -> Address | None:
-    """None for what is no address. An IPv4 address in IPv6 clothes is the IPv4 address."""
+    """The address, or None. An IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
         address = ip_address(written.partition("%")[0])
     except ValueError:
@@ -125,5 +117,5 @@ def _parse(written: str) -> Address | None:
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
-def _shown(address: Address | None) -> str:
+def _text(address: Address | None) -> str:
     return "unknown" if address is None else str(address)

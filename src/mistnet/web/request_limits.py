@@ -1,4 +1,4 @@
-"""Middleware in front of every route: size limits, rate limits, security headers."""
+"""Limits in front of every route: body size and security headers, and the rate limit of failed log-ins."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mistnet.web.errors import RequestRefused, unforeseen
+from mistnet.web.errors import RequestRefused, internal_error
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_PUSHED_BYTES: Final = 8 * MOST_BYTES
-"""A source pushes many posts at once. Its key is looked at before its posts are."""
+"""A source pushes many posts at once. Its key is checked before its body is read."""
 
 _HEADERS: Final = {
     "Content-Security-Policy": (
@@ -33,7 +33,7 @@ _HEADERS: Final = {
 
 
 class RequestLimits:
-    """Refuses bodies that are too large, also those that do not say so, and adds the headers to every answer."""
+    """Middleware: refuses bodies that are too large, whether announced or not, and adds security headers."""
 
     def __init__(self, inner: ASGIApp) -> None:
         self._inner = inner
@@ -46,9 +46,9 @@ class RequestLimits:
         announced = Headers(scope=scope).get("content-length", "")
         too_large = announced.isascii() and announced.isdecimal() and int(announced[:20]) > most
         received = 0
-        begun = False
+        begun = False  # once a response has begun, no other can be sent
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -56,7 +56,7 @@ class RequestLimits:
                 raise RequestRefused(413, f"a request may have {most:,} bytes at most", headers={"Connection": "close"})
             return message
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal begun
             begun = True
             if message["type"] == "http.response.start":
@@ -68,11 +68,11 @@ class RequestLimits:
             await send(message)
 
         try:
-            await self._inner(scope, counted, guarded)
-        except Exception as error:  # noqa: BLE001 (the last resort: a bug must show nothing of itself to strangers)
-            answer = unforeseen(Request(scope), error)
+            await self._inner(scope, receive_counted, send_with_headers)
+        except Exception as error:  # noqa: BLE001 (the last resort: a response must not show internals)
+            answer = internal_error(Request(scope), error)
             if not begun:
-                await answer(scope, receive, guarded)
+                await answer(scope, receive, send_with_headers)
 
 
 _SPAN_SECONDS: Final = 60.0
@@ -80,19 +80,19 @@ _BY_ADDRESS: Final = 10
 _BY_ACCOUNT: Final = 100
 _ADDRESSES: Final = 10_000
 
-_Tries: TypeAlias = deque[float]
+_Attempts: TypeAlias = deque[float]
 
 
 class Throttle:
-    """Counts failed tries of the last minute: from each address, and for each account.
+    """Counts failed attempts of the last minute, by address and by account.
 
-    There is no count of all tries together: strangers would fill it, and everybody else would have to wait.
+    There is no total: strangers could fill it, and then everyone else would have to wait.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._by_address: OrderedDict[str, _Tries] = OrderedDict()
-        self._by_account: dict[str, _Tries] = {}
+        self._by_address: OrderedDict[str, _Attempts] = OrderedDict()
+        self._by_account: dict[str, _Attempts] = {}
 
     def failed(self, address: str, account: str | None = None) -> None:
         now = self._clock()
@@ -103,29 +103,29 @@ class Throttle:
             self._by_account.setdefault(account, deque(maxlen=_BY_ACCOUNT)).append(now)
 
     def wait(self, address: str, account: str | None = None) -> int | None:
-        """For how many seconds this address must not try again, or no one for this account; None: they may."""
+        """The seconds until this address may try again, or anyone for this account. None: now."""
         now = self._clock()
         counted = (
             (self._by_address.get(address), _BY_ADDRESS),
             (self._by_account.get(account) if account is not None else None, _BY_ACCOUNT),
         )
         waits = [
-            math.ceil(tries[0] + _SPAN_SECONDS - now)
-            for tries, most in counted
-            if tries and len(_recent(tries, now)) >= most
+            math.ceil(attempts[0] + _SPAN_SECONDS - now)
+            for attempts, most in counted
+            if attempts and len(_recent(attempts, now)) >= most
         ]
         return max(waits, default=None)
 
     def _forget(self, now: float) -> None:
-        """The address that failed last is at the end, so that those to forget are at the beginning."""
+        """Drop old enattempts. The address that failed last is at the end, so that the oldest are at the beginning."""
         while self._by_address:
-            tries = next(iter(self._by_address.values()))
-            if tries[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:
+            attempts = next(iter(self._by_address.values()))
+            if attempts[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:
                 return
             self._by_address.popitem(last=False)
 
 
-def _recent(tries: _Tries, now: float) -> _Tries:
-    while tries and tries[0] <= now - _SPAN_SECONDS:
-        tries.popleft()
-    return tries
+def _recent(attempts: _Attempts, now: float) -> _Attempts:
+    while attempts and attempts[0] <= now - _SPAN_SECONDS:
+        attempts.popleft()
+    return attempts

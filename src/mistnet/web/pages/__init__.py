@@ -74,6 +74,6 @@ class _Assets(StaticFiles):
 
 def error_page(request: Request, status: int, message: str) -> Response:
     """An error as a page."""
-    visitor: Any = getattr(request.state, "visitor", None)
+    caller: Any = getattr(request.state, "caller", None)
     title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
-    return page(request, "error.html", visitor, status=status, code=status, title=title, message=message)
+    return page(request, "error.html", caller, status=status, code=status, title=title, message=message)

@@ -1,4 +1,4 @@
-"""Accounts: all of them with how far each is, and one whole."""
+"""Accounts: the list with the progress of each, and one account in full."""
 
 from __future__ import annotations
 
@@ -94,37 +94,37 @@ async def add_account(
     handle: Annotated[str, Form(max_length=500)] = "",
     confirmed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
-    """Asks for an account by its handle; one that is tracked already is looked at again.
+    """Track accounts by handle. Tracked ones fetch new posts.
 
-    What is likely to cost more than `confirm_credits` is shown with its price first.
+    If the likely cost is above `confirm_credits`, the page shows it and asks for confirmation first.
     """
     try:
         wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
     except BadHandle as error:
-        return await _again(request, visitor, app, dashboard, given=handle, problem=str(error))
+        return await _ask_again(request, visitor, app, dashboard, given=handle, problem=str(error))
     bill: TrackBill | None = None
     if not confirmed:
         bill = await quote_tracking(app, [each.handle for each in wanted])
         if bill and bill.needs_confirmation:
-            return await _again(request, visitor, app, dashboard, given=handle, bill=bill)
+            return await _ask_again(request, visitor, app, dashboard, given=handle, bill=bill)
     results = {each.result for each in await track_handles(app, wanted)}
     did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
     priced = f"&credits={bill.credits}" if bill and bill.quotes else ""
     return RedirectResponse(f"/accounts?did={did}{priced}", 303)
 
 
-async def _again(request: Request, visitor: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
-    """The first page of accounts, with what was given and why nothing was done yet."""
+async def _ask_again(request: Request, visitor: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
+    """The first page of accounts, with the form as it was sent and why nothing was done yet."""
     listed = await AccountPages(app.database).page(AccountFilter(limit=_PAGE))
     shown = {"words": "", "chosen": None, "after": None, **shown}
-    told = await _list(request, visitor, app, dashboard, listed=listed, **shown)
-    told.status_code = 400 if shown.get("problem") else 409
-    return told
+    response = await _list(request, visitor, app, dashboard, listed=listed, **shown)
+    response.status_code = 400 if shown.get("problem") else 409
+    return response
 
 
 @router.post("/accounts/refused/{handle}/dismiss")
 async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
-    """Takes a handle that was refused off the list."""
+    """Remove a refused handle from the list."""
     reason = f"withdrawn on the dashboard by {visitor.name}"
     gone = await TrackingStore(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
     if not gone.known:
@@ -144,7 +144,7 @@ async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> Redirec
 
 @router.post("/accounts/{user_id}/look")
 async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
-    """Goes on with what is next; an account that was let go is tracked again."""
+    """Collect an account now. An untracked one is tracked again."""
     if await AccountPages(app.database).progress(UserId(user_id)) is None:
         raise NotFound(f"account {user_id}")
     await track_ids(app, [UserId(user_id)])
@@ -153,7 +153,7 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
 
 @router.post("/accounts/{user_id}/repair")
 async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
-    """Reads a suspect history again, and retries sweeps that ended without their result."""
+    """Read a suspect history again, and retry failed sweeps."""
     progress = await Coverage(app.database).account_by_id(UserId(user_id))
     if progress is None:
         raise NotFound(f"account {user_id}")
@@ -165,7 +165,7 @@ async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Redirec
 async def sync_follows(
     visitor: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
 ) -> RedirectResponse:
-    """Reads both lists, as far down as they are new; a sync that is under way is joined."""
+    """Read both lists as far as they are new. A sync that is under way continues."""
     if await AccountPages(app.database).progress(UserId(user_id)) is None:
         raise NotFound(f"account {user_id}")
     try:
@@ -195,7 +195,7 @@ async def account(
     own, pages, follows = UserId(user_id), AccountPages(app.database), Follows(app.database)
     listed, profile = await pages.progress(own), await pages.profile(own)
     if listed is None or profile is None:
-        raise NotFound(f"account {user_id}; it may be a user nobody tracks")
+        raise NotFound(f"account {user_id}; it may be a user that is not tracked")
     account_counts = await dashboard.account_counts()
     sweeps = await Coverage(app.database).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=account_counts.stored.get(own, 0))

@@ -1,4 +1,4 @@
-"""One conversation as a tree that can be read, with what is missing in its place."""
+"""One conversation as a tree, with gaps where posts are missing."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from mistnet.web.pages.render import page
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 200
 _DEEPEST: Final = 6
-"""Deeper answers are not moved further to the right: a phone has no room for it."""
-_SAID: Final = {
-    Completeness.COMPLETE: "every answered post is stored",
-    Completeness.IN_PROGRESS: "answered posts are on their way",
-    Completeness.AS_FAR_AS_UPSTREAM: "every answered post is stored that upstream has",
-    Completeness.HAS_GAPS: "answered posts are missing",
+"""Deeper replies are not indented further: a phone has no room for it."""
+_VERDICTS: Final = {
+    Completeness.COMPLETE: "every post with replies is stored",
+    Completeness.IN_PROGRESS: "missing posts are being fetched",
+    Completeness.AS_FAR_AS_UPSTREAM: "every post with replies that the source has is stored",
+    Completeness.HAS_GAPS: "posts are missing",
 }
 
 
 class ConversationLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One place in the tree: a post, or where one is missing. `answers` names whom, where that is not above."""
+    """One node of the tree: a post, or the place of a missing one. `answers` is set where the parent is not above."""
 
     depth: int
     post: ShownPost | None = None
@@ -71,7 +71,7 @@ async def conversation(
             "conversation.html",
             visitor,
             conversation=known,
-            said=_SAID[known.verdict],
+            said=_VERDICTS[known.verdict],
             lines=list(tree(posts, {each.post_id: each for each in known.parents})),
             first=posts[0],
             after=after,
@@ -81,13 +81,13 @@ async def conversation(
 
 
 def tree(posts: Sequence[ShownPost], parents: dict[PostId, MissingParent]) -> Iterator[ConversationLine]:
-    """Every post below what it answers, oldest first; what is not there stands where it would be."""
+    """Every post below its parent, oldest first, with nodes for missing parents."""
     stored = {post.id: post for post in posts}
     answers: dict[PostId | None, list[ShownPost]] = {}
     for post in posts:
         answers.setdefault(post.in_reply_to_id, []).append(post)
     begins = [each for each in answers if each not in stored]
-    # A missing post is as old as the first answer to it that we have.
+    # A missing post sorts like its oldest stored reply.
     for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].cursor)):
         if missing_id is not None:
             yield ConversationLine(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
@@ -101,7 +101,7 @@ def _below(
     stored: dict[PostId, ShownPost],
     depth: int,
 ) -> Iterator[ConversationLine]:
-    """Without recursion: some threads are longer than Python's stack is deep."""
+    """Without recursion: some threads are deeper than Python's stack."""
     waiting = [(post, depth) for post in reversed(begins)]
     while waiting:
         post, own = waiting.pop()

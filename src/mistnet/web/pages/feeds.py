@@ -1,8 +1,7 @@
-"""Feeds: accounts of Threads that are read again and again; how each stands, and why one cannot be read."""
+"""Feeds: accounts of Threads that are polled, their state, and why one was refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Form, Path, Query, Request
@@ -21,7 +20,7 @@ from mistnet.web.tokens import Caller
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 100
-_OFTEN: Final = {"": "as the settings say", **{word: rhythm[0] for word, rhythm in RHYTHMS.items() if word}}
+_OFTEN: Final = {"": "as in the settings", **{word: rhythm[0] for word, rhythm in RHYTHMS.items() if word}}
 HandlePath = Annotated[str, Path(max_length=100)]
 
 
@@ -35,11 +34,12 @@ async def feeds(
 async def _list(request: Request, visitor: Caller, app: App, *, after: int = 0, **shown: Any) -> HTMLResponse:
     listed = await app.feeds.store.list(after=after, limit=_PAGE)
     polls = await app.feeds.store.jobs([each.id for each in listed])
+    usual = app.settings.feed_every_seconds
     return page(
         request,
         "feeds.html",
         visitor,
-        rows=[(each, polls.get(each.id), rhythm_of(each.every_seconds or _usual(app))) for each in listed],
+        rows=[(each, polls.get(each.id), rhythm_of(each.every_seconds or usual)) for each in listed],
         often=_OFTEN,
         has_token=app.feeds.keeper.token is not None,
         source=await app.sources.state(THREADS_SOURCE),
@@ -47,10 +47,6 @@ async def _list(request: Request, visitor: Caller, app: App, *, after: int = 0, 
         more=listed[-1].id if len(listed) == _PAGE else None,
         **{"problem": None, "given": {"handle": "", "every": ""}, **shown},
     )
-
-
-def _usual(app: App) -> float:
-    return app.settings.feed_every_seconds
 
 
 @router.post("/feeds")
@@ -61,7 +57,7 @@ async def add(
     handle: Annotated[str, Form(max_length=5_000)] = "",
     every: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
-    """Adds feeds by handle or address; one that was refused is tried again."""
+    """Add feeds by handle or URL. Refused ones are tried again."""
     try:
         handles = [read_feed_handle(each) for each in handle.replace(",", " ").split() or [""]]
     except BadFeed as error:
@@ -69,16 +65,14 @@ async def add(
         return await _list(request, visitor, app, problem=str(error), given=given, status=400)
     seconds = RHYTHMS.get(every, ("", None))[1]
     done = await app.feeds.add(handles, every_seconds=seconds, job_writer=app.job_writer)
-    return RedirectResponse(f"/feeds?did=feed-{_did([each.result for each in done])}", 303)
-
-
-def _did(results: Sequence[str]) -> str:
-    return next(word for word in ("added", "again", "known") if word in results)
+    results = {each.result for each in done}
+    word = next(each for each in ("added", "again", "known") if each in results)
+    return RedirectResponse(f"/feeds?did=feed-{word}", 303)
 
 
 @router.post("/feeds/{handle}/poll")
 async def poll(_visitor: Operator, app: Mistnet, handle: HandlePath) -> RedirectResponse:
-    """Reads it now; a poll that is under way is joined."""
+    """Poll a feed now. A poll that is under way continues."""
     await app.feeds.poll([handle.replace("\x00", "")], job_writer=app.job_writer)
     return RedirectResponse("/feeds?did=feed-polled", 303)
 

@@ -1,4 +1,4 @@
-"""Turns values into pages: templates that escape everything, and the few words they share."""
+"""Renders pages: the template environment, which escapes everything, and its filters."""
 
 from __future__ import annotations
 
@@ -30,60 +30,60 @@ _NONE: Final = "\u2013"
 _STEPS: Final = ((60, "s"), (60, "min"), (24, "h"), (365, "d"))
 _SHADES: Final = 8
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DID: Final = {
-    "added": "Asked for. Its profile is looked up next, then its posts come in.",
-    "known": "It is tracked already; what is new is being collected.",
+_MESSAGES: Final = {
+    "added": "Added. Its profile is looked up next, then its posts are collected.",
+    "known": "It is tracked already. New posts are being collected.",
     "suggested": "It is suggested already and will be looked up.",
-    "untracked": "It is not collected any more. What was collected stays.",
+    "untracked": "It is not collected any more. Collected posts stay.",
     "retried": "The job is due now, with all its attempts.",
-    "not-retried": "Nothing to do: a worker is on it, it is due already, or another job does the same.",
+    "not-retried": "Nothing to do: the job is running or due, or another job does the same.",
     "cancelled": "The job is cancelled.",
-    "run-cancelled": "The run is over. What it has collected stays.",
-    "not-cancelled": "The job had ended already.",
-    "accepted": "The gaps are accepted: they are ended for good.",
+    "run-cancelled": "The run is cancelled. Collected posts stay.",
+    "not-cancelled": "The job had already ended.",
+    "accepted": "The gaps are accepted. Their jobs have ended.",
     "alert-accepted": "The alert is accepted. It is shown again if it gets worse.",
-    "requeued": "The jobs that ended without a result are tried anew.",
-    "paused": "Paused. No call is made until it is resumed; nothing is lost.",
-    "resumed": "It goes on; work that waited for it is due.",
-    "limits": "The limits are set, for all machines.",
-    "breaker-opened": "The breaker is open. No call is made for a while; then one tries.",
-    "breaker-closed": "The breaker is closed, and failures are counted from nought; work that waited for it is due.",
-    "forgotten": "What was kept of it is forgotten and will be asked for anew.",
-    "started": "The run has begun.",
+    "requeued": "Failed jobs are retried.",
+    "paused": "Paused. No call is made until it is resumed. Nothing is lost.",
+    "resumed": "Resumed. Work that waited for it is due.",
+    "limits": "The limits are set for all machines.",
+    "breaker-opened": "The breaker is open. After a while one call probes the source.",
+    "breaker-closed": "The breaker is closed, and its failure count is 0. Work that waited for it is due.",
+    "forgotten": "Its cached responses are deleted.",
+    "started": "The run has started.",
     "defined": "The segment is defined and will be materialized.",
-    "materializing": "It will be materialized; what it needs is fetched first.",
-    "enabled": "It is materialized again, at its times and when asked.",
-    "disabled": "It is not materialized any more. Its members and its history stay.",
-    "disabled-segment": "It is disabled; enable it first.",
-    "not-accepted": "No gap is like that.",
-    "not-requeued": "Nothing was to be tried anew.",
-    "feed-added": "The feed is added and will be read.",
+    "materializing": "It will be materialized. What it needs is fetched first.",
+    "enabled": "Enabled. It is materialized on its schedule and on request.",
+    "disabled": "Disabled. Its members and its history stay.",
+    "disabled-segment": "The segment is disabled. Enable it first.",
+    "not-accepted": "No gap matches.",
+    "not-requeued": "No jobs to requeue.",
+    "feed-added": "The feed is added and will be polled.",
     "feed-known": "It is a feed already.",
-    "feed-again": "It was refused before; it is tried again.",
-    "feed-removed": "The feed is not read any more. What was collected stays.",
-    "feed-polled": "It will be read now; what is new appears among the links.",
-    "item-added": "It is followed: its sources are asked at the next look.",
-    "item-known": "It is followed already, just so.",
-    "item-asked": "Its sources will be asked; what they tell appears here.",
-    "item-asked-already": "Its sources are being asked already, or none serves it.",
-    "item-pause": "Paused. No source is asked for it until it is resumed.",
-    "item-resume": "It is followed again; its sources are asked at the next look.",
-    "item-remove": "It is not followed any more. Its points and valuations stay.",
-    "dismissed": "The refused handle is off the list.",
-    "repairing": "All of its posts are read again; what was left out appears here.",
-    "not-confirmed": "Nothing is read: these lists need a confirmation of their price. Tick the box first.",
-    "syncing": "The lists will be read; who came and went appears here.",
+    "feed-again": "It was refused before and is tried again.",
+    "feed-removed": "The feed is removed. Collected posts stay.",
+    "feed-polled": "It will be polled now. Its new links appear among the links.",
+    "item-added": "Added. Its sources are queried in the next round.",
+    "item-known": "This item exists already.",
+    "item-asked": "Its sources will be queried. Their prices appear here.",
+    "item-asked-already": "Its sources are being queried already, or none serves it.",
+    "item-pause": "Paused. No source is queried until it is resumed.",
+    "item-resume": "Resumed. Its sources are queried in the next round.",
+    "item-remove": "Removed. Its points and valuations stay.",
+    "dismissed": "The refused handle is removed from the list.",
+    "repairing": "All of its posts are read again. Missing ones appear here.",
+    "not-confirmed": "Nothing was started: confirm the price of these lists first.",
+    "syncing": "The lists will be read. Their changes appear here.",
 }
-"""What a page may say after a change, by a word in its address: nobody can put other words there."""
+"""Messages after a change, by a word in the URL: an attacker cannot make a page show other text."""
 
 
-def page(request: Request, template: str, visitor: Caller | None, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """A page with what all pages have: who looks, what just happened, where we are."""
+def page(request: Request, template: str, caller: Caller | None, *, status: int = 200, **shown: Any) -> HTMLResponse:
+    """A page with the values that all pages share: the caller, the message, the URL."""
     common: Mapping[str, Any] = {
-        "visitor": visitor,
-        "operates": visitor is not None and visitor.scope >= Scope.OPERATE,
-        "csrf": (visitor and visitor.csrf) or "",
-        "did": _DID.get(request.query_params.get("did", "")),
+        "visitor": caller,
+        "operates": caller is not None and caller.scope >= Scope.OPERATE,
+        "csrf": (caller and caller.csrf) or "",
+        "did": _MESSAGES.get(request.query_params.get("did", "")),
         "path": request.url.path,
         "navigation": request.app.state.navigation,
         "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
@@ -124,7 +124,7 @@ def environment() -> Environment:
 
 @cache
 def static(name: str) -> str:
-    """The address of an asset; a new version of it has a new one, so that it may be kept for ever."""
+    """The URL of an asset. It contains a hash of the content, so that browsers may cache it forever."""
     return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:12]}"
 
 
@@ -161,7 +161,7 @@ def dollars(credits_spent: int | None) -> str:
 
 
 def span(since: datetime, until: datetime) -> str:
-    """How long between two moments, in the largest unit that fits."""
+    """The time between two moments, in the largest unit that fits."""
     left = abs((until - since).total_seconds())
     for size, unit in _STEPS:
         if left < size:
@@ -175,7 +175,7 @@ def lasting(duration: timedelta | None) -> str:
 
 
 def at(moment: datetime | None, now: datetime | None = None) -> Markup:
-    """A moment for machines and people: how long ago where `now` is given, and the whole of it to point at."""
+    """A time: how long ago if `now` is given, with the full time as a tooltip."""
     if moment is None:
         return escape(_NONE)
     whole = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -187,16 +187,16 @@ def at(moment: datetime | None, now: datetime | None = None) -> Markup:
 
 
 def with_code(text: str) -> Markup:
-    """Text in which commands between backticks stand out; all else is text, whatever it looks like."""
+    """Text with what is between backticks as code. All other text is escaped."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # a backtick without another
+    if len(parts) % 2 == 0:  # an unpaired backtick
         return escape(text)
     shown = [Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
     return Markup("").join(shown)
 
 
 def linked(text: str) -> Markup:
-    """Text in which addresses can be followed; all else is text, whatever it looks like."""
+    """Text with its URLs as links. All other text is escaped."""
     parts: list[Markup] = []
     done = 0
     for found in _URL.finditer(text):
@@ -210,11 +210,11 @@ def _link(url: str) -> Markup:
     return Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>').format(url, shown)
 
 
-def marked(text: str, wanted: re.Pattern[str]) -> Markup:
-    """The text with what was looked for in <mark>."""
+def marked(text: str, pattern: re.Pattern[str]) -> Markup:
+    """Text with matches of the pattern in <mark>."""
     parts: list[Markup] = []
     done = 0
-    for found in wanted.finditer(text):
+    for found in pattern.finditer(text):
         if found[0]:
             parts += [escape(text[done : found.start()]), Markup("<mark>{}</mark>").format(found[0])]
             done = found.end()
@@ -222,12 +222,12 @@ def marked(text: str, wanted: re.Pattern[str]) -> Markup:
 
 
 def safe_url(url: str | None) -> str | None:
-    """Only what leads to a page: a profile may say `javascript:` as well."""
+    """The URL if it is http or https. A profile may contain `javascript:`."""
     return url if url and url.lower().startswith(_SAFE) else None
 
 
 def shade(user_id: int) -> int:
-    """One of a few colours, the same for one user everywhere."""
+    """One of a few colours, always the same for one user."""
     return (user_id >> 3) % _SHADES
 
 

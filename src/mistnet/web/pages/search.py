@@ -1,4 +1,4 @@
-"""Search: posts by their words, their author and their time."""
+"""Search: posts by words, author and time."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ async def search(
 
 
 def _day(written: str, later: int = 0) -> datetime | None:
-    """The beginning of a day (UTC), or of the one after it."""
+    """The beginning of a day (UTC), or of a later one."""
     if not written.strip():
         return None
     try:
         return datetime.combine(date.fromisoformat(written.strip()) + timedelta(days=later), time(), UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"{written!r} is not a day, such as 2027-01-31") from None
+        raise ValueError(f"{written!r} is not a day. Write it like 2027-01-31") from None
