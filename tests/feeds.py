@@ -26,7 +26,7 @@ from mistnet.sim.faults import PRESETS, Faults
 from mistnet.sim.people import WorldSize
 from mistnet.sim.service import NeverAnswers
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
-from mistnet.sim.threads_answers import FeedTruth, ThreadsTruth
+from mistnet.sim.threads_world import FeedTruth, ThreadsTruth
 from mistnet.sim.world import World
 from mistnet.sources.threads.decode import user_id_of
 from tests.databases import make_app

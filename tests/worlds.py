@@ -116,7 +116,7 @@ class Oracle:
     def _check_accounts(self, accounts: dict[int, Any]) -> None:
         for handle in self.suggested:
             truth = self.truth.account(handle, self.at)
-            shown = truth is not None and truth.standing in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
+            shown = truth is not None and truth.state in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
             if truth is None or not shown:
                 self._say(truth is not None and truth.user_id in accounts, f"@{handle} became an account")
                 continue
@@ -124,7 +124,7 @@ class Oracle:
             if account is None:
                 self._say(True, f"@{handle} is not tracked")
                 continue
-            expected = "active" if truth.standing is SimAccountState.ACTIVE else "protected"
+            expected = "active" if truth.state is SimAccountState.ACTIVE else "protected"
             self._say(account.state != expected, f"@{handle} is {account.state}, not {expected}")
             if expected == "protected":
                 continue

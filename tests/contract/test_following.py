@@ -204,7 +204,7 @@ async def test_the_whole_app_syncs_a_world_through_its_client_for_the_least_it_c
     world = World(7, "small")
     service, clock = service_of(world), TurnedClock(WORLD_START_AT)
     star = world.stars[0]
-    assert star.standing is SimAccountState.ACTIVE
+    assert star.state is SimAccountState.ACTIVE
     settings = load_settings(database_url=url, x_api_key=KEY, x_rate_per_minute=6_000_000)
     app = make_app(settings, clock=clock, transports={"x": WorldTransport(service)})
     try:

@@ -18,8 +18,8 @@ from sqlalchemy import event, text
 from typer.testing import CliRunner
 
 from mistnet.cli.export import ExportSubject, Form, _files, export, nodes_file
-from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, Edges, GraphExporter, GraphFormat, GraphSelection
-from mistnet.graph.graph_selection import Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
+from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, GraphExporter, GraphFormat, GraphSelection
+from mistnet.graph.selection import Edges, Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Format
 from mistnet.operations.export import Exported
@@ -68,7 +68,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
 
 
 async def selection(database: Database, edges: Edges, **about: Any) -> GraphSelection:
-    return GraphSelection(circle=await users_of_segment(database, "net"), edges=edges, **about)
+    return GraphSelection(users_of=await users_of_segment(database, "net"), edges=edges, **about)
 
 
 async def edges_of(database: Database, asked: GraphSelection, page_rows: int = 1_000) -> list[tuple[Any, ...]]:
@@ -150,7 +150,7 @@ async def test_every_member_is_a_node_also_one_without_an_edge(url: str) -> None
 
 async def test_a_neighbourhood_is_one_user_and_all_on_either_side_of_him(url: str) -> None:
     async with filled(url) as database:
-        around = GraphSelection(circle=await neighbourhood_of(database, "@BEA"), edges=Edges.FOLLOWS)
+        around = GraphSelection(users_of=await neighbourhood_of(database, "@BEA"), edges=Edges.FOLLOWS)
         assert [node[0] for node in await nodes_of(database, around)] == [str(BEA), str(EVE), str(ANN)]
         assert [edge[:2] for edge in await edges_of(database, around)] == [
             (str(BEA), str(EVE)),
@@ -159,7 +159,7 @@ async def test_a_neighbourhood_is_one_user_and_all_on_either_side_of_him(url: st
             (str(ANN), str(BEA)),
         ]
         before = await neighbourhood_of(database, str(BEA), ended=True)
-        asked = GraphSelection(circle=before, edges=Edges.FOLLOWS, ended=True)
+        asked = GraphSelection(users_of=before, edges=Edges.FOLLOWS, ended=True)
         assert str(CAT) in [node[0] for node in await nodes_of(database, asked)]
 
 
@@ -250,7 +250,7 @@ async def test_pages_of_any_size_make_the_same_whole(url: str) -> None:
         assert [(int(edge[0]), int(edge[1])) for edge in found] == truth, page_rows
         assert [int(node[0]) for node in await nodes_of(database, asked, page_rows)] == sorted(members)
     hub = min(members)
-    around = GraphSelection(circle=await neighbourhood_of(database, str(hub)), edges=Edges.FOLLOWS)
+    around = GraphSelection(users_of=await neighbourhood_of(database, str(hub)), edges=Edges.FOLLOWS)
     near = {hub} | {one for one, other in pairs if other == hub} | {other for one, other in pairs if one == hub}
     for page_rows in (1, 3, 1_000):
         assert [int(node[0]) for node in await nodes_of(database, around, page_rows)] == sorted(near)
@@ -298,7 +298,7 @@ async def test_memory_does_not_grow_with_the_graph(url: str, tmp_path: Path) -> 
     database = open_database(url)
     circle = await fill_many(database, LARGE)
     exporter = GraphExporter(database, page_rows=200)
-    few = GraphSelection(circle=circle, edges=Edges.FOLLOWS)
+    few = GraphSelection(users_of=circle, edges=Edges.FOLLOWS)
     with most_memory() as held:
         size = await exporter.export(few, GraphFormat.GEXF, tmp_path / "net")
         peak = held()
@@ -323,8 +323,8 @@ async def test_a_page_of_a_graph_is_found_by_an_index_however_many_edges_there_a
     for each in (circle, star):
         for edges in Edges:
             exporter = GraphExporter(database, page_rows=500)
-            await anext(exporter.edges(GraphSelection(circle=each, edges=edges)))
-            await anext(exporter.nodes(GraphSelection(circle=each, edges=edges)))
+            await anext(exporter.edges(GraphSelection(users_of=each, edges=edges)))
+            await anext(exporter.nodes(GraphSelection(users_of=each, edges=edges)))
     plans = [(sql, await plan(database, sql, values)) for sql, values in list(asked)]
     await database.close()
     for sql, found in plans:
@@ -346,7 +346,7 @@ async def test_a_segment_without_a_graph_is_refused_with_what_to_do(url: str) ->
         await segment(database, "fresh", materialized=False)
         for name, said in (
             ("nothing", "no segment 'nothing'"),
-            ("posts", "holds posts"),
+            ("posts", "contains posts"),
             ("fresh", "mistnet segments materialize fresh"),
         ):
             with pytest.raises(BadExport, match=said):
@@ -357,7 +357,7 @@ async def test_a_user_who_is_not_one_is_refused(url: str) -> None:
     async with filled(url) as database:
         await people(database, [person(77, "bea2"), person(78, "Bea2")])
         for account in ("nobody", "4", "9" * 30, "@bea2"):
-            with pytest.raises(BadExport, match=r"no stored user is|several stored users go by"):
+            with pytest.raises(BadExport, match=r"no stored user is|several stored users have"):
                 await neighbourhood_of(database, account)
 
 

@@ -8,11 +8,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mistnet.graph.export import Edges
 from mistnet.graph.follows.listing import Follows
-from mistnet.graph.samples import MOST_NODES, sample
 from mistnet.graph.segments.listing import SegmentPages
 from mistnet.graph.segments.model import SegmentId
+from mistnet.graph.selection import MOST_NODES, Edges, sample
 from mistnet.social.model import UserId
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, CROWD, HOSTILE, furnish

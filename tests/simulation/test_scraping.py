@@ -122,7 +122,7 @@ def expected(oracle: Oracle, handle: str) -> tuple[RunStatus, str | None, list[i
     truth = oracle.truth.account(handle, oracle.at)
     if handle == NOBODY or truth is None:
         return RunStatus.FAILED, "nobody", []
-    match truth.standing:
+    match truth.state:
         case SimAccountState.PROTECTED:
             return RunStatus.FAILED, "protected", []
         case SimAccountState.SUSPENDED | SimAccountState.GONE:

@@ -176,9 +176,9 @@ def test_a_restless_world_loses_and_renames_people_and_a_calm_one_stays_as_it_wa
     calm, restless = World(3, "small"), World(3, "small", restless=True)
     start, later = to_ms(WORLD_START_AT), to_ms(WORLD_START_AT + timedelta(days=62))
     assert [each.id for each in calm.people] == [each.id for each in restless.people]
-    turned = [each for each in restless.people if each.standing_at(start) is not each.standing_at(later)]
+    turned = [each for each in restless.people if each.state_at(start) is not each.state_at(later)]
     renamed = [each for each in restless.people if each.handle_at(start) != each.handle_at(later)]
-    assert {each.standing for each in turned} == {SimAccountState.SUSPENDED, SimAccountState.GONE}
+    assert {each.state for each in turned} == {SimAccountState.SUSPENDED, SimAccountState.GONE}
     assert len(turned) > 60
     assert len(renamed) > 20
     assert all(ours == theirs for ours, theirs in zip(calm.stars, restless.stars, strict=True))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from mistnet.graph.export import Edges
-from mistnet.graph.samples import MOST_NODES, GraphDot, GraphLine, Sample
+from mistnet.graph.selection import MOST_NODES, Edges, GraphDot, GraphLine, Sample
 from mistnet.social.model import UserId
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, draw, layout
 from tests.examples import count_examples

@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.sim.clock import SimClock
+from mistnet.sim.clock import SimClock, time_of
 from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.numbers import time_of
 from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth

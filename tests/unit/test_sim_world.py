@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from mistnet.sim.clock import WORLD_START_AT, from_ms, legacy_date, to_ms
+from mistnet.sim.clock import DAY_MS, WORLD_START_AT, from_ms, legacy_date, time_of, to_ms
 from mistnet.sim.language import HOSTILE_TEXTS
-from mistnet.sim.numbers import DAY_MS, time_of
 from mistnet.sim.people import Silence, SimAccountState, SizeTooSmall, WorldSize
 from mistnet.sim.render import Renderer
 from mistnet.sim.truth import Truth
@@ -158,11 +157,11 @@ def test_a_handle_given_up_is_taken_by_somebody_else(world: World) -> None:
     assert taker.id != world.stars[3].id
 
 
-def test_every_world_has_people_of_each_standing_and_each_way_of_not_showing_them() -> None:
+def test_every_world_has_people_of_each_state_and_each_way_of_not_showing_them() -> None:
     for seed in range(3):
         people = World(seed, "small").people
-        assert {person.standing for person in people} == set(SimAccountState)
-        fallen = [person for person in people if person.standing in {SimAccountState.SUSPENDED, SimAccountState.GONE}]
+        assert {person.state for person in people} == set(SimAccountState)
+        fallen = [person for person in people if person.state in {SimAccountState.SUSPENDED, SimAccountState.GONE}]
         assert {person.silence for person in fallen} == set(Silence)
         assert any(not person.searchable for person in people)
 

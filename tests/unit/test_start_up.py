@@ -28,14 +28,28 @@ SERVERS = {"fastapi", "starlette", "uvicorn", "jinja2"}
 CLIENTS = {"aiohttp", "aio_pika", "aiormq", "apprise", "opentelemetry", "protego"}
 READERS = {"selectolax", "price_parser", "w3lib"}
 FOUNDATION = {"typer", "pydantic", "pydantic_settings", "msgspec", "loguru"}
-HEAVY = {*DATABASES, *SERVERS, *CLIENTS, *READERS, *FOUNDATION, "apscheduler", "prometheus_client", "rich"}
+HEAVY = {
+    *DATABASES,
+    *SERVERS,
+    *CLIENTS,
+    *READERS,
+    *FOUNDATION,
+    "apscheduler",
+    "prometheus_client",
+    "rich",
+    "mistnet.sim",
+}
+
+SERVER_COMMANDS = ("work", "serve", "up", "status", "track")
 
 PROGRAM = """
 import sys
+SIM = "mistnet.sim"
 from mistnet.cli.entry import run
 for line in sys.argv[1:]:
     code = run(line.split())
-    sys.stderr.write(f"\\nloaded {code} " + " ".join({name.partition(".")[0] for name in sys.modules}))
+    names = {SIM if name == SIM else name.partition(".")[0] for name in sys.modules}
+    sys.stderr.write(f"\\nloaded {code} " + " ".join(names))
 """
 
 LINES_AND_ALLOWED: Mapping[str, tuple[Sequence[str], set[str]]] = {
@@ -99,6 +113,23 @@ def test_a_command_loads_no_heavy_package_that_it_does_not_use(
     for line, (code, *loaded) in zip(lines, told, strict=True):
         assert (line, code) == (line, "0"), done.stderr
         assert (line, HEAVY.intersection(loaded) - allowed) == (line, set())
+
+
+def test_no_server_command_loads_the_simulator() -> None:
+    """The whole application with its API and dashboard, and the modules of the commands that run on servers."""
+    targets = {path: command.target for path, command in listed(COMMANDS)}
+    modules = sorted({f"mistnet.cli.{targets[name].partition(':')[0]}" for name in SERVER_COMMANDS})
+    script = (
+        "import importlib, pkgutil, sys, mistnet.app, mistnet.web\n"
+        "for found in pkgutil.walk_packages(mistnet.web.__path__, 'mistnet.web.'):\n"
+        "    importlib.import_module(found.name)\n"
+        "for name in sys.argv[1:]:\n    importlib.import_module(name)\n"
+        "print([name for name in sys.modules if name.startswith('mistnet.sim')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *modules], capture_output=True, check=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def listed(commands: Mapping[str, Command | CommandGroup], path: str = "") -> Iterator[tuple[str, Command]]:

@@ -27,8 +27,8 @@ from mistnet.cli.write_out import (
     require_csv,
     write_out,
 )
-from mistnet.graph.export import Edges, GraphExporter, GraphFormat, GraphSelection, GraphSize, Told
-from mistnet.graph.graph_selection import GRAPH, UserSet, neighbourhood_of, users_of_segment
+from mistnet.graph.export import GraphExporter, GraphFormat, GraphSelection, GraphSize, OnPage
+from mistnet.graph.selection import GRAPH, Edges, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.database import Database
 from mistnet.kit.export import Format, Target, whole_file
 from mistnet.kit.text import counted
@@ -70,7 +70,7 @@ async def export_graph(
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
     async with open_database(invocation.settings) as database:
         selection = GraphSelection(
-            circle=await _circle(database, asked),
+            users_of=await _users_of(database, asked),
             edges=edges,
             ended=asked.ended,
             since=asked.since,
@@ -105,7 +105,7 @@ def _edges(asked: GraphAsked) -> Edges:
     return asked.edges
 
 
-async def _circle(database: Database, asked: GraphAsked) -> UserSet:
+async def _users_of(database: Database, asked: GraphAsked) -> UserSet:
     if asked.segment is not None:
         return await users_of_segment(database, asked.segment)
     return await neighbourhood_of(database, str(asked.around), ended=asked.ended)
@@ -123,7 +123,7 @@ def _files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[P
 
 
 @contextmanager
-def _export_graph_watched() -> Iterator[Told]:
+def _export_graph_watched() -> Iterator[OnPage]:
     """How much was written so far, where somebody looks on; how much there will be is not known."""
     if not sys.stderr.isatty():
         yield lambda _: None

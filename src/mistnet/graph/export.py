@@ -1,19 +1,21 @@
-"""Reads a graph out, who follows or answers whom: its people, then its edges, a page at a time."""
+"""Exports a graph of follows or replies as GEXF, CSV or Parquet: its users, then its edges, a page at a time."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
+from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, func, literal, null, select
 
-from mistnet.graph.gexf import gexf
-from mistnet.graph.graph_selection import GRAPH, UserSet
+from mistnet import __version__
+from mistnet.graph.selection import GRAPH, Edges, UserSet
 from mistnet.graph.tables import follows
 from mistnet.kit.database import Database
 from mistnet.kit.export import (
@@ -25,13 +27,138 @@ from mistnet.kit.export import (
     Row,
     export_pages,
     export_row,
+    put,
+    stream_to,
     write_pages,
 )
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.social.model import X
 from mistnet.social.tables import posts, users
 
-Told: TypeAlias = Callable[[int], object]
+_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML excludes, even as numeric references."""
+
+_TYPES: Final = {
+    ColumnShape.TEXT: "string",
+    ColumnShape.JSON: "string",
+    ColumnShape.WHOLE: "long",
+    ColumnShape.REAL: "double",
+    ColumnShape.FLAG: "boolean",
+}
+_OWN: Final = {"id", "source", "target", "weight"}
+"""Fields that GEXF writes as its own attributes."""
+
+_OPENING: Final = """<?xml version="1.0" encoding="UTF-8"?>
+<gexf xmlns="http://gexf.net/1.3" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+xsi:schemaLocation="http://gexf.net/1.3 http://gexf.net/1.3/gexf.xsd" version="1.3">
+<meta lastmodifieddate="{day}">
+<creator>mistnet {version}</creator>
+<description>{about}</description>
+</meta>
+<graph defaultedgetype="directed" idtype="string" {mode}>
+{attributes}<nodes>
+"""
+_STATIC: Final = 'mode="static"'
+_DYNAMIC: Final = 'mode="dynamic" timeformat="dateTime" timerepresentation="interval"'
+
+
+class GexfWriter:
+    """GEXF 1.3, which Gephi reads: nodes first, then edges, as the format requires."""
+
+    def __init__(self, file: BinaryIO, fields: tuple[Sequence[Field], Sequence[Field]], *, dynamic: bool) -> None:
+        self._file = file
+        self._dynamic = dynamic
+        self._node_fields, self._edge_fields = fields
+        self._in_nodes = True
+
+    def nodes(self, rows: Sequence[Row]) -> None:
+        put(self._file, "".join(map(self._node, rows)).encode())
+
+    def edges(self, rows: Sequence[Row]) -> None:
+        self.end_nodes()
+        put(self._file, "".join(map(self._edge, rows)).encode())
+
+    def end_nodes(self) -> None:
+        if self._in_nodes:
+            self._in_nodes = False
+            put(self._file, b"</nodes>\n<edges>\n")
+
+    def _node(self, row: Row) -> str:
+        values = _by_name(self._node_fields, row)
+        label = _quoted(values["handle"] or values["name"] or values["id"])
+        return f'<node id="{values["id"]}" label={label}>{_values(self._node_fields, row)}</node>\n'
+
+    def _edge(self, row: Row) -> str:
+        values = _by_name(self._edge_fields, row)
+        one, other, weight = values["source"], values["target"], values["weight"]
+        span = self._span(values) if self._dynamic else ""
+        own = f'id="{one}-{other}" source="{one}" target="{other}" weight="{weight}"{span}'
+        return f"<edge {own}>{_values(self._edge_fields, row)}</edge>\n"
+
+    def _span(self, values: dict[str, Any]) -> str:
+        end = f' end="{values["ended_at"]}"' if values["ended_at"] else ""
+        return f' start="{values["first_at"]}"{end}'
+
+
+@contextmanager
+def gexf(
+    path: Path, about: str, fields: tuple[Sequence[Field], Sequence[Field]], *, now: datetime, dynamic: bool
+) -> Iterator[GexfWriter]:
+    """A file that is complete at the end of the block. If `dynamic`, edges have start and end times."""
+    opening = _OPENING.format(
+        day=f"{now:%Y-%m-%d}",
+        version=__version__,
+        about=escape(_clean(about)),
+        mode=_DYNAMIC if dynamic else _STATIC,
+        attributes=_attributes("node", fields[0]) + _attributes("edge", fields[1]),
+    )
+    with stream_to(path) as file:
+        put(file, opening.encode())
+        writer = GexfWriter(file, fields, dynamic=dynamic)
+        yield writer
+        writer.end_nodes()
+        put(file, b"</edges>\n</graph>\n</gexf>\n")
+
+
+def _attributes(of: str, fields: Sequence[Field]) -> str:
+    declared = "".join(
+        f'<attribute id="{field.name}" title="{field.name}" type="{_TYPES[field.shape]}"/>\n'
+        for field in fields
+        if field.name not in _OWN
+    )
+    return f'<attributes class="{of}" mode="static">\n{declared}</attributes>\n'
+
+
+def _values(fields: Sequence[Field], row: Row) -> str:
+    """Unknown values are left out."""
+    known = [
+        f'<attvalue for="{field.name}" value={_shown(field, value)}/>'
+        for field, value in zip(fields, row, strict=True)
+        if value is not None and field.name not in _OWN
+    ]
+    return f"<attvalues>{''.join(known)}</attvalues>" if known else ""
+
+
+def _shown(field: Field, value: Any) -> str:
+    """Only text that people wrote can contain special characters; ids, times and numbers cannot."""
+    if field.shape is ColumnShape.FLAG:
+        return '"true"' if value else '"false"'
+    return _quoted(value) if field.shape is ColumnShape.TEXT else f'"{value}"'
+
+
+def _by_name(fields: Sequence[Field], row: Row) -> dict[str, Any]:
+    return {field.name: value for field, value in zip(fields, row, strict=True)}
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(_clean(text))
+
+
+def _clean(text: str) -> str:
+    return text if text.isprintable() else _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+OnPage: TypeAlias = Callable[[int], object]
 Pages: TypeAlias = AsyncGenerator[Sequence[Row], None]
 
 NODE_FIELDS: Final = (
@@ -54,13 +181,6 @@ EDGE_FIELDS: Final = (
 )
 
 
-class Edges(StrEnum):
-    """What an edge means. It goes from who follows or answers to who is followed or answered."""
-
-    FOLLOWS = "follows"
-    REPLIES = "replies"
-
-
 class GraphFormat(StrEnum):
     GEXF = "gexf"
     CSV = "csv"
@@ -68,9 +188,9 @@ class GraphFormat(StrEnum):
 
 
 class GraphSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which edges among whom. `ended` is for follows, a span of time for replies."""
+    """The edges among these users. `ended` applies to follows, a time span to replies."""
 
-    circle: UserSet
+    users_of: UserSet
     edges: Edges
     ended: bool = False
     since: datetime | None = None
@@ -78,14 +198,14 @@ class GraphSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphSize(msgspec.Struct, frozen=True):
-    """How much was written."""
+    """How many users and edges were written."""
 
     nodes: int
     edges: int
 
 
 class GraphExporter:
-    """Nothing grows with the graph: members are read by id, edges by whom they come from, and no snapshot is held."""
+    """Exports graphs of any size in constant memory: users by id, edges by source, and no transaction held open."""
 
     def __init__(self, database: Database, *, page_rows: int = 2_000, safe_cells: bool = False) -> None:
         self._database = database
@@ -98,53 +218,55 @@ class GraphExporter:
         format_: GraphFormat,
         edges: Path,
         nodes: Path | None = None,
-        told: Told = lambda _: None,
+        on_page: OnPage = lambda _: None,
     ) -> GraphSize:
-        """GEXF has all in one file; elsewhere nodes have one of their own."""
+        """GEXF is one file; the other formats have a second file for nodes."""
         if format_ is GraphFormat.GEXF:
-            return await self._as_gexf(selection, edges, told)
+            return await self._as_gexf(selection, edges, on_page)
         if nodes is None:
-            raise BadExport(GRAPH, f"{format_} has its nodes in a file of their own; name one")
+            raise BadExport(GRAPH, f"{format_} needs a second file for nodes")
         targets = [ForSpreadsheets(path) if self._safe_cells else path for path in (nodes, edges)]
         form = Format(format_)
-        people = await export_pages(GRAPH, NODE_FIELDS, self.nodes(selection), form, targets[0], told)
-        return GraphSize(people, await export_pages(GRAPH, EDGE_FIELDS, self.edges(selection), form, targets[1], told))
+        people = await export_pages(GRAPH, NODE_FIELDS, self.nodes(selection), form, targets[0], on_page)
+        return GraphSize(
+            people, await export_pages(GRAPH, EDGE_FIELDS, self.edges(selection), form, targets[1], on_page)
+        )
 
-    async def _as_gexf(self, selection: GraphSelection, path: Path, told: Told) -> GraphSize:
-        about = f"{selection.edges} among {selection.circle.name}"
+    async def _as_gexf(self, selection: GraphSelection, path: Path, on_page: OnPage) -> GraphSize:
+        about = f"{selection.edges} among {selection.users_of.name}"
         now, dynamic = self._database.clock.now(), selection.edges is Edges.FOLLOWS
         with gexf(path, about, (NODE_FIELDS, EDGE_FIELDS), now=now, dynamic=dynamic) as writer:
-            people = await write_pages(self.nodes(selection), writer.nodes, told)
-            return GraphSize(people, await write_pages(self.edges(selection), writer.edges, told))
+            people = await write_pages(self.nodes(selection), writer.nodes, on_page)
+            return GraphSize(people, await write_pages(self.edges(selection), writer.edges, on_page))
 
     async def nodes(self, selection: GraphSelection) -> Pages:
-        """All members, also those without an edge, by id."""
-        wanted = [users.c[field.name] for field in NODE_FIELDS]
-        async for ids in self._members(selection.circle):
-            asked = select(*wanted).where(users.c.platform == X, users.c.id.between(ids[0], ids[-1]))
-            asked = asked.where(users.c.id.in_(ids)).order_by(users.c.id)
+        """All users, including those without edges, by id."""
+        columns = [users.c[field.name] for field in NODE_FIELDS]
+        async for ids in self._members(selection.users_of):
+            query = select(*columns).where(users.c.platform == X, users.c.id.between(ids[0], ids[-1]))
+            query = query.where(users.c.id.in_(ids)).order_by(users.c.id)
             async with self._database.read() as connection:
-                yield [export_row(row, NODE_FIELDS) for row in await connection.execute(asked)]
+                yield [export_row(row, NODE_FIELDS) for row in await connection.execute(query)]
 
     async def edges(self, selection: GraphSelection) -> Pages:
-        """By whom they come from, then by whom they lead to."""
-        async for ids in self._members(selection.circle):
+        """By source, then by target."""
+        async for ids in self._members(selection.users_of):
             async with aclosing(self._from(selection, ids)) as pages:
                 async for page in pages:
                     yield page
 
-    async def _members(self, circle: UserSet) -> AsyncGenerator[Sequence[int], None]:
+    async def _members(self, users_of: UserSet) -> AsyncGenerator[Sequence[int], None]:
         after = 0
-        while ids := await self._ids(circle, after):
+        while ids := await self._ids(users_of, after):
             yield ids
             after = ids[-1]
 
-    async def _ids(self, circle: UserSet, after: int) -> Sequence[int]:
+    async def _ids(self, users_of: UserSet, after: int) -> Sequence[int]:
         async with self._database.read() as connection:
-            return list((await connection.execute(circle.ids(after, self._page_rows))).scalars())
+            return list((await connection.execute(users_of.ids(after, self._page_rows))).scalars())
 
     async def _from(self, selection: GraphSelection, ids: Sequence[int]) -> Pages:
-        """Edges from some people. Who has more of them than a page holds is read to his end alone, by the index."""
+        """The edges from some users. One with more edges than a page holds is read alone to the end."""
         waiting, after = ids, 0
         while waiting:
             page = await self._page(selection, waiting[:1] if after else waiting, after)
@@ -157,15 +279,15 @@ class GraphExporter:
                 waiting, after = waiting[1:] if after else [], 0
 
     async def _page(self, selection: GraphSelection, sources: Sequence[int], after: int) -> Sequence[Any]:
-        asked = _QUESTIONS[selection.edges](selection, sources, after).limit(self._page_rows)
+        query = _QUERIES[selection.edges](selection, sources, after).limit(self._page_rows)
         async with self._database.read() as connection:
-            found: Sequence[Any] = (await connection.execute(asked)).all()
+            found: Sequence[Any] = (await connection.execute(query)).all()
             return found
 
 
 def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
     own = follows.c
-    asked = select(
+    query = select(
         own.follower_id.label("source"),
         own.followed_id.label("target"),
         literal(1).label("weight"),
@@ -173,17 +295,17 @@ def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> S
         own.last_seen_at.label("last_at"),
         own.ended_at,
     ).where(own.platform == X, own.follower_id.in_(sources), own.followed_id > after)
-    asked = asked.where(own.follower_id.between(min(sources), max(sources)))  # where in the index to begin and end
+    query = query.where(own.follower_id.between(min(sources), max(sources)))  # bounds for the index
     if not selection.ended:
-        asked = asked.where(own.ended_at.is_(None))
-    return asked.where(selection.circle.holds(own.followed_id)).order_by(own.follower_id, own.followed_id)
+        query = query.where(own.ended_at.is_(None))
+    return query.where(selection.users_of.contains(own.followed_id)).order_by(own.follower_id, own.followed_id)
 
 
 def _replies(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
-    """Counted first, so that each of those answered is looked for once. Who answers himself is left out."""
+    """Counted first, so that each target is looked up once. Replies to oneself are left out."""
     counted = _counted(selection, sources, after).subquery()
-    asked = select(counted, null().cast(UtcTime()).label("ended_at"))
-    return asked.where(selection.circle.holds(counted.c.target)).order_by(counted.c.source, counted.c.target)
+    query = select(counted, null().cast(UtcTime()).label("ended_at"))
+    return query.where(selection.users_of.contains(counted.c.target)).order_by(counted.c.source, counted.c.target)
 
 
 def _counted(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
@@ -202,7 +324,7 @@ def _counted(selection: GraphSelection, sources: Sequence[int], after: int) -> S
 
 
 def _answers(selection: GraphSelection, sources: Sequence[int]) -> Select[Any]:
-    """Each post with whom it answers; the answered post is looked up only where the payload does not tell."""
+    """Each reply with the user it answers. The answered post is looked up if the payload does not name its author."""
     own, answered = posts.c, posts.alias("answered")
     author = select(answered.c.author_id).where(
         answered.c.platform == own.platform, answered.c.id == own.in_reply_to_id
@@ -210,17 +332,17 @@ def _answers(selection: GraphSelection, sources: Sequence[int]) -> Select[Any]:
     target: ColumnElement[int] = func.coalesce(
         own.in_reply_to_user_id, author.correlate(posts).scalar_subquery(), type_=BigId
     )
-    asked = select(own.author_id.label("source"), target.label("target"), own.created_at).where(
+    query = select(own.author_id.label("source"), target.label("target"), own.created_at).where(
         own.platform == X, own.author_id.in_(sources), own.author_id.between(min(sources), max(sources))
     )
     if selection.since is not None:
-        asked = asked.where(own.created_at >= selection.since)
+        query = query.where(own.created_at >= selection.since)
     if selection.until is not None:
-        asked = asked.where(own.created_at < selection.until)
-    return asked
+        query = query.where(own.created_at < selection.until)
+    return query
 
 
-_QUESTIONS: Final[dict[Edges, Callable[[GraphSelection, Sequence[int], int], Select[Any]]]] = {
+_QUERIES: Final[dict[Edges, Callable[[GraphSelection, Sequence[int], int], Select[Any]]]] = {
     Edges.FOLLOWS: _follows,
     Edges.REPLIES: _replies,
 }

@@ -1,1 +1,1 @@
-"""The platforms in a box: a deterministic world, with faults on demand."""
+"""Simulated platforms: a deterministic world, with faults on demand."""

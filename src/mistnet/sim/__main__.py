@@ -14,22 +14,22 @@ from mistnet.sim.server import pack, serve
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     box = pack(
-        seed=asked.seed,
-        size=asked.size,
-        faults=asked.faults,
-        latency_seconds=(asked.latency[0], asked.latency[1]),
-        speed=asked.speed,
-        key=Key(name=asked.key, tier=Tier(asked.tier), recharge_credits=asked.credits),
-        restless=asked.restless,
-        quiet=asked.quiet,
+        seed=options.seed,
+        size=options.size,
+        faults=options.faults,
+        latency_seconds=(options.latency[0], options.latency[1]),
+        speed=options.speed,
+        key=Key(name=options.key, tier=Tier(options.tier), recharge_credits=options.credits),
+        restless=options.restless,
+        quiet=options.quiet,
     )
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(serve(box.asgi(), host=asked.host, port=asked.port, ready=_say_where))
+            asyncio.run(serve(box.asgi(), host=options.host, port=options.port, ready=_say_where))
     except OSError as error:
-        parser.error(f"port {asked.port} cannot be used: {error.strerror}")
+        parser.error(f"port {options.port} cannot be used: {error.strerror}")
 
 
 def _say_where(url: str) -> None:

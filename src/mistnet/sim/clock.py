@@ -1,8 +1,14 @@
-"""Simulated time: stands still until told, or runs at a chosen speed."""
+"""Simulated time, numbers drawn from a seed, and post ids that carry their time and author."""
 
 import time
+from collections import OrderedDict
+from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from functools import lru_cache
+from hashlib import blake2b
+from random import Random
+from typing import Generic, TypeVar
 
 WORLD_START_AT = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -35,7 +41,7 @@ def from_ms(at_ms: int) -> datetime:
 
 
 def legacy_date(at_ms: int) -> str:
-    """As on posts and their authors."""
+    """The format of dates on posts and their authors."""
     day, seconds = divmod(at_ms // 1000, 86_400)
     before, after = _legacy_day(day)
     return f"{before} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} +0000 {after}"
@@ -48,5 +54,123 @@ def _legacy_day(day: int) -> tuple[str, str]:
 
 
 def iso_date(at_ms: int) -> str:
-    """As on profiles."""
+    """The format of dates on profiles."""
     return from_ms(at_ms - at_ms % 1000).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+
+
+MASK = (1 << 64) - 1
+SNOWFLAKE_EPOCH_MS = 1_288_834_974_657
+LOW_BITS = 22
+LOW_MASK = (1 << LOW_BITS) - 1
+SCATTER = 0x2545F5  # odd, so that it has an inverse
+GATHER = pow(SCATTER, -1, 1 << LOW_BITS)
+
+SECOND_MS = 1000
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+
+
+class Draw(IntEnum):
+    """One number for each random decision, so that no two decisions draw the same values."""
+
+    PERSON = 1
+    PROFILE = 2
+    HISTORY = 3
+    DAY = 4
+    PARENT = 5
+    ORIGINAL = 6
+    DELETION = 7
+    TEXT = 8
+    METRICS = 9
+    CIRCLE = 10
+    FOLLOW = 11
+    LOW = 12
+    STORY = 13
+    GHOST = 14
+    FAULT = 15
+    LATENCY = 16
+    VARIANT = 17
+    LAG = 18
+    PAGE = 19
+    UNREST = 20
+    THREADS = 21
+
+
+def mix(*parts: int) -> int:
+    """A 64-bit hash of the parts, the same on every machine."""
+    mixed = 0x243F6A8885A308D3
+    for part in parts:
+        mixed = ((mixed ^ part) * 0x9E3779B97F4A7C15) & MASK
+        mixed ^= mixed >> 32
+        mixed = (mixed * 0xD6E8FEB86659FD93) & MASK
+        mixed ^= mixed >> 29
+    return mixed
+
+
+def unit(*parts: int) -> float:
+    """A hash of the parts as a number in [0, 1)."""
+    return (mix(*parts) >> 11) / (1 << 53)
+
+
+def chance(*parts: int) -> Random:
+    """A random generator seeded by the parts."""
+    return Random(mix(*parts))  # noqa: S311 - repeatable, not secret
+
+
+def number_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def first_id_at(at_ms: int) -> int:
+    """The smallest id of a millisecond. All older posts have smaller ids."""
+    return max(at_ms - SNOWFLAKE_EPOCH_MS, 0) << LOW_BITS
+
+
+def time_of(post_id: int) -> int:
+    return (post_id >> LOW_BITS) + SNOWFLAKE_EPOCH_MS
+
+
+class PostIds:
+    """Post ids that encode their author, so that a post is found without an index."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def make(self, at_ms: int, author: int) -> int:
+        return first_id_at(at_ms) | ((author * SCATTER + self._low(at_ms)) & LOW_MASK)
+
+    def author_of(self, post_id: int) -> int:
+        return ((post_id - self._low(time_of(post_id))) * GATHER) & LOW_MASK
+
+    def _low(self, at_ms: int) -> int:
+        return mix(self._seed, Draw.LOW, at_ms) & LOW_MASK
+
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class SimCache(Generic[Key, Value]):
+    """An LRU cache bounded by weight."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._total = 0
+        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Key) -> Value | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Key, value: Value, weight: int = 1) -> Value:
+        self._kept[key] = (value, weight)
+        self._total += weight
+        while self._total > self._most and len(self._kept) > 1:
+            self._total -= self._kept.popitem(last=False)[1][1]
+        return value

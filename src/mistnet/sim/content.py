@@ -1,10 +1,11 @@
-"""What a post says: its text and everything in it that has a place, such as links, mentions and media."""
+"""The content of a post: its text with links, mentions and media."""
 
 from base64 import b64encode
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from mistnet.sim.clock import Draw, chance, mix, time_of
 from mistnet.sim.language import (
     HASHTAGS,
     HOSTILE_TEXTS,
@@ -15,10 +16,8 @@ from mistnet.sim.language import (
     short_link,
     shown_link,
 )
-from mistnet.sim.numbers import Draw, chance, mix, time_of
 from mistnet.sim.people import Person
-from mistnet.sim.posts import DraftKind
-from mistnet.sim.stories import Planted
+from mistnet.sim.posts import DraftKind, Planted
 from mistnet.sim.users import Users
 from mistnet.sim.world import SimPost, World
 
@@ -82,7 +81,7 @@ def _video(kind: str, media_id: int, luck: int) -> dict[str, Any]:
 
 
 def card_of(url: str, *, by_id: bool, luck: int) -> dict[str, Any]:
-    """Lookups by id wrap the card, and sometimes only name it."""
+    """Lookups by id wrap the card, and sometimes only contain its name."""
     if by_id and luck % 6 == 0:
         return {"rest_id": f"card://{luck % 10**18}"}
     texts = {
@@ -104,7 +103,7 @@ def article_of(post_id: int) -> dict[str, str]:
     }
 
 
-SHORT_FORM = 270  # what the display range covers of a long post
+SHORT_FORM = 270  # the display range of a long post
 
 
 @dataclass(slots=True)
@@ -182,7 +181,7 @@ class SimWriter:
         content.say(" ")
 
     def _greet(self, content: Content, index: int, at_ms: int) -> None:
-        """Starts with a mention and yet answers nothing."""
+        """A text that starts with a mention but is not a reply."""
         content.greeted = person = self._world.people[index]
         content.greeted_as = person.handle_at(at_ms)
         self._address(content, person.id, content.greeted_as)

@@ -1,11 +1,11 @@
-"""What each endpoint answers, before anything goes wrong."""
+"""The answers of each endpoint, without faults."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from mistnet.sim.clock import Draw, first_id_at, mix
 from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
-from mistnet.sim.numbers import Draw, first_id_at, mix
 from mistnet.sim.people import Person, Silence, SimAccountState
 from mistnet.sim.posts import KIND, DraftKind
 from mistnet.sim.render import (
@@ -49,7 +49,7 @@ Reply = SimListing | Single
 
 
 class SimBadRequest(Exception):
-    """400: the caller asked wrongly; the detail names the parameter."""
+    """400: a bad request; the detail names the parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class Endpoints:
         )
 
     def relation(self, params: Params, now_ms: int) -> Reply:
-        """Whether the first follows the second, and the other way round."""
+        """Whether the first user follows the second, and the reverse."""
         names = (required(params, "source_user_name"), required(params, "target_user_name"))
         source, target = (self._world.holder(name, now_ms) for name in names)
         if source is None or target is None or not source.shown_at(now_ms) or not target.shown_at(now_ms):
@@ -170,7 +170,7 @@ class Endpoints:
             post = self._world.post(post_id)
             if post and self._world.fate_of(post, now_ms) is Fate.SHOWN:
                 shown.append(self.renderer.known(post, now_ms, RenderPlace.LOOKUP))
-            elif post_id % 8 == 0:  # most missing posts are simply absent, some leave an empty shell
+            elif post_id % 8 == 0:  # most missing posts are absent, some are empty objects
                 hollow.append(HOLLOW_POST)
         return SimListing(shape=LOOKUP, records=shown + hollow, price=LOOKUP.price(len(shown)))
 
@@ -218,7 +218,7 @@ class Endpoints:
         return self._world.fate(post_id, now_ms) is Fate.SHOWN
 
     def _ancestors(self, post_id: int, now_ms: int) -> list[int]:
-        """Upward as far as anything is shown, then the post itself, root first."""
+        """The ancestors that are shown and the post itself, root first."""
         way: list[int] = []
         current: int | None = post_id
         while current is not None and self._shown(current, now_ms):
@@ -228,7 +228,7 @@ class Endpoints:
         return way[::-1]
 
     def _thread_page(self, root: int, rest: list[int], size: int, first: list[int], now_ms: int, below: int) -> Reply:
-        """Threads sometimes promise a page that turns out to be empty."""
+        """Reply lists sometimes announce a page that is then empty."""
         page = rest[:size]
         promises = bool(page) and root >> 22 & 1 == 1
         more = len(rest) > size or promises
@@ -248,7 +248,7 @@ class Endpoints:
         below = position_of(CursorKind.TIMELINE, params.get("cursor", ""))
         with_replies = params.get("includeReplies", "false").lower() == "true"
         found: list[Found] = []
-        if person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE:
+        if person.searchable and person.state_at(now_ms) is SimAccountState.ACTIVE:
             found = self._downward(person.index, below or TOP, with_replies=with_replies, now_ms=now_ms, limit=size + 1)
         return SimListing(
             shape=TIMELINE,
@@ -278,10 +278,10 @@ class Endpoints:
         params: Params,
         now_ms: int,
     ) -> Reply:
-        """Pages run a little short: whoever is no longer shown still takes up room."""
+        """Pages can be short: unavailable users still take up room."""
         if person is None or not person.shown_at(now_ms):
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
-        everyone = edges(person.index, now_ms) if person.standing_at(now_ms) is SimAccountState.ACTIVE else []
+        everyone = edges(person.index, now_ms) if person.state_at(now_ms) is SimAccountState.ACTIVE else []
         size = _clamped(params.get("pageSize"), MOST_FOLLOWERS, PAGE, MOST_FOLLOWERS)
         left = position_of(CursorKind.FOLLOWS, params.get("cursor", ""))
         left = len(everyone) if left is None else min(left, len(everyone))
@@ -325,6 +325,6 @@ def _clamped(given: str | None, otherwise: int, low: int, high: int) -> int:
 
 
 def _ids(given: str) -> list[int]:
-    """Each once, in the order asked; what is no id is passed over."""
+    """Each id once, in the requested order. Anything else is ignored."""
     asked = (each.strip() for each in given.split(","))
     return list(dict.fromkeys(int(each) for each in asked if each.isdecimal() and len(each) <= 19))

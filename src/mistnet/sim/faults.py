@@ -1,4 +1,4 @@
-"""Faults on demand: what an unreliable upstream does, decided by seed, question and how often it was asked."""
+"""Faults on demand: the failures of an unreliable upstream, a function of the seed, the request and its repetition."""
 
 import json
 import re
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mistnet.sim.clock import Draw, mix, number_of, unit
 from mistnet.sim.ledger import MINIMUM
-from mistnet.sim.numbers import Draw, mix, number_of, unit
 from mistnet.sim.render import Records, SimListing
 from mistnet.sim.users import dump
 
@@ -66,11 +66,11 @@ UNBELIEVABLE = (
 
 _FROM = re.compile(r"\bfrom(?::|%3[Aa])(\w+?)(?:\+|%20|&|$)")
 EMPTY_LOOKS = 4
-"""So often a search for an author who is `empty_at_first` finds nothing: both passes over a history, two looks each."""
+"""How often searches for an author who is `empty_at_first` find nothing: two sweeps of a history, two requests each."""
 
 LIST_FAULTS = frozenset({SimFault.LIST_CUT_SHORT, SimFault.LIST_CUT_OPEN, SimFault.LIST_HIDES_SOME})
 MOST_CUT = 0.3
-"""How much of a follow list goes missing at most: its end, or a stretch of a page."""
+"""The largest part of a follow list that is cut: its end, or a part of a page."""
 
 NO_FAULTS: Mapping[SimFault, float] = {}
 ALL_FAULTS: Mapping[SimFault, float] = {
@@ -79,7 +79,7 @@ ALL_FAULTS: Mapping[SimFault, float] = {
     SimFault.KEY_REFUSED: 0.005,
     SimFault.CONNECTION_REFUSED: 0.005,
     SimFault.EMPTY_CLAIMS_END: 0.03,
-    SimFault.EMPTY_AT_FIRST: 0.0,  # no second look helps against it, only a later one
+    SimFault.EMPTY_AT_FIRST: 0.0,  # an immediate retry does not help, only a later one
 }
 PRESETS: Mapping[str, Mapping[SimFault, float]] = {"none": NO_FAULTS, "all": ALL_FAULTS}
 
@@ -92,7 +92,7 @@ class Decision:
 
 
 class Faults:
-    """Independent of the order of different questions: each has its own count and its own luck."""
+    """Independent of the order of different requests: each has its own count and random numbers."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Faults:
 
     @property
     def false_ends(self) -> Collection[str]:
-        """Questions whose last answer was a false end. Faults that take the place of these must know them."""
+        """Requests whose last answer was a false end. Faults that replace these must know them."""
         return frozenset(self._wrongly_empty)
 
     @property
@@ -119,7 +119,7 @@ class Faults:
         return not self.rates and self.latency_seconds[1] <= 0
 
     def decide(self, question: str) -> Decision:
-        """What happens to the next answer to this question."""
+        """The fault of the next answer to this request."""
         if self.quiet:
             return Decision()
         self._asked[question] += 1
@@ -127,7 +127,7 @@ class Faults:
         asked, number = self._asked[question], number_of(question)
         low, high = self.latency_seconds
         fault = next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None)
-        times = 0 if fault is SimFault.LIST_HIDES_SOME else asked  # the same ones, however often one asks
+        times = 0 if fault is SimFault.LIST_HIDES_SOME else asked  # the same users at every request
         return Decision(
             fault=fault,
             luck=mix(self.seed, Draw.VARIANT, number, times),
@@ -135,7 +135,7 @@ class Faults:
         )
 
     def answered(self, question: str, fault: SimFault | None) -> None:
-        """A false end is never told twice in a row: a second look is always enough."""
+        """A false end never comes twice in a row, so one retry is always enough."""
         if fault is SimFault.EMPTY_CLAIMS_END:
             self._wrongly_empty.add(question)
         elif fault not in UNBELIEVABLE:
@@ -157,20 +157,20 @@ class Faults:
 
 
 def _author_in(question: str) -> str:
-    """Whose posts a search asks for; empty for any other question."""
+    """The author that a search is restricted to; empty for other requests."""
     found = _FROM.search(question)
     return found[1].lower() if found else ""
 
 
 def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
-    """Do to a page what the fault says; False if this page cannot suffer it."""
+    """Apply a fault to a page; False if it does not apply to this page."""
     match fault:
         case SimFault.EMPTY_CLAIMS_MORE if page.shape.paged and page.shape.holds_posts:
             page.records, page.more, page.cursor = [], True, page.cursor or page.here
         case SimFault.EMPTY_CLAIMS_END | SimFault.EMPTY_AT_FIRST if page.shows_posts:
             page.records, page.more, page.cursor = [], False, ""
         case SimFault.DUPLICATE_POSTS if page.records:
-            page.price = page.credits_due  # nobody pays for a double
+            page.price = page.credits_due  # duplicates are not billed
             page.records = _with_a_double(page.records, luck)
         case SimFault.REPEATED_PAGE | SimFault.STUCK_CEILING if page.above:
             before = page.above(20 if fault is SimFault.REPEATED_PAGE else 1 + luck % 3)
@@ -192,7 +192,7 @@ def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
 
 
 def _cut_short(page: SimListing, luck: int) -> bool:
-    """The list claims to end here, before the last of it."""
+    """End the list early."""
     room = int(page.whole * MOST_CUT) - page.after
     if room <= 0 or not page.records:
         return False
@@ -202,7 +202,7 @@ def _cut_short(page: SimListing, luck: int) -> bool:
 
 
 def _cut_open(page: SimListing, luck: int) -> bool:
-    """Some in a row are left out, and nothing shows it."""
+    """Leave out several users in a row, without a sign of it."""
     room = int(len(page.records) * MOST_CUT)
     if room <= 0:
         return False

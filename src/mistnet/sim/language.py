@@ -1,10 +1,10 @@
-"""Words in many scripts, links to many shops, and the texts that break careless programs."""
+"""Words in many scripts, links to many shops, and texts that break careless programs."""
 # ruff: noqa: RUF001 - letters that look like others are the point
 
 from functools import cache
 from itertools import accumulate
 
-from mistnet.sim.numbers import chance, number_of
+from mistnet.sim.clock import chance, number_of
 
 PHRASES = {
     "en": "the old coin market opens again this morning and nobody knows what silver will do next but I found a rare "
@@ -65,7 +65,7 @@ OTHER_LINKS = (
 
 @cache
 def _babble(language: str) -> tuple[str, tuple[int, ...]]:
-    """Much text of a language, made once, and where its words begin: sentences are cut from it."""
+    """A long text in a language and the offsets of its words. Sentences are cut from it."""
     words = chance(number_of(language)).choices(PHRASES[language].split(), k=4_000)
     joint = "" if language in UNSPACED else " "
     starts = tuple(accumulate((len(word) + len(joint) for word in words[:2_000]), initial=0))
@@ -73,7 +73,7 @@ def _babble(language: str) -> tuple[str, tuple[int, ...]]:
 
 
 def sentence(language: str, length: int, luck: int) -> str:
-    """About as many characters as asked, never more."""
+    """A sentence of at most this many characters."""
     text, starts = _babble(language)
     start = starts[luck % len(starts)]
     said = text[start : start + length].strip()
@@ -83,7 +83,7 @@ def sentence(language: str, length: int, luck: int) -> str:
 
 
 def long_text(length: int) -> str:
-    """A long post of exactly this length, with its number in every line so that a cut shows."""
+    """A long post of exactly this length. Its lines are numbered, so that a cut is visible."""
     lines: list[str] = []
     size = 0
     while size < length:

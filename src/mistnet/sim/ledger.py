@@ -1,11 +1,11 @@
-"""Keys: what each may spend and how often it may ask."""
+"""API keys: their credits and rate limits."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
 
-from mistnet.sim.numbers import Draw, mix
+from mistnet.sim.clock import Draw, mix
 
 MINIMUM = 15
 POST = 15
@@ -54,14 +54,14 @@ class Key:
 
 @dataclass(slots=True)
 class SimKeyBalance:
-    """What one key has and did. The balance it is shown lags behind what it has."""
+    """The credits and calls of one key. The shown balance lags behind."""
 
     key: Key
     granted: int
     spent: int = 0
     charges: int = 0
     settled: int = 0
-    unsettled: Counter[int] = field(default_factory=Counter)  # credits by the second in which they show
+    unsettled: Counter[int] = field(default_factory=Counter)  # credits by the second in which they appear
     asked_ms: deque[int] = field(default_factory=deque)
 
     @property
@@ -74,7 +74,7 @@ class SimLedger:
         self.balances = {key.name: SimKeyBalance(key, key.recharge_credits + key.bonus_credits) for key in keys}
 
     def admit(self, balance: SimKeyBalance, now_ms: int) -> bool:
-        """Whether the key may ask now; if so, it has."""
+        """Whether the rate limit allows a call now. If so, it is counted."""
         most, window_ms = balance.key.per_second, 1_000
         match balance.key.tier:
             case Tier.UNLIMITED:
@@ -102,14 +102,14 @@ class SimLedger:
             self._settle(balance, now_ms)
 
     def shown_balance(self, balance: SimKeyBalance, now_ms: int) -> tuple[int, int]:
-        """Recharge and bonus credits as the balance endpoint tells them."""
+        """Recharge and bonus credits as the balance endpoint shows them."""
         self._settle(balance, now_ms)
         shown = max(balance.granted - balance.settled, 0)
         bonus = min(max(balance.key.bonus_credits - balance.settled, 0), shown)
         return shown - bonus, bonus
 
     def grant(self, name: str, credits_left: int) -> None:
-        """Set what a key has left, from now on and at once."""
+        """Set the credits that a key has left, effective at once."""
         balance = self.balances[name]
         balance.granted = credits_left + balance.spent
         balance.settled = balance.spent

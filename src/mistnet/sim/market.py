@@ -1,4 +1,4 @@
-"""The simulated markets over HTTP: eBay's API with its tokens, a shop in JSON, a shop in HTML, and their bad days."""
+"""The simulated markets over HTTP: eBay's API with its tokens, a shop in JSON, a shop in HTML, and their faults."""
 
 import base64
 import json
@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import parse_qs, urlencode
 
+from mistnet.sim.clock import mix, number_of, unit
 from mistnet.sim.market_goods import (
     Good,
     Market,
@@ -22,7 +23,6 @@ from mistnet.sim.market_goods import (
     offers,
     sales,
 )
-from mistnet.sim.numbers import mix, number_of, unit
 from mistnet.sim.service import NeverAnswers, SimAnswer
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ BROWSE = "/buy/browse/v1/item_summary/search"
 INSIGHTS = "/buy/marketplace_insights/v1_beta/item_sales/search"
 EBAY_PATHS = (TOKENS, BROWSE, INSIGHTS)
 CLIENT_ID = "sim-client-id"
-CLIENT_SECRET = "sim-client-secret"  # noqa: S105 - opens nothing but the simulator
+CLIENT_SECRET = "sim-client-secret"  # noqa: S105 - valid in the simulator only
 HUB_HOST, CABINET_HOST = "hub.example.com", "cabinet.example.net"
 HUB_KEY = "sim-hub-key"
 HUB_VARIABLE = "SIM_HUB_KEY"
@@ -93,7 +93,7 @@ class MarketFault(StrEnum):
     RATE_LIMITED = "rate_limited"
     CUT_BODY = "cut_body"
     BROKEN_BODY = "broken_body"
-    TOKEN_FORGOTTEN = "token_forgotten"  # noqa: S105 - what eBay does, not a secret
+    TOKEN_FORGOTTEN = "token_forgotten"  # noqa: S105 - a fault, not a secret
 
 
 ROUGH: Mapping[MarketFault, float] = {
@@ -108,7 +108,7 @@ ROUGH: Mapping[MarketFault, float] = {
 
 @dataclass(slots=True)
 class MarketStats:
-    """What was asked, what was answered in full, and what went wrong on purpose."""
+    """Requests, complete answers, and injected faults."""
 
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,7 @@ class MarketStats:
 
 
 class MarketService:
-    """All markets at once. The same seed has the same goods and the same bad days."""
+    """All markets. The same seed has the same goods and faults."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class MarketService:
         self.goods = goods
         self.stats = MarketStats()
         self.closed_with: int | None = None
-        """The status everybody gets, where all markets are closed."""
+        """The status of every answer while the markets are closed."""
         self._faults = dict(faults or {})
         self._in_a_row: Counter[str] = Counter()
         self._tokens: dict[str, datetime] = {}
@@ -147,7 +147,7 @@ class MarketService:
     def handle(
         self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b""
     ) -> SimAnswer:
-        """One request. Raises NeverAnswers where no answer comes."""
+        """Answer one request, or raise NeverAnswers."""
         given = {name.lower(): value for name, value in headers.items()}
         host = host.partition(":")[0]
         if self.closed_with is not None or path == "/robots.txt":
@@ -225,15 +225,15 @@ class MarketService:
         good = good_named(self.seed, asked["q"], self.goods)
         listed = self._listed(path, good, asked.get("filter", ""))
         page = _drifted(listed, offset, limit)
-        told: dict[str, object] = {"total": len(listed), "limit": limit, "offset": offset}
+        payload: dict[str, object] = {"total": len(listed), "limit": limit, "offset": offset}
         if page:
-            told["itemSummaries" if path == BROWSE else "itemSales"] = page
+            payload["itemSummaries" if path == BROWSE else "itemSales"] = page
         if offset + limit < len(listed):
-            told["next"] = f"https://api.ebay.com{path}?{urlencode({**asked, 'offset': str(offset + limit)})}"
-        return _json(200, told)
+            payload["next"] = f"https://api.ebay.com{path}?{urlencode({**asked, 'offset': str(offset + limit)})}"
+        return _json(200, payload)
 
     def _listed(self, path: str, good: Good | None, filters: str) -> Sequence[object]:
-        """Without a filter that says otherwise, only what has a fixed price is shown."""
+        """Without a filter, only fixed-price items are returned."""
         if good is None:
             return []
         if path == INSIGHTS:
@@ -263,14 +263,14 @@ class MarketService:
 
 
 def _can_happen(fault: MarketFault, path: str) -> bool:
-    """Half a page of HTML is a page: nobody could tell."""
+    """Truncate JSON only: half a page of HTML is still a page."""
     if fault is MarketFault.BROKEN_BODY:
         return path != "/search"
     return fault is not MarketFault.TOKEN_FORGOTTEN or path in (BROWSE, INSIGHTS)
 
 
 def _drifted(listed: Sequence[T], offset: int, limit: int) -> list[T]:
-    """A page; between two of them a record slips from the one to the other and is told twice."""
+    """One page. Between two pages a record moves and is returned twice."""
     before = [listed[offset - 1]] if 0 < offset < len(listed) else []
     return [*before, *listed[offset : offset + limit]]
 

@@ -1,4 +1,4 @@
-"""What the simulated markets trade: coins, who offers them where and for how much, and bait beside them."""
+"""The goods of the simulated markets: coins with offers and sales, and decoys."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from mistnet.sim.clock import to_ms
-from mistnet.sim.numbers import DAY_MS, chance, mix, number_of
+from mistnet.sim.clock import DAY_MS, chance, mix, number_of, to_ms
 
 PRICE_DAYS = 3
-"""How long a price stays before it moves."""
+"""How long a price stays the same."""
 
 COMMON = 23
-"""Every so many goods is one that everybody sells: more of it than one page holds."""
+"""Each nth good has more offers than fit on one page."""
 
 SERIES = (
     ("Morgan", "Dollar", 1878),
@@ -35,11 +34,11 @@ class Market(StrEnum):
     HUB = "hub"
     """Answers in JSON, with amounts in cents."""
     CABINET = "cabinet"
-    """Answers in HTML, with prices as people write them, and names no ids."""
+    """Answers in HTML, with prices as text and without ids."""
 
 
 class Way(StrEnum):
-    """How a thing is offered, or was sold."""
+    """How an item is offered, or was sold."""
 
     FIXED = "fixed"
     BEST_OFFER = "best_offer"
@@ -49,7 +48,7 @@ class Way(StrEnum):
 
 
 class Fate(StrEnum):
-    """What an offer really is: the thing itself, something that only looks like it, or a broken record."""
+    """What an offer really is: the item itself, a decoy, or a broken record."""
 
     TRUE = "true"
     COPY = "copy"
@@ -60,7 +59,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Good:
-    """One coin, with a word in its title that no other has."""
+    """One coin, with a unique word in its title."""
 
     seed: int
     index: int
@@ -97,14 +96,14 @@ class Good:
         return Decimal(500 + mix(self.seed, self.index, 4) % 90_000) / 100
 
     def named(self, year: int | None = None) -> str:
-        """As a seller writes it."""
+        """The title as sellers write it."""
         minted = f"{year or self.year}-{self.mint_mark}" if self.mint_mark else str(year or self.year)
         return f"{minted} {self.title}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One record of a market. `price` is asked at once or was paid; `bid` is the auction's, or what it opens with."""
+    """One record of a market. `price` is the fixed or paid price; `bid` is the current or opening bid."""
 
     number: int
     market: Market
@@ -133,7 +132,7 @@ CABINET_COINS = "cabinet.example.net/coins"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What an observer must come to know."""
+    """What a collector must find out."""
 
     kind: str
     amount: Decimal
@@ -141,7 +140,7 @@ class Point:
 
 
 def good_named(seed: int, query: str, goods: int) -> Good | None:
-    """The good whose own word a question has."""
+    """The good whose unique word is in a query."""
     for word in query.upper().split():
         if word.startswith("KM") and word[2:].isdecimal() and int(word[2:]) < goods:
             return Good(seed, int(word[2:]))
@@ -149,7 +148,7 @@ def good_named(seed: int, query: str, goods: int) -> Good | None:
 
 
 def offers(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
-    """Everything a market shows for a good at a time. The same seed has the same, bait and broken records too."""
+    """All records of a market for a good at a time, including decoys and broken ones."""
     luck = chance(good.seed, good.index, number_of(market))
     is_common = market is Market.EBAY and good.index % COMMON == COMMON - 1
     count = luck.randint(201, 240) if is_common else luck.randint(2, 9)
@@ -162,7 +161,7 @@ def offers(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
 
 
 def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
-    """What was sold before: the same whenever one asks within a span."""
+    """Past sales: the same at every request within a time span."""
     if market is Market.CABINET:
         return
     luck = chance(good.seed, good.index, number_of(f"{market} sales"))
@@ -173,7 +172,7 @@ def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
 
 
 def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[str, Point]:
-    """The points an observer must have after one look, by id, or by URL where the market names no ids."""
+    """The price points that a collector must have after one check, by id, or by URL if there are no ids."""
     found: dict[str, Point] = {}
     for offer in [*offers(good, market, at), *(sales(good, market, at) if sold else ())]:
         if offer.fate is Fate.TRUE:
@@ -182,7 +181,7 @@ def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[st
 
 
 def broken(good: Good, market: Market, at: datetime, *, sold: bool) -> int:
-    """How many records an observer can make nothing of."""
+    """How many records cannot be decoded."""
     shown = [*offers(good, market, at), *(sales(good, market, at) if sold else ())]
     return sum(offer.fate is Fate.BROKEN for offer in shown)
 
@@ -243,7 +242,7 @@ def _title(good: Good, fate: Fate) -> str:
 
 
 def _tide(good: Good, at: datetime) -> Decimal:
-    """Prices of a thing rise and fall together, by a tenth at most."""
+    """Prices of an item rise and fall together, by a tenth at most."""
     span = to_ms(at) // (PRICE_DAYS * DAY_MS)
     return 1 + Decimal(mix(good.seed, good.index, 5, span) % 21 - 10) / 100
 
@@ -262,26 +261,26 @@ OPTIONS: Mapping[Way, Sequence[str]] = {
 
 
 def ebay_summary(offer: Offer) -> Mapping[str, Any]:
-    """As the Browse API lists it."""
-    told: dict[str, Any] = {
+    """The record in the format of the Browse API."""
+    payload: dict[str, Any] = {
         "itemId": offer.id,
         "title": offer.title,
         "itemWebUrl": f"{offer.url}?hash=item{offer.number % 997:x}",
         "buyingOptions": list(OPTIONS[offer.way]),
     }
     if offer.price is not None:
-        told["price"] = {"value": str(offer.price), "currency": offer.currency}
+        payload["price"] = {"value": str(offer.price), "currency": offer.currency}
     if offer.bid is not None:
-        told["currentBidPrice"] = {"value": str(offer.bid), "currency": offer.currency}
-        told["bidCount"] = offer.bids
+        payload["currentBidPrice"] = {"value": str(offer.bid), "currency": offer.currency}
+        payload["bidCount"] = offer.bids
     if offer.condition:
-        told["condition"] = offer.condition
-    return _broken(told, offer) if offer.fate is Fate.BROKEN else told
+        payload["condition"] = offer.condition
+    return _broken(payload, offer) if offer.fate is Fate.BROKEN else payload
 
 
 def ebay_sale(offer: Offer) -> Mapping[str, Any]:
-    """As Marketplace Insights lists it."""
-    told: dict[str, Any] = {
+    """The record in the format of Marketplace Insights."""
+    payload: dict[str, Any] = {
         "itemId": offer.id,
         "title": offer.title,
         "itemWebUrl": offer.url,
@@ -290,29 +289,29 @@ def ebay_sale(offer: Offer) -> Mapping[str, Any]:
         "totalSoldQuantity": 1,
     }
     if offer.fate is Fate.BROKEN:
-        told["lastSoldPrice"] = {"value": "call", "currency": offer.currency}
-    return told
+        payload["lastSoldPrice"] = {"value": "call", "currency": offer.currency}
+    return payload
 
 
-def _broken(told: dict[str, Any], offer: Offer) -> Mapping[str, Any]:
-    """Each in one of the ways records break."""
+def _broken(payload: dict[str, Any], offer: Offer) -> Mapping[str, Any]:
+    """A record broken in one of several ways."""
     match offer.number % 4:
         case 0:
-            return {name: value for name, value in told.items() if name not in ("price", "currentBidPrice")}
+            return {name: value for name, value in payload.items() if name not in ("price", "currentBidPrice")}
         case 1:
             wrong = {"value": "1,2.3x", "currency": offer.currency}
-            return told | {name: wrong for name in ("price", "currentBidPrice") if name in told}
+            return payload | {name: wrong for name in ("price", "currentBidPrice") if name in payload}
         case 2:
-            return told | {"title": None}
+            return payload | {"title": None}
         case _:
-            return told | {"itemId": 17}
+            return payload | {"itemId": 17}
 
 
 def hub_record(offer: Offer) -> Mapping[str, Any]:
-    """Amounts in cents; what kind of price it is stands beside."""
+    """Amounts in cents, with the kind of price beside."""
     amount = offer.price if offer.price is not None else offer.bid
     kind = {Way.AUCTION: "auction", Way.SOLD: "sold"}.get(offer.way, "fixed")
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "sku": offer.id,
         "name": offer.title,
         "offer": {"type": kind, "cents": int((amount or 0) * 100), "currency": offer.currency, "bids": offer.bids},
@@ -321,8 +320,8 @@ def hub_record(offer: Offer) -> Mapping[str, Any]:
         "grading": {"state": offer.condition},
     }
     if offer.fate is Fate.BROKEN:
-        told["offer"] = {"type": kind, "cents": "on request"}
-    return told
+        payload["offer"] = {"type": kind, "cents": "on request"}
+    return payload
 
 
 def cabinet_card(offer: Offer) -> str:
@@ -335,7 +334,7 @@ def cabinet_card(offer: Offer) -> str:
 
 
 def cabinet_page(cards: Sequence[str], *, next_url: str | None) -> str:
-    """A page that lists nothing says so."""
+    """An HTML page of records, or one that says that there are none."""
     shown = f'<ul id="coins">{"".join(cards)}</ul>' if cards else '<p class="none">Nothing was found.</p>'
     onward = f'<a rel="next" href="{html.escape(next_url)}">Next</a>' if next_url else ""
     return f"<!doctype html><html><head><title>Cabinet</title></head><body>{shown}{onward}</body></html>"

@@ -1,12 +1,11 @@
-"""The people of a world: who they are, what they are called when, and what becomes of them."""
+"""The people of a world: their handles over time, and whether and when they become unavailable."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from mistnet.sim.clock import to_ms
-from mistnet.sim.numbers import DAY_MS, LOW_BITS, SNOWFLAKE_EPOCH_MS, Draw, mix
+from mistnet.sim.clock import DAY_MS, LOW_BITS, SNOWFLAKE_EPOCH_MS, Draw, mix, to_ms
 
 FIRST_ACCOUNT_MS = to_ms(datetime(2007, 3, 1, tzinfo=UTC))
 FIRST_POST_MS = to_ms(datetime(2012, 1, 1, tzinfo=UTC))
@@ -24,7 +23,7 @@ class SimAccountState(StrEnum):
 
 
 class Silence(StrEnum):
-    """How a profile lookup answers for somebody it will not show."""
+    """How a profile lookup answers for an unavailable user."""
 
     ERROR = "error"
     NULL = "null"
@@ -63,9 +62,9 @@ class Person:
     id: int
     star: bool
     created_ms: int
-    handles: tuple[tuple[int, str], ...]  # since when, which; oldest first
-    standing: SimAccountState = SimAccountState.ACTIVE
-    standing_from_ms: int = 0
+    handles: tuple[tuple[int, str], ...]  # (since, handle), oldest first
+    state: SimAccountState = SimAccountState.ACTIVE
+    state_from_ms: int = 0
     silence: Silence = Silence.ERROR
     searchable: bool = True
     language: str = "en"
@@ -79,19 +78,19 @@ class Person:
                 current = handle
         return current
 
-    def standing_at(self, at_ms: int) -> SimAccountState:
-        return self.standing if self.standing_from_ms <= at_ms else SimAccountState.ACTIVE
+    def state_at(self, at_ms: int) -> SimAccountState:
+        return self.state if self.state_from_ms <= at_ms else SimAccountState.ACTIVE
 
     def shown_at(self, at_ms: int) -> bool:
-        return self.standing_at(at_ms) in {SimAccountState.ACTIVE, SimAccountState.PROTECTED}
+        return self.state_at(at_ms) in {SimAccountState.ACTIVE, SimAccountState.PROTECTED}
 
     @property
     def always_open(self) -> bool:
-        return self.standing is SimAccountState.ACTIVE and self.searchable
+        return self.state is SimAccountState.ACTIVE and self.searchable
 
 
 def populate(seed: int, size: WorldSize, start_ms: int, *, restless: bool = False, quiet: bool = False) -> list[Person]:
-    """In a quiet world the last star writes nothing before the first day, and the one before it never retweets."""
+    """In a quiet world the last star has not posted before the start, and the one before it never retweets."""
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
     if restless:
         people = [_restless(seed, person, start_ms) for person in people]
@@ -101,15 +100,15 @@ def populate(seed: int, size: WorldSize, start_ms: int, *, restless: bool = Fals
     if quiet:
         people[size.stars - 1] = replace(people[size.stars - 1], posts=0)
         people[size.stars - 2] = replace(people[size.stars - 2], retweets=False)
-    taker = size.stars  # takes, in five days, the handle that star 3 gave up long ago
-    plain = replace(people[taker], standing=SimAccountState.ACTIVE, handles=people[taker].handles[:1])
+    taker = size.stars  # takes, after five days, the former handle of star 3
+    plain = replace(people[taker], state=SimAccountState.ACTIVE, handles=people[taker].handles[:1])
     taken = people[3].handles[0][1]
     people[taker] = replace(plain, handles=(*plain.handles, (start_ms + 5 * DAY_MS, taken)), searchable=True)
     return people
 
 
 def _star_roles(people: list[Person], start_ms: int) -> list[Person]:
-    """The first stars always have the same fates, whatever the seed, so that every world shows each of them."""
+    """The first stars have the same states in every world, so that each state occurs."""
 
     def renamed(star: Person, at_ms: int) -> tuple[tuple[int, str], ...]:
         return ((0, star.handles[0][1]), (at_ms, f"{star.handles[0][1][:10]}_now"))
@@ -120,9 +119,9 @@ def _star_roles(people: list[Person], start_ms: int) -> list[Person]:
         replace(people[1], handles=renamed(people[1], start_ms + 3 * DAY_MS)),
         replace(people[2], language="ja"),
         replace(people[3], handles=renamed(people[3], start_ms - 200 * DAY_MS)),
-        replace(people[4], standing=SimAccountState.PROTECTED),
-        replace(people[5], standing=SimAccountState.SUSPENDED, standing_from_ms=start_ms + 10 * DAY_MS),
-        replace(people[6], standing=SimAccountState.SUSPENDED, silence=Silence.OBJECT),
+        replace(people[4], state=SimAccountState.PROTECTED),
+        replace(people[5], state=SimAccountState.SUSPENDED, state_from_ms=start_ms + 10 * DAY_MS),
+        replace(people[6], state=SimAccountState.SUSPENDED, silence=Silence.OBJECT),
         replace(
             people[7], searchable=False, created_ms=fresh_ms, id=_long_id(fresh_ms, 7), posts=min(people[7].posts, 60)
         ),
@@ -151,11 +150,11 @@ def _fated(person: Person, luck: int, start_ms: int) -> Person:
     silence = list(Silence)[luck // 100 % 3]
     match luck % 100:
         case 0 | 1 | 2:
-            return replace(person, standing=SimAccountState.SUSPENDED, silence=silence)
+            return replace(person, state=SimAccountState.SUSPENDED, silence=silence)
         case 3:
-            return replace(person, standing=SimAccountState.GONE, silence=silence)
+            return replace(person, state=SimAccountState.GONE, silence=silence)
         case 4 | 5 | 6:
-            return replace(person, standing=SimAccountState.PROTECTED)
+            return replace(person, state=SimAccountState.PROTECTED)
         case 7 | 8:
             return replace(person, searchable=False)
         case 9 | 10 | 11:
@@ -166,17 +165,17 @@ def _fated(person: Person, luck: int, start_ms: int) -> Person:
 
 
 def _restless(seed: int, person: Person, start_ms: int) -> Person:
-    """Of ten plain people, two will be suspended, one gone and one renamed within two months."""
-    if person.star or person.standing is not SimAccountState.ACTIVE or len(person.handles) > 1:
+    """Of ten people, two are suspended, one is deleted and one renamed within two months."""
+    if person.star or person.state is not SimAccountState.ACTIVE or len(person.handles) > 1:
         return person
     luck = mix(seed, Draw.UNREST, person.index)
     turns_ms = start_ms + DAY_MS + (luck >> 16) % (60 * DAY_MS)
     silence = list(Silence)[(luck >> 8) % 3]
     match luck % 10:
         case 0 | 1:
-            return replace(person, standing=SimAccountState.SUSPENDED, standing_from_ms=turns_ms, silence=silence)
+            return replace(person, state=SimAccountState.SUSPENDED, state_from_ms=turns_ms, silence=silence)
         case 2:
-            return replace(person, standing=SimAccountState.GONE, standing_from_ms=turns_ms, silence=silence)
+            return replace(person, state=SimAccountState.GONE, state_from_ms=turns_ms, silence=silence)
         case 3:
             return replace(person, handles=(*person.handles, (turns_ms, f"{person.handles[0][1]}_y")))
         case _:
@@ -194,7 +193,7 @@ def _with_unique_ids(people: list[Person]) -> Iterator[Person]:
 
 
 def _account_id(created_ms: int, index: int) -> int:
-    """Short ids before 2016, counted up; long ones with their time since."""
+    """Short, increasing ids before 2016; since then, long ones that encode the time."""
     if created_ms < LONG_IDS_MS:
         return 12 + (created_ms - FIRST_ACCOUNT_MS) // 1000 * 14
     return _long_id(created_ms, index)

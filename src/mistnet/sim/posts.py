@@ -1,16 +1,17 @@
-"""Each author's own output: when they post and what kind of post, before anything refers to anything."""
+"""Posts of a simulated world, and the scenes that every world contains."""
 
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import exp
 from random import Random
 
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, SimCache, chance, mix, time_of
-from mistnet.sim.people import FIRST_POST_MS, Person
+from mistnet.sim.clock import DAY_MS, HOUR_MS, Draw, PostIds, SimCache, chance, mix, time_of
+from mistnet.sim.language import HOSTILE_TEXTS, SHOP_LINKS, long_text
+from mistnet.sim.people import FIRST_POST_MS, Person, SimAccountState
 
 KIND = 7
 DOOMED = 8
@@ -32,7 +33,7 @@ FAN_KINDS = (330, 880, 930)
 
 @dataclass(slots=True)
 class Draft:
-    """Ids in order, a mark for each, and how many days after the world's start are already in."""
+    """Post ids in order with a mark each, and how many days after the world's start are generated."""
 
     ids: "array[int]"
     marks: bytearray
@@ -45,7 +46,7 @@ class Drafts:
         self._kept: SimCache[int, Draft] = SimCache(MOST_KEPT)
 
     def of(self, author: int, until_ms: int) -> Draft:
-        """Everything the author posts until then, and perhaps a little more."""
+        """All posts of an author until a time, and possibly a few more."""
         draft = self._kept.get(author)
         if draft is None:
             draft = self._history(self._people[author])
@@ -103,16 +104,16 @@ def _poisson(mean: float, luck: Random) -> int:
 
 
 LOOKBACK = 12
-REACH = 2 * LOOKBACK + 1  # a reply is never further than this many posts from what it answers
+REACH = 2 * LOOKBACK + 1  # a reply is at most this many posts after what it answers
 NEIGHBOURS = 4
-ACQUAINTANCES, STRIDE = 40, 37  # stars know people all over the world, not just those who live next to them
+ACQUAINTANCES, STRIDE = 40, 37  # stars know people everywhere, not only their neighbours
 IDOLS = 3
 GHOSTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RepliedPost:
-    """What a reply answers. The author of a ghost's post was never anybody."""
+    """The post that a reply answers. The author of a ghost's post does not exist."""
 
     id: int
     user_id: int
@@ -136,7 +137,7 @@ class References:
         return RepliedPost(found, answered.id, answered.handle_at(time_of(post_id)))
 
     def original_of(self, author: int, post_id: int, kind: int) -> int | None:
-        """What a quote or native retweet repeats; None if there was nothing yet."""
+        """The post that is quoted or retweeted; None if there is none yet."""
         luck = mix(self._seed, Draw.ORIGINAL, post_id)
         target = self._open_stars[luck % len(self._open_stars)]
         if target == author:
@@ -148,7 +149,7 @@ class References:
         return tuple((luck >> (16 * place)) % self._stars for place in range(IDOLS))
 
     def fans(self, author: int) -> list[int]:
-        """Everybody whose replies may go to this author."""
+        """All people who may reply to this author."""
         if self._fans is None:
             fans = defaultdict(list)
             for person in self._people:
@@ -162,7 +163,7 @@ class References:
         return sorted({*self._fans.get(author, ()), *near})
 
     def replies_to(self, post_id: int, until_ms: int) -> Iterator[tuple[int, int]]:
-        """(author, id) of posts that may answer this one: the caller checks."""
+        """(author, id) of posts that may be replies to this one; the caller checks."""
         author = self._ids.author_of(post_id)
         own = self._drafts.of(author, until_ms).ids
         after = bisect_left(own, post_id) + REACH
@@ -208,3 +209,130 @@ class References:
 def ghost_id(seed: int, which: int) -> int:
     """A user id that no lookup ever returns."""
     return 1_000_000_000_000_000_000 + mix(seed, Draw.GHOST, which) % 500_000_000_000_000_000
+
+
+MINUTE_MS = 60_000
+DEPTH = 60
+BROKEN_DEPTH = 24
+WIDTH = 130
+LONG_LENGTHS = (500, 2_000, 9_999, 24_999, 25_000, 26_500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    id: int
+    author: int
+    parent: RepliedPost | None = None
+    quoted: int | None = None
+    text: str | None = None
+    link: str | None = None
+    media: str | None = None
+    greets: int | None = None  # starts with a mention of this person, but is not a reply
+    article: bool = False
+    doomed: bool = False
+    hidden: bool = False
+
+
+@dataclass(slots=True)
+class Stories:
+    """The planted posts by id, and the ids of the scenes worth naming."""
+
+    posts: dict[int, Planted] = field(default_factory=dict)
+    deep_leaf: int = 0
+    broken_leaf: int = 0
+    wide_root: int = 0
+    self_thread_leaf: int = 0
+    protected_leaf: int = 0
+    suspended_leaf: int = 0
+    ghost_leaf: int = 0
+    longest: int = 0
+
+
+def plant(seed: int, ids: PostIds, people: Sequence[Person], start_ms: int) -> Stories:
+    return _Planter(seed, ids, people, start_ms).plant()
+
+
+class _Planter:
+    def __init__(self, seed: int, ids: PostIds, people: Sequence[Person], start_ms: int) -> None:
+        self._seed, self._ids, self._people = seed, ids, people
+        self._at_ms = start_ms - 30 * DAY_MS
+        self._fans = [person.index for person in people if not person.star and person.always_open][1:]
+        self._stars = [person.index for person in people if person.star and person.always_open and person.posts]
+        self._stories = Stories()
+
+    def plant(self) -> Stories:
+        stories = self._stories
+        stories.deep_leaf = self._chain([self._speaker(level) for level in range(DEPTH + 1)])
+        stories.broken_leaf = self._chain(
+            [self._speaker(level) for level in range(BROKEN_DEPTH)], lost=BROKEN_DEPTH // 2
+        )
+        stories.self_thread_leaf = self._chain([self._stars[2 % len(self._stars)]] * 30)
+        stories.protected_leaf = self._chain(
+            [self._with(SimAccountState.PROTECTED), self._stars[0], self._fans[0], self._stars[0]]
+        )
+        stories.suspended_leaf = self._chain([self._stars[1], self._with(SimAccountState.SUSPENDED), self._stars[0]])
+        stories.wide_root = self._wide()
+        stories.ghost_leaf = self._ghost()
+        self._texts()
+        self._links()
+        self._oddities()
+        return stories
+
+    def _speaker(self, level: int) -> int:
+        """Two stars and a fan take turns, and sometimes another fan."""
+        if level % 7 == 6:
+            return self._fans[level % len(self._fans)]
+        return (self._stars[0], self._stars[1], self._fans[0])[level % 3]
+
+    def _with(self, state: SimAccountState) -> int:
+        stars = (person for person in self._people if person.star)
+        return next(star.index for star in stars if star.state_at(0) is state)
+
+    def _post(self, author: int, parent: RepliedPost | None = None, **more: object) -> int:
+        self._at_ms += MINUTE_MS + mix(self._seed, Draw.STORY, self._at_ms) % MINUTE_MS
+        own = self._ids.make(self._at_ms, author)
+        self._stories.posts[own] = Planted(id=own, author=author, parent=parent, **more)  # type: ignore[arg-type]  # Planted's field names
+        return own
+
+    def _to(self, post_id: int) -> RepliedPost:
+        answered = self._people[self._stories.posts[post_id].author]
+        return RepliedPost(post_id, answered.id, answered.handle_at(self._at_ms))
+
+    def _chain(self, speakers: list[int], lost: int | None = None) -> int:
+        self._at_ms += HOUR_MS
+        last = self._post(speakers[0])
+        for level, speaker in enumerate(speakers[1:], start=1):
+            last = self._post(speaker, self._to(last), doomed=level == lost)
+        return last
+
+    def _wide(self) -> int:
+        root = self._post(self._stars[1], text="What did you find at the flea market today? Show me!")
+        for place in range(WIDTH):
+            self._post(self._fans[place % len(self._fans)], self._to(root))
+        return root
+
+    def _ghost(self) -> int:
+        nobody = self._ids.make(self._at_ms, len(self._people) + 7)
+        return self._post(self._stars[0], RepliedPost(nobody, ghost_id(self._seed, 7), "left_7"))
+
+    def _texts(self) -> None:
+        for place, text in enumerate(HOSTILE_TEXTS):
+            self._post(self._stars[place % 3], text=text)
+        for place, length in enumerate(LONG_LENGTHS):
+            self._stories.longest = self._post(self._stars[place % 2], text=long_text(length))
+
+    def _links(self) -> None:
+        for place, link in enumerate(SHOP_LINKS):
+            self._post(self._stars[place % len(self._stars)], text="Look what I found", link=link)
+
+    def _oddities(self) -> None:
+        star, other = self._stars[0], self._stars[1]
+        for media in ("photo", "photos", "video", "animated_gif"):
+            self._post(star, text="Seen today", media=media)
+        self._post(star, text="will there be another auction this week?", greets=other)
+        self._post(star, text="A long read", article=True)
+        reply = self._post(other, self._to(self._stories.wide_root))
+        self._post(star, text="This.", quoted=reply)
+        self._post(star, text="And this.", quoted=self._post(other, text="Gone soon", doomed=True))
+        self._post(star, text="Only those who know where to look", hidden=True)
+        self._post(star, text="x")

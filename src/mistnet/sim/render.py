@@ -1,4 +1,4 @@
-"""Posts as bytes: each written once, its author and what it repeats put in at the last moment."""
+"""Posts as JSON bytes. Each is rendered once; its author and quoted or repeated post are inserted later."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
@@ -9,10 +9,9 @@ from enum import IntEnum, StrEnum
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-from mistnet.sim.clock import legacy_date
+from mistnet.sim.clock import DAY_MS, HOUR_MS, Draw, SimCache, legacy_date, mix, time_of
 from mistnet.sim.content import Content, SimWriter, article_of, card_of
 from mistnet.sim.ledger import follow_ids_price, follow_list_price, posts_price
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, SimCache, mix, time_of
 from mistnet.sim.people import FIRST_POST_MS
 from mistnet.sim.posts import KIND, DraftKind
 from mistnet.sim.users import Users, dump
@@ -21,14 +20,14 @@ from mistnet.sim.world import Fate, SimPost, World
 KEPT_BYTES = 128 * 1024 * 1024
 GROWTH_AGES = (HOUR_MS // 12, HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS, 10 * DAY_MS)
 GROWTH_PERCENT = (0, 2, 20, 45, 70, 85, 100)
-VIEWS_SINCE_MS = FIRST_POST_MS + 11 * 365 * DAY_MS  # nobody counted views before 2023
+VIEWS_SINCE_MS = FIRST_POST_MS + 11 * 365 * DAY_MS  # views are counted since 2023
 
-Piece = bytes | int  # an author's index stands where their object goes
-Pieces = tuple[list[Piece], int | None, list[Piece]]  # before what is repeated, its id, after
+Piece = bytes | int  # an author's index is replaced by their object
+Pieces = tuple[list[Piece], int | None, list[Piece]]  # before the nested post, its id, after it
 
 
 class RenderPlace(IntEnum):
-    """Where a post is shown decides some of its keys."""
+    """The context of a post decides some of its keys."""
 
     LIST = 0
     LOOKUP = 1
@@ -50,7 +49,7 @@ class Renderer:
         return self.known(post, now_ms, place)
 
     def listed(self, author: int, post_id: int, mark: int, now_ms: int) -> bytes:
-        """The same without looking the post up again: the way of long lists."""
+        """The same without another lookup of the post, for long lists."""
         if mark & KIND != DraftKind.RETWEET:
             key = self._key(author, post_id, growth_step(post_id, now_ms), now_ms, RenderPlace.LIST)
             if pieces := self._kept.get(key):
@@ -58,7 +57,7 @@ class Renderer:
         return self.known(self._world.post_at(author, post_id, mark), now_ms)
 
     def known(self, post: SimPost, now_ms: int, place: RenderPlace = RenderPlace.LIST) -> bytes:
-        """A native retweet shows the counts of what it repeats, so it grows with that."""
+        """A native retweet shows the counts of the original."""
         counted = post.original or post.id if post.kind is DraftKind.RETWEET else post.id
         step = growth_step(counted, now_ms)
         key = self._key(post.author, post.id, step, now_ms, place)
@@ -120,7 +119,7 @@ class Renderer:
         return [*start, tail.encode()], post.original, [b',"retweeted_tweet":null', end]
 
     def _retweet(self, original: SimPost, at_ms: int) -> Content:
-        """The first 140 characters, with the mark of a native retweet."""
+        """The first 140 characters, with the prefix of a native retweet."""
         source = self.writer.content(original)
         person = self._world.people[original.author]
         content = Content(language=source.language)
@@ -134,7 +133,7 @@ class Renderer:
 
 
 def growth_step(post_id: int, now_ms: int) -> int:
-    """Counts grow in a few steps and then stay, so that a written post can be kept."""
+    """Counts grow in a few steps and then stay, so that rendered posts can be cached."""
     return bisect_right(GROWTH_AGES, now_ms - time_of(post_id))
 
 
@@ -156,7 +155,7 @@ def _metrics(world: World, post: SimPost, step: int) -> dict[str, int | None]:
 
 
 def _reply_fields(post: SimPost, content: Content, conversation: int, place: RenderPlace) -> str:
-    """A quoted reply does not say whom it answers; a greeting says whom without answering."""
+    """A quoted reply has no reply fields; a greeting has a user but is not a reply."""
     user, name = "null", "null"
     if post.parent and place is not RenderPlace.QUOTED:
         user, name = f'"{post.parent.user_id}"', f'"{post.parent.handle}"'
@@ -186,7 +185,7 @@ def _entities(post: SimPost, content: Content) -> str:
         "urls": content.urls,
         "user_mentions": content.mentions,
     }
-    if post.at_ms % 4 == 0:  # some posts name every list, most only those with something in them
+    if post.at_ms % 4 == 0:  # some posts contain every list, most only non-empty ones
         return dump(found)
     kept = {name: entities for name, entities in found.items() if entities}
     return dump(kept) if kept else "{}"
@@ -203,7 +202,7 @@ SUCCESS_WITH_CODE = b'"status":"success","code":0,"msg":"success"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageShape:
-    """`records` is the key that holds them; `nested` puts it inside `data`, while the paging stays at the root."""
+    """`records` is the key of the list; `nested` puts it inside `data`, while the paging stays at the root."""
 
     records: str
     price: Callable[[int], int]
@@ -225,7 +224,7 @@ FOLLOWER_IDS = PageShape(records="ids", price=follow_ids_price, before=SUCCESS_W
 
 
 class Records(StrEnum):
-    """What becomes of the records on the way out."""
+    """What a fault does to the records of a page."""
 
     KEPT = "kept"
     MISSING = "missing"
@@ -293,14 +292,14 @@ class SimListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single:
-    """An answer that is no list."""
+    """An answer that is not a list."""
 
     body: bytes
     credits_due: int
 
 
 class CursorKind(StrEnum):
-    """Each endpoint's cursors have a beginning of their own and mean nothing elsewhere."""
+    """Cursors have a prefix for each endpoint, and are invalid elsewhere."""
 
     SEARCH = "DAACCgAC"
     TIMELINE = "DAABCgAB"
@@ -313,7 +312,7 @@ def cursor_to(kind: CursorKind, position: int) -> str:
 
 
 def position_of(kind: CursorKind, cursor: str) -> int | None:
-    """Where a cursor leads; None, the first page, for one that is empty or not ours."""
+    """The place of a cursor; None (the first page) if it is empty or invalid."""
     if not cursor.startswith(kind):
         return None
     try:

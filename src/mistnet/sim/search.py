@@ -1,4 +1,4 @@
-"""Search: which posts a query finds at a given time, newest first."""
+"""Search: the posts that a query finds at a given time, newest first."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -8,7 +8,7 @@ from enum import StrEnum
 from heapq import merge
 from itertools import islice
 
-from mistnet.sim.numbers import first_id_at
+from mistnet.sim.clock import first_id_at
 from mistnet.sim.posts import DOOMED, HIDDEN, KIND, DraftKind
 from mistnet.sim.render import Renderer
 from mistnet.sim.world import World
@@ -18,7 +18,7 @@ WITHIN = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Retweets(StrEnum):
-    """Native retweets are left out unless asked for."""
+    """Native retweets are left out unless requested."""
 
     LEFT_OUT = "left out"
     ONLY = "only"
@@ -62,7 +62,7 @@ def parse(text: str, now_ms: int) -> SimQuery:
 
 
 def _read(query: SimQuery, term: str, now_ms: int) -> None:
-    """One term. What is not understood is a word to look for."""
+    """One term. Unknown operators are searched as words."""
     wanted = not term.startswith("-")
     name, _, given = term.removeprefix("-").partition(":")
     name = name.lower()
@@ -121,11 +121,11 @@ def _filter(query: SimQuery, what: str, *, wanted: bool, only: bool) -> None:
             query.links = wanted
         case "quote" if only:
             query.quotes = wanted
-        case _:  # anything else changes nothing, as upstream
+        case _:  # other operators have no effect, as upstream
             return
 
 
-MOST_READ = 20_000  # posts looked at for one page of a search by words
+MOST_READ = 20_000  # posts examined for one page of a search by words
 
 Found = tuple[int, int, int]  # id, author, mark
 
@@ -138,7 +138,7 @@ class Search:
         return list(islice(self._matches(query, now_ms), limit))
 
     def above(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
-        """The posts just above the ceiling of a search by author: what the page before this one ended with."""
+        """The posts just above the ceiling of a search by author: the end of the previous page."""
         person = self._world.holder(query.authors[0], now_ms) if query.authors else None
         if person is None or query.ceiling is None or not self._world.searchable(person.index, now_ms):
             return []

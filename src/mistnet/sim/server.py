@@ -1,26 +1,210 @@
-"""The world over HTTP: an ASGI application, and a server for it that only this machine can reach."""
+"""Serves a simulated world over HTTP, with `/_sim` endpoints that tests use to control it."""
 
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.control import PREFIX, Control
-from mistnet.sim.faults import PRESETS, Faults
+from mistnet.sim.faults import PRESETS, Faults, SimFault
 from mistnet.sim.ledger import Key
-from mistnet.sim.market import ROUGH, MarketService
-from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, XService
+from mistnet.sim.market import ROUGH, SHOPS_FILE, MarketService, MarketStats
+from mistnet.sim.market_goods import Market, truth
+from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, Stats, XService
 from mistnet.sim.shops import ShopService
-from mistnet.sim.threads import ThreadsService
-from mistnet.sim.threads_answers import ThreadsTruth
-from mistnet.sim.truth import Truth
+from mistnet.sim.threads import ThreadsService, ThreadsStats
+from mistnet.sim.threads_world import ThreadsTruth
+from mistnet.sim.truth import Cost, Truth, least_by_endpoint
+from mistnet.sim.users import dump
 from mistnet.sim.world import World
+
+PREFIX = "/_sim/"
+
+Given = Mapping[str, Any]
+
+
+class Control:
+    def __init__(
+        self, service: XService, clock: SimClock, threads: ThreadsService, market: MarketService | None = None
+    ) -> None:
+        self._service, self._clock, self._threads = service, clock, threads
+        self._market = market or MarketService(service.now, seed=service.world.seed)
+        self._truth = Truth(service.world)
+        self._threads_truth = ThreadsTruth(threads.threads)
+        self._routes: dict[tuple[str, str], Callable[[Given], object]] = {
+            ("GET", "now"): self.now,
+            ("GET", "accounts"): self.accounts,
+            ("GET", "account"): self.account,
+            ("GET", "post"): self.post,
+            ("GET", "thread"): self.thread,
+            ("GET", "follows"): self.follows,
+            ("GET", "threads"): self.threads,
+            ("GET", "feed"): self.feed,
+            ("GET", "market"): self.market,
+            ("GET", "good"): self.good,
+            ("GET", "cost"): self.cost,
+            ("GET", "stats"): self.stats,
+            ("GET", "repeats"): self.repeats,
+            ("POST", "advance"): self.advance,
+            ("POST", "faults"): self.faults,
+            ("POST", "balance"): self.balance,
+            ("POST", "threads_token"): self.threads_token,
+            ("POST", "threads_usage"): self.threads_usage,
+            ("POST", "reset"): self.reset,
+        }
+
+    def answer(self, method: str, path: str, query: str, body: bytes) -> SimAnswer:
+        name = path.removeprefix(PREFIX)
+        route = self._routes.get((method, name))
+        if route is None:
+            known = sorted(f"{each} {PREFIX}{name}" for each, name in self._routes)
+            return _answer(404, {"error": f"no {method} {path}", "known": known})
+        try:
+            given = json.loads(body) if body else dict(parse_qsl(query))
+            return _answer(200, _plain(route(given)))
+        except (KeyError, ValueError, TypeError) as wrong:
+            return _answer(400, {"error": f"{type(wrong).__name__}: {wrong}"})
+
+    def now(self, _: Given) -> object:
+        return {"now": self._clock.now()}
+
+    def accounts(self, _: Given) -> object:
+        return {"handles": self._truth.accounts(self._clock.now())}
+
+    def account(self, given: Given) -> object:
+        found = self._truth.account(given["handle"], self._clock.now())
+        return {"account": asdict(found) if found else None}
+
+    def post(self, given: Given) -> object:
+        post_id = int(given["id"])
+        parent = self._truth.parent_of(post_id)
+        return {
+            "id": post_id,
+            "fate": self._truth.fate(post_id, self._clock.now()),
+            "parent": asdict(parent) if parent else None,
+        }
+
+    def thread(self, given: Given) -> object:
+        return asdict(self._truth.chain(int(given["id"]), self._clock.now()))
+
+    def follows(self, given: Given) -> object:
+        handle, at = given["handle"], self._clock.now()
+        return {"followers": self._truth.followers(handle, at), "followings": self._truth.followings(handle, at)}
+
+    def threads(self, _: Given) -> object:
+        """The open and closed feeds on Threads, and the requests so far."""
+        at = self._clock.now()
+        asked = {each.name: getattr(self._threads.stats, each.name) for each in fields(self._threads.stats)}
+        return {"handles": self._threads_truth.accounts(at), "closed": self._threads_truth.closed(at), **asked}
+
+    def feed(self, given: Given) -> object:
+        found = self._threads_truth.feed(given["handle"], self._clock.now())
+        return {"feed": asdict(found) if found else None}
+
+    def threads_token(self, given: Given) -> object:
+        """Let the tokens expire after this many seconds; negative: they have expired."""
+        until = self._clock.now() + timedelta(seconds=float(given["seconds"]))
+        for token in self._threads.tokens.values():
+            token.expires_at = until
+        return {"expires_at": until}
+
+    def threads_usage(self, given: Given) -> object:
+        self._threads.usage = float(given["percent"])
+        return {"percent": self._threads.usage}
+
+    def market(self, _: Given) -> object:
+        """The requests to the markets, and the file that describes two of them for the setting `price_sources`."""
+        stats = self._market.stats
+        asked = {each.name: getattr(stats, each.name) for each in fields(stats)}
+        return {"goods": self._market.goods, "price_sources": SHOPS_FILE, **asked}
+
+    def good(self, given: Given) -> object:
+        """One of the goods, and what a collector must find out about it in each market."""
+        good, at = self._market.good(int(given["index"])), self._clock.now()
+        points = {
+            market: {
+                name: [point.kind, str(point.amount), point.currency]
+                for name, point in truth(good, market, at, sold=market is Market.HUB or "sold" in given).items()
+            }
+            for market in Market
+        }
+        return {"title": good.title, "attributes": dict(good.attributes), "points": points}
+
+    def cost(self, given: Given) -> object:
+        handles = given["handles"].split(",")
+        retweets = given.get("retweets", "false") == "true"
+        least = least_by_endpoint(self._truth, handles, self._clock.now(), retweets=retweets)
+        parts = {endpoint: asdict(cost) for endpoint, cost in least.items()}
+        return {**asdict(sum(least.values(), Cost())), "by_endpoint": parts}
+
+    def stats(self, _: Given) -> object:
+        stats = self._service.stats
+        return {each.name: getattr(stats, each.name) for each in fields(stats) if each.name != "pages"}
+
+    def repeats(self, _: Given) -> object:
+        """Requests that were answered and billed more than once."""
+        pages = self._service.stats.pages
+        return {"answered": len(pages), "repeated": {asked: times for asked, times in pages.items() if times > 1}}
+
+    def advance(self, given: Given) -> object:
+        return {"now": self._clock.advance(timedelta(seconds=float(given["seconds"])))}
+
+    def faults(self, given: Given) -> object:
+        """A preset by name, or rates by fault. Counts start at zero again."""
+        rates = {SimFault(name): float(rate) for name, rate in given.get("rates", {}).items()}
+        low, high = given.get("latency_seconds", (0.0, 0.0))
+        chosen = {**PRESETS[given.get("preset", "none")], **rates}
+        seed = int(given.get("seed", self._service.faults.seed))
+        for service in (self._service, self._threads):
+            told = service.faults.false_ends
+            service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)), false_ends=told)
+        return {"rates": {str(fault): rate for fault, rate in self._service.faults.rates.items()}}
+
+    def balance(self, given: Given) -> object:
+        self._service.ledger.grant(given["key"], int(given["credits"]))
+        return {"key": given["key"], "credits": int(given["credits"])}
+
+    def reset(self, _: Given) -> object:
+        self._service.stats = Stats()
+        self._service.faults.forget()
+        self._threads.stats = ThreadsStats()
+        self._market.stats = MarketStats()
+        self._threads.faults.forget()
+        return {"reset": True}
+
+
+def _plain(value: object) -> object:
+    """JSON with ids as strings."""
+    match value:
+        case bool():
+            return value
+        case int() if abs(value) > 1 << 53:
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case dict():
+            return {
+                str(key): str(each) if key in {"id", "user_id", "end_id"} else _plain(each)
+                for key, each in value.items()
+            }
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _answer(status: int, value: object) -> SimAnswer:
+    body = dump(value).encode()
+    return SimAnswer(
+        status=status, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
+    )
+
 
 GOODS = 5_000
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]", "testserver", "sim")
@@ -40,7 +224,7 @@ class BodyCut(Exception):
 
 
 def asgi(service: XService, clock: SimClock | None = None, threads: ThreadsService | None = None) -> App:
-    """Without a clock there is no control: the truth can then only be asked in the same process."""
+    """Without a clock there are no `/_sim` endpoints."""
     threads = threads or ThreadsService(service.world, service.now)
     rough = ROUGH if service.faults.rates else None
     market = MarketService(service.now, seed=service.world.seed, goods=GOODS, faults=rough)
@@ -99,7 +283,7 @@ async def _respond(
 
 
 def _is_elsewhere(host: str) -> bool:
-    """Whether a request is meant for another host that this one plays."""
+    """Whether a request is for another host that is simulated here."""
     name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
     return bool(name) and name not in LOCAL_HOSTS
 
@@ -123,7 +307,7 @@ async def _send(answer: SimAnswer, send: Send) -> None:
 
 @asynccontextmanager
 async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve until the block is left; yields the base URL. Port 0 takes a free one."""
+    """Serve until the end of the block; yields the base URL. Port 0 chooses a free one."""
     import uvicorn  # noqa: PLC0415 - the simulator works in process without a server
 
     with _listening(host, port) as listener:
@@ -133,7 +317,7 @@ async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncI
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=1,
-            date_header=False,  # the world has its own time
+            date_header=False,  # the world has its own clock
         )
         server = uvicorn.Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))
@@ -162,7 +346,7 @@ def _listening(host: str, port: int) -> socket.socket:
     if host != "localhost" and not ip_address(host).is_loopback:
         raise NotLoopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or answers wait for Nagle
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else Nagle delays answers
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
@@ -188,7 +372,7 @@ class Box:
 
     @property
     def handles(self) -> list[str]:
-        """Accounts worth tracking, by what they are called now."""
+        """The current handles of accounts worth tracking."""
         return self.truth.accounts(self.clock.now())
 
     def asgi(self) -> App:

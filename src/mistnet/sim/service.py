@@ -1,4 +1,4 @@
-"""The protocol: keys, limits, money and faults around the endpoints."""
+"""The protocol around the endpoints: keys, rate limits, credits and faults."""
 
 import asyncio
 from collections import Counter
@@ -22,16 +22,16 @@ DEFAULT_KEY = Key(name="sim-key", recharge_credits=100_000_000)
 
 
 class NeverAnswers(Exception):
-    """The answer does not come. The transport decides whether to hang or to raise its own timeout."""
+    """No answer. The transport hangs or raises its own timeout."""
 
 
 class NeverConnects(NeverAnswers):
-    """The connection is refused: the request does not arrive, and nothing is billed for it."""
+    """The connection is refused: the request does not arrive and is not billed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimAnswer:
-    """`cut` says that the body is shorter than the length in its headers."""
+    """`cut`: the body is shorter than its Content-Length."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,15 +41,15 @@ class SimAnswer:
 
 @dataclass(slots=True)
 class Stats:
-    """What was asked and what it cost, since the start or the last reset."""
+    """Requests and their costs since the start or the last reset."""
 
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     credits: Counter[str] = field(default_factory=Counter)
     credits_by_endpoint: Counter[str] = field(default_factory=Counter)
-    spoiled: list[str] = field(default_factory=list)  # ids of posts that were shown malformed
-    pages: Counter[str] = field(default_factory=Counter)  # how often each question got a page one could believe
+    spoiled: list[str] = field(default_factory=list)  # ids of posts that were returned malformed
+    pages: Counter[str] = field(default_factory=Counter)  # how often each request got a correct page
 
 
 class XService:
@@ -97,7 +97,7 @@ class XService:
         return answer
 
     def warm(self, handles: Iterable[str]) -> int:
-        """Write these accounts' posts ahead of time; returns how many."""
+        """Render these accounts' posts in advance; returns how many."""
         now_ms = to_ms(self.now())
         written = 0
         for handle in handles:
@@ -146,7 +146,7 @@ class XService:
         return _sent(reply.body() if isinstance(reply, SimListing) else reply.body, fault)
 
     def _route(self, path: str) -> Endpoint | None:
-        """`/twitter/user/{username}` is another name of the profile lookup."""
+        """`/twitter/user/{username}` is an alias of the profile lookup."""
         found = self._routes.get(path)
         if found is None and path.startswith(ALIAS) and "/" not in path.removeprefix(ALIAS) and path != ALIAS:
             return self._routes["/twitter/user/info"]
@@ -159,7 +159,7 @@ class XService:
         return params
 
     def _spoil(self, reply: Reply, decision: Decision) -> SimFault | None:
-        """The fault that really happened: not every answer can suffer every fault."""
+        """The fault that was applied: not every fault applies to every answer."""
         fault = decision.fault
         if fault is None or fault in BODY_FAULTS:
             return fault

@@ -1,4 +1,4 @@
-"""What the simulated shops sell: each thing with its names, its price at any time, and what happens to visitors."""
+"""The products of the simulated shops: their URLs, prices over time, and how requests for them end."""
 
 import json
 from dataclasses import dataclass
@@ -8,15 +8,14 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
-from mistnet.sim.clock import to_ms
-from mistnet.sim.numbers import DAY_MS, mix, number_of
+from mistnet.sim.clock import DAY_MS, mix, number_of, to_ms
 
 PRICE_DAYS = 5
-"""How long a price stays before it may change."""
+"""How long a price stays the same."""
 
 
 class Fate(StrEnum):
-    """What a visitor finds."""
+    """How a request for a product ends."""
 
     SALE = "sale"
     GONE = "gone"
@@ -35,7 +34,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimProduct:
-    """`canonical` is the one name its link must get; `region` is a top-level domain where ids depend on it."""
+    """`canonical` is the canonical URL of its links; `region` is a top-level domain that ids depend on."""
 
     shop: str
     canonical: str
@@ -49,7 +48,7 @@ class SimProduct:
     digits: int = 0
 
     def price(self, at: datetime) -> Decimal:
-        """Stays for days, then moves by a tenth at most."""
+        """The price stays for days, then changes by a tenth at most."""
         span = to_ms(at) // (PRICE_DAYS * DAY_MS)
         tenths = Decimal(mix(number_of(self.canonical), span) % 21 - 10) / 100
         return (self.base * (1 + tenths)).quantize(Decimal(1).scaleb(-self.digits))
@@ -58,7 +57,7 @@ class SimProduct:
         return (self.price(at) * Decimal("1.25")).quantize(Decimal(1).scaleb(-self.digits))
 
     def sold(self, at: datetime) -> int:
-        """Grows with time, as such counts do."""
+        """The number of sales, which grows with time."""
         return mix(number_of(self.item_id)) % 500 + to_ms(at) // DAY_MS % 100_000
 
 
@@ -142,7 +141,7 @@ SHELF = (
     _web("https://example.net/a/very/long/path/that/is/cut/in/the/display/url.html", "A page", fate=Fate.NO_PRICE),
     _web("http://example.com/", "Example", fate=Fate.NO_PRICE),
 )
-"""Everything there is. Whatever is asked for besides is not found."""
+"""All products. Anything else is not found."""
 
 SHORT_LINKS = {
     "https://s.shopee.tw/7fKqZ1bXyQ": "https://shopee.tw/product/33012345/18807712345",
@@ -152,11 +151,11 @@ SHORT_LINKS = {
     "https://e.tb.cn/h.6AbCdEf": "https://item.taobao.com/item.htm?id=629873314512",
     "https://ebay.us/m/Ab12Cd": "https://www.ebay.com/itm/155932418766",
 }
-"""Each short link by its canonical name, and the thing it leads to."""
+"""Each short link by its canonical URL, with the product it leads to."""
 
 DEAD_SHORT_LINKS = ("https://s.shopee.tw/deadCode99",)
 EVIL_SHORT_LINKS = ("https://s.shopee.tw/evilCode66",)
-"""One ends on the shop's error page; one leads out of the shop, to an address nobody should be led to."""
+"""One ends on the shop's error page; one leads out of the shop, to an address that must not be visited."""
 
 POSTED = {
     "https://shopee.tw/銀幣-i.178926468.21448123549": "https://shopee.tw/product/178926468/21448123549",
@@ -181,20 +180,20 @@ POSTED = {
     "https://shop.example.com/coins/morgan-1921?utm_source=threads": "https://shop.example.com/coins/morgan-1921",
     "https://shop.example.com/coins/denarius": "https://shop.example.com/coins/denarius",
 }
-"""Links as people post them, and the canonical names they must get: for posts in any simulated network."""
+"""Links as people post them, with the canonical URLs that they must get."""
 
 BY_CANONICAL = {thing.canonical: thing for thing in SHELF}
 BY_ITEM = {(thing.shop, thing.item_id): thing for thing in SHELF if thing.item_id}
 
 
 def thing_behind(posted: str) -> SimProduct | None:
-    """What a link leads to that people post, at the end of whatever it takes to get there."""
+    """The product that a posted link leads to, after all redirects."""
     named = POSTED.get(posted, posted)
     return BY_CANONICAL.get(SHORT_LINKS.get(named, named))
 
 
 def page(thing: SimProduct, price: Decimal) -> bytes:
-    """A product page as most shops serve it: structured data in the head, the same for people below."""
+    """A product page as most shops serve it: structured data in the head, the same as text below."""
     told = {
         "@context": "https://schema.org",
         "@type": "Product",
@@ -224,7 +223,7 @@ def plain_page(title: str) -> bytes:
 
 
 def inline_script_page(target: str, title: str) -> bytes:
-    """A short link that answers 200: where it leads stands in a script."""
+    """A short link that answers 200: its destination is in a script."""
     extra = json.dumps({"title": title, "priceH": "约"}, ensure_ascii=False)
     return (
         f"<!doctype html><html><head><title>淘宝网</title></head><body><script>\n"
@@ -234,7 +233,7 @@ def inline_script_page(target: str, title: str) -> bytes:
 
 
 def shopee_item(thing: SimProduct, micro: tuple[int, int], *, sold: int, stock: int) -> dict[str, Any]:
-    """As api/v4/item/get answers: amounts are integers, a hundred thousand to the unit."""
+    """The answer of api/v4/item/get: amounts are integers, 100,000 to the unit."""
     price, listed = micro
     return {
         "error": None,
@@ -260,7 +259,7 @@ def shopee_item(thing: SimProduct, micro: tuple[int, int], *, sold: int, stock: 
 
 
 def shopee_pdp(thing: SimProduct, micro: tuple[int, int], *, sold: int, stock: int) -> dict[str, Any]:
-    """As api/v4/pdp/get_pc answers: the same, a level deeper."""
+    """The answer of api/v4/pdp/get_pc: the same, one level deeper."""
     flat = shopee_item(thing, micro, sold=sold, stock=stock)["data"]
     item = {**flat, "item_id": flat["itemid"], "shop_id": flat["shopid"], "title": flat["name"]}
     return {"error": None, "error_msg": None, "data": {"item": item}}

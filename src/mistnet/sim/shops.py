@@ -1,4 +1,4 @@
-"""The shops over HTTP: what each host answers, with its walls, traps and bad days."""
+"""The shops over HTTP: the answers of each host, with block pages, traps and faults."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from urllib.parse import parse_qs
 
-from mistnet.sim.numbers import mix, number_of, unit
+from mistnet.sim.clock import mix, number_of, unit
 from mistnet.sim.service import NeverAnswers, SimAnswer
 from mistnet.sim.shelf import (
     BY_CANONICAL,
@@ -58,7 +58,7 @@ ROUGH: Mapping[ShopFault, float] = {
 
 @dataclass(slots=True)
 class ShopStats:
-    """Who was visited, how often, and what went wrong there on purpose."""
+    """Requests by host, and injected faults."""
 
     visits: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -66,7 +66,7 @@ class ShopStats:
 
 
 class ShopService:
-    """All shops at once, told apart by host. The same seed has the same bad days."""
+    """All shops, by host. The same seed has the same faults."""
 
     def __init__(
         self, now: Callable[[], datetime], *, seed: int = 7, faults: Mapping[ShopFault, float] | None = None
@@ -82,7 +82,7 @@ class ShopService:
         return host.partition(":")[0] in hosts()
 
     def handle(self, host: str, path: str, query: str, headers: Mapping[str, str]) -> SimAnswer:
-        """One request to one host. Raises NeverAnswers where no answer comes."""
+        """Answer one request to one host, or raise NeverAnswers."""
         host = host.partition(":")[0]
         url = f"{host}{path}{'?' if query else ''}{query}"
         self.stats.visits[url] += 1
@@ -188,7 +188,7 @@ class ShopService:
 
 
 def _fraction(amount: Decimal) -> Decimal:
-    """False prices are known by what no shop asks: parts of a unit that has none."""
+    """False prices can be recognised: they have fractions that the currency does not have."""
     return amount // 1 + Decimal("0.37")
 
 
@@ -212,7 +212,7 @@ def _thing(host: str, path: str, asked: Mapping[str, str]) -> SimProduct | None:
 
 
 def _trap(thing: SimProduct, asked: Mapping[str, str]) -> SimAnswer:
-    """Answers that a careless visitor does not survive."""
+    """Answers that break a careless crawler."""
     match thing.fate:
         case Fate.HUGE:
             return _html(b"<html><body>" + b"x" * HUGE_BYTES)

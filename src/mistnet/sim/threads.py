@@ -1,4 +1,6 @@
-"""The Threads API in a box: tokens, limits, paging and faults around what the world's people say there."""
+"""The simulated Threads API: tokens, limits, paging and faults around the posts of the world."""
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -15,14 +17,13 @@ from urllib.parse import parse_qsl, urlencode
 from mistnet.sim.clock import from_ms, to_ms
 from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Faults, SimFault
 from mistnet.sim.service import NeverAnswers, SimAnswer
-from mistnet.sim.threads_answers import Sheet, ThreadsRenderer, refusal, spoil
-from mistnet.sim.threads_world import ThreadsPost, ThreadsWorld
+from mistnet.sim.threads_world import ThreadsPost, ThreadsRenderer, ThreadsWorld
 from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
 VERSION = "/v1.0/"
 TOKEN_PATHS = ("/refresh_access_token", "/access_token", "/debug_token")
-DEFAULT_TOKEN = "THAAsim-long-lived-token"  # noqa: S105 - opens nothing but this box
+DEFAULT_TOKEN = "THAAsim-long-lived-token"  # noqa: S105 - valid in the simulator only
 TOKEN_DAYS = 60
 DAY_SECONDS = 86_400
 LARGEST_PAGE = 100
@@ -32,13 +33,13 @@ Params = Mapping[str, str]
 
 
 class GraphError(Exception):
-    """A refusal as the Graph API writes it."""
+    """An error in the format of the Graph API."""
 
     def __init__(self, status: int, code: int, message: str, subcode: int | None = None, **more: Any) -> None:
         super().__init__(message)
-        told = {"message": message, "type": "THApiException", "code": code, **more, "fbtrace_id": "AbCdEf"}
+        payload = {"message": message, "type": "THApiException", "code": code, **more, "fbtrace_id": "AbCdEf"}
         self.status, self.code = status, code
-        self.body = {"error": told if subcode is None else {**told, "error_subcode": subcode}}
+        self.body = {"error": payload if subcode is None else {**payload, "error_subcode": subcode}}
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class SimToken:
 
 @dataclass(slots=True)
 class ThreadsStats:
-    """What was asked, what went wrong on purpose, and which posts were shown malformed."""
+    """Requests, injected faults, and the posts that were returned malformed."""
 
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -59,7 +60,7 @@ class ThreadsStats:
 
 
 class ThreadsService:
-    """`owner` is the star whose token it is. `page_limit` cuts pages shorter than asked, as the real one may."""
+    """`owner` is the star of the token. `page_limit` makes pages shorter than requested, as the real API may."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class ThreadsService:
         return self._sent(dump(sheet.body(following)).encode(), fault)
 
     def _sheet(self, name: str, params: Params, now_ms: int) -> Sheet | None:
-        """A page of a list; None where one thing is asked for."""
+        """A page of a list; None for a request of a single object."""
         about, _, edge = name.partition("/")
         if name in self._lists:
             posts = self._lists[name](params, now_ms)
@@ -286,7 +287,7 @@ def _cursor(post: ThreadsPost | None) -> str:
 
 
 def _place(posts: Sequence[ThreadsPost], cursor: str) -> int:
-    """After the post a cursor names, be that one gone by now."""
+    """The index after the post of a cursor, which may be deleted by now."""
     if not cursor:
         return 0
     try:
@@ -301,3 +302,94 @@ def _place(posts: Sequence[ThreadsPost], cursor: str) -> int:
     if latest_first == sorted(latest_first):
         return sum(place <= last for place in latest_first)
     return sum(place >= last for place in latest_first)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sheet:
+    """One page. `here` leads to this same page again; `above` are the posts of the page before it."""
+
+    records: list[dict[str, Any]] | None
+    cursor: str
+    here: str
+    above: list[dict[str, Any]]
+    missing: bool = False
+    spoiled: list[str] = field(default_factory=list)
+
+    def body(self, address: str) -> dict[str, Any]:
+        """`next` contains the caller's token, as in the real API."""
+        payload: dict[str, Any] = {} if self.missing else {"data": self.records}
+        if not self.cursor and not self.records:
+            return payload
+        cursors = {"before": self.here, "after": self.cursor or self.here}
+        following = {"next": f"{address}&after={self.cursor}"} if self.cursor else {}
+        return {**payload, "paging": {"cursors": cursors, **following}}
+
+
+def spoil(sheet: Sheet, fault: SimFault, luck: int) -> bool:
+    """Apply a fault to a page; False if it does not apply to this page."""
+    records = sheet.records or []
+    match fault:
+        case SimFault.EMPTY_CLAIMS_MORE:
+            sheet.records, sheet.cursor = [], sheet.here
+        case SimFault.EMPTY_CLAIMS_END if records:
+            sheet.records, sheet.cursor = [], ""
+        case SimFault.DUPLICATE_POSTS if records:
+            place = luck % len(records)
+            sheet.records = [*records[: place + 1], records[place], *records[place + 1 :]]
+        case SimFault.REPEATED_PAGE | SimFault.STUCK_CEILING if sheet.above:
+            sheet.records, sheet.cursor = sheet.above, sheet.here
+        case SimFault.LOOPING_CURSOR if sheet.cursor:
+            sheet.cursor = sheet.here
+        case SimFault.MISSING_RECORDS:
+            sheet.missing = True
+        case SimFault.NULL_DATA:
+            sheet.records = None
+        case SimFault.MALFORMED_POST if records:
+            _malform(sheet, luck)
+        case _:
+            return False
+    return True
+
+
+def _malform(sheet: Sheet, luck: int) -> None:
+    records = sheet.records or []
+    place = luck % len(records)
+    post = dict(records[place])
+    sheet.spoiled.append(str(post["id"]))
+    match (luck >> 8) % 5:
+        case 0:
+            del post["id"]
+        case 1:
+            post["id"] = None
+        case 2:
+            post["username"] = ["somebody"]
+        case 3:
+            post["timestamp"] = 20261001
+        case _:
+            post["text"] = {"unexpected": True}
+    sheet.records = [*records[:place], post, *records[place + 1 :]]
+
+
+def refusal(decision: Decision) -> SimAnswer:
+    match decision.fault:
+        case SimFault.RATE_LIMITED:
+            return _error(403, {"message": "Application request limit reached", "code": 4})
+        case SimFault.RATE_LIMITED_WITH_WAIT:
+            limited = _error(429, {"message": "User request limit reached", "code": 17})
+            waits = {**limited.headers, "retry-after": str(1 + decision.luck % 10)}
+            return SimAnswer(status=429, headers=waits, body=limited.body)
+        case SimFault.KEY_REFUSED:
+            return _error(400, {"message": "An unexpected error has occurred", "code": 2, "is_transient": True})
+        case SimFault.SERVER_ERROR:
+            status = (500, 502, 503)[decision.luck % 3]
+            return _error(status, {"message": "An unknown error occurred", "code": 1})
+        case _:
+            page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
+            headers = {"content-type": "text/html", "content-length": str(len(page))}
+            return SimAnswer(status=502, headers=headers, body=page)
+
+
+def _error(status: int, payload: dict[str, Any]) -> SimAnswer:
+    body = dump({"error": {"type": "OAuthException", **payload, "fbtrace_id": "AbCdEf"}}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    return SimAnswer(status=status, headers=headers, body=body)

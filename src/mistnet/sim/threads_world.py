@@ -1,5 +1,6 @@
-"""What the same people say on Threads: posts, reposts and quotes, with links in every place, and replies below them."""
+"""The world on Threads: its accounts, their posts and replies, and the payloads that show them."""
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -7,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from random import Random
+from typing import Any
 from urllib.parse import quote
 
-from mistnet.sim.clock import to_ms
+from mistnet.sim.clock import DAY_MS, HOUR_MS, SECOND_MS, Draw, chance, from_ms, mix, to_ms
 from mistnet.sim.language import sentence
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, SECOND_MS, Draw, chance, mix
 from mistnet.sim.people import FOREVER_MS, Person, SimAccountState
 from mistnet.sim.shelf import SHELF, SHORT_LINKS
+from mistnet.sim.users import Users
 from mistnet.sim.world import World
 
 FIRST_MS = to_ms(datetime(2024, 6, 1, tzinfo=UTC))
@@ -27,7 +29,7 @@ PLACES = ("text", "attachment", "text_attachment", "text_attachment_link")
 
 @dataclass(slots=True, kw_only=True)
 class ThreadsPost:
-    """`links` are by place. A repost has no words of its own; `parent` and `root` are of replies."""
+    """`links` are by place. Reposts have no text; only replies have `parent` and `root`."""
 
     id: int
     author: int
@@ -43,20 +45,20 @@ class ThreadsPost:
 
 
 class ThreadsWorld:
-    """The stars of a world as Threads shows them. Their fans answer, and have no feeds of their own."""
+    """The stars of a world on Threads. Their fans reply, but have no feeds."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._start_ms = to_ms(world.start_at)
 
     def holder(self, handle: str, now_ms: int) -> Person | None:
-        """Who is shown by that name: stars in good standing whom enough people follow."""
+        """The star with this handle, if their feed is open."""
         person = self.world.holder(handle, now_ms)
         return person if person and person.star and self.is_open(person.index, now_ms) else None
 
     def is_open(self, author: int, now_ms: int) -> bool:
         person = self.world.people[author]
-        return person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE
+        return person.searchable and person.state_at(now_ms) is SimAccountState.ACTIVE
 
     def handle(self, author: int, now_ms: int) -> str:
         return self.world.people[author].handle_at(now_ms).lower()
@@ -65,7 +67,7 @@ class ThreadsWorld:
         return self._posts.get(post_id)
 
     def is_shown(self, post: ThreadsPost, now_ms: int) -> bool:
-        """A reply goes with the post it answers."""
+        """A reply disappears with the post it answers."""
         if not post.at_ms <= now_ms < post.deleted_ms or not self.is_open(post.author, now_ms):
             return False
         parent = self._posts[post.parent] if post.parent else None
@@ -78,12 +80,12 @@ class ThreadsWorld:
         return [post for post in reversed(past) if self.is_shown(post, now_ms)]
 
     def replies_of(self, author: int, now_ms: int) -> list[ThreadsPost]:
-        """What an author said below posts, newest first."""
+        """An author's replies, newest first."""
         own = [post for post in self._posts.values() if post.author == author and post.root]
         return _latest(post for post in own if self.is_shown(post, now_ms))
 
     def below(self, post_id: int, now_ms: int, *, direct: bool = False) -> list[ThreadsPost]:
-        """The conversation under a post, newest first; or the direct replies alone."""
+        """The conversation under a post, newest first; or only its direct replies."""
         found = [post for post in self._below.get(post_id, ()) if self.is_shown(post, now_ms)]
         return _latest(post for post in found if not direct or post.parent == post_id)
 
@@ -139,7 +141,7 @@ class ThreadsWorld:
         return post
 
     def _refer(self, post: ThreadsPost, roots: Mapping[int, list[ThreadsPost]]) -> None:
-        """Some repeat or quote what another star said before."""
+        """Turn some posts into reposts or quotes of earlier posts by another star."""
         luck = mix(self.world.seed, Draw.THREADS, post.id)
         other = self.world.stars[luck % len(self.world.stars)].index
         earlier = [each for each in roots[other] if each.at_ms < post.at_ms and each.kind != "REPOST_FACADE"]
@@ -153,25 +155,25 @@ class ThreadsWorld:
                 post.quoted = original
 
     def _answers(self, post: ThreadsPost) -> list[ThreadsPost]:
-        """The author's own words below his post, where links often are, and what his fans say to it."""
+        """The author's own replies, which often contain links, and those of fans."""
         if post.kind == "REPOST_FACADE":
             return []
         luck = chance(self.world.seed, Draw.THREADS, post.id, 1)
-        told: list[ThreadsPost] = []
+        payload: list[ThreadsPost] = []
         loud = luck.random() < 0.03
         for _ in range(LOUD_REPLIES if loud else luck.choice((0, 0, 1, 2, 5))):
             fan = self.world.size.stars + luck.randrange(self.world.size.users - self.world.size.stars)
-            told.append(self._reply(post, post, fan, luck))
+            payload.append(self._reply(post, post, fan, luck))
         if luck.random() < 0.5:
             own = self._reply(post, post, post.author, luck)
             place = luck.choice(("text", "attachment"))
             if luck.random() < 0.7:
                 own.links[place] = _posted(luck.choice(LINKS), luck)
                 own.text += " " + own.links[place] if place == "text" else ""
-            told.append(own)
+            payload.append(own)
             if luck.random() < 0.3:
-                told.append(self._reply(post, own, post.author, luck))
-        return _distinct(told)
+                payload.append(self._reply(post, own, post.author, luck))
+        return _distinct(payload)
 
     def _reply(self, root: ThreadsPost, parent: ThreadsPost, author: int, luck: Random) -> ThreadsPost:
         later = luck.choice((30 * SECOND_MS, HOUR_MS, 36 * HOUR_MS))
@@ -194,7 +196,7 @@ def _id(at_ms: int, author: int) -> int:
 
 
 def _distinct(replies: list[ThreadsPost]) -> list[ThreadsPost]:
-    """Nobody says two things in one second; whoever answers what was never said says nothing either."""
+    """Ids contain the second and the author, so equal ones collapse; replies to a dropped reply are dropped too."""
     found = {reply.id: reply for reply in replies}
     return [reply for reply in found.values() if reply.parent == reply.root or reply.parent in found]
 
@@ -204,10 +206,165 @@ def _latest(posts: Iterable[ThreadsPost]) -> list[ThreadsPost]:
 
 
 def _posted(url: str, luck: Random) -> str:
-    """As people paste it: with somebody's tracking in it, or behind the platform's own redirect."""
+    """The URL as people post it: with tracking parameters, or behind the platform's redirect."""
     draw = luck.random()
     if draw < 0.2:
         return f"https://l.threads.com/?u={quote(url, safe='')}&e=AT0x{luck.getrandbits(48):x}"
     if draw < 0.5:
         return f"{url}{'&' if '?' in url else '?'}utm_source=threads&xmt=AQ{luck.getrandbits(32):x}"
     return url
+
+
+DEFAULT_PROFILE = "username,name,profile_picture_url,biography,is_verified,follower_count,likes_count,views_count"
+_FIELD = re.compile(r"([a-z_]+)(\{[^{}]*\})?")
+
+
+class ThreadsRenderer:
+    def __init__(self, threads: ThreadsWorld) -> None:
+        self._threads = threads
+        self._users = Users(threads.world)
+
+    def own_profile(self, person: Person, now_ms: int, fields: str) -> dict[str, Any]:
+        face = self._users.face(person)
+        payload = {
+            "id": str(person.id),
+            "username": self._threads.handle(person.index, now_ms),
+            "name": face.name,
+            "threads_profile_picture_url": _picture(person),
+            "threads_biography": face.bio,
+            "is_verified": face.verified,
+        }
+        return _chosen(payload, fields)
+
+    def public_profile(self, person: Person, now_ms: int) -> dict[str, Any]:
+        """Without an id: other users are identified by handle only."""
+        face = self._users.face(person)
+        followers, _ = self._threads.world.follows.counts(person.index, now_ms)
+        return {
+            "username": self._threads.handle(person.index, now_ms),
+            "name": face.name,
+            "profile_picture_url": _picture(person),
+            "biography": face.bio,
+            "is_verified": face.verified,
+            "follower_count": followers + 100,
+            "likes_count": face.favourites,
+            "quotes_count": 0,
+            "replies_count": 0,
+            "reposts_count": 0,
+            "views_count": face.favourites * 10,
+        }
+
+    def post(self, post: ThreadsPost, now_ms: int, fields: str, *, own: bool = False) -> dict[str, Any]:
+        handle = self._threads.handle(post.author, now_ms)
+        code = f"C{post.id:x}"
+        payload: dict[str, Any] = {
+            "id": str(post.id),
+            "media_product_type": "THREADS",
+            "media_type": post.kind,
+            "permalink": f"https://www.threads.com/@{handle}/post/{code}",
+            "username": handle,
+            "text": post.text or None,
+            "timestamp": from_ms(post.at_ms).strftime("%Y-%m-%dT%H:%M:%S+0000"),
+            "shortcode": code,
+            "is_quote_post": post.quoted is not None,
+            "quoted_post": {"id": str(post.quoted)} if post.quoted else None,
+            "reposted_post": {"id": str(post.reposted)} if post.reposted else None,
+            "has_replies": bool(self._threads.below(post.id, now_ms)),
+            "link_attachment_url": post.links.get("attachment"),
+            "text_attachment": _text_attachment(post),
+            "is_verified": self._users.face(self._threads.world.people[post.author]).verified,
+            "profile_picture_url": _picture(self._threads.world.people[post.author]),
+            "media_url": f"https://scontent.example/{post.id}.jpg" if post.kind == "IMAGE" else None,
+            "alt_text": "a picture" if post.kind == "IMAGE" else None,
+            "owner": {"id": str(self._threads.world.people[post.author].id)} if own else None,
+            **(_place(post, own=own) if post.root else {}),
+        }
+        return _chosen(payload, fields)
+
+
+def _place(post: ThreadsPost, *, own: bool) -> dict[str, Any]:
+    return {
+        "is_reply": True,
+        "is_reply_owned_by_me": own,
+        "root_post": {"id": str(post.root)},
+        "replied_to": {"id": str(post.parent)},
+        "hide_status": "NOT_HUSHED",
+    }
+
+
+def _text_attachment(post: ThreadsPost) -> dict[str, Any] | None:
+    inside, beside = post.links.get("text_attachment"), post.links.get("text_attachment_link")
+    if not inside and not beside:
+        return None
+    payload = {"plaintext": f"The whole story, and where to get it: {inside}" if inside else "The whole story."}
+    return {**payload, "link_attachment_url": beside} if beside else payload
+
+
+def _picture(person: Person) -> str:
+    return f"https://scontent.example/faces/{person.index}.jpg"
+
+
+def _chosen(payload: dict[str, Any], fields: str) -> dict[str, Any]:
+    """The requested fields that have a value, and always the id."""
+    wanted = {found[1] for found in _FIELD.finditer(fields)} | {"id"}
+    return {name: value for name, value in payload.items() if name in wanted and value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedTruth:
+    """Everything that a feed must collect: posts, the author's own replies, and what both quote or repost.
+
+    `gone` are those of the latter that nobody is shown. `links` has the links of each post, by their place.
+    """
+
+    handle: str
+    posts: tuple[int, ...]
+    replies: tuple[int, ...]
+    originals: tuple[int, ...]
+    gone: tuple[int, ...]
+    links: Mapping[int, Mapping[str, str]]
+
+    @property
+    def all_posts(self) -> set[int]:
+        return {*self.posts, *self.replies, *self.originals}
+
+
+class ThreadsTruth:
+    def __init__(self, threads: ThreadsWorld) -> None:
+        self._threads = threads
+
+    def accounts(self, at: datetime) -> list[str]:
+        """Handles whose feeds can be read."""
+        now_ms = to_ms(at)
+        stars = self._threads.world.stars
+        return [self._threads.handle(star.index, now_ms) for star in stars if self._threads.is_open(star.index, now_ms)]
+
+    def closed(self, at: datetime) -> list[str]:
+        now_ms = to_ms(at)
+        stars = self._threads.world.stars
+        return [
+            self._threads.handle(star.index, now_ms) for star in stars if not self._threads.is_open(star.index, now_ms)
+        ]
+
+    def feed(self, handle: str, at: datetime) -> FeedTruth | None:
+        now_ms = to_ms(at)
+        person = self._threads.holder(handle, now_ms)
+        if person is None:
+            return None
+        posts = self._threads.roots(person.index, now_ms)
+        replies = self._threads.replies_of(person.index, now_ms)
+        shown, gone = self._originals([*posts, *replies], now_ms)
+        return FeedTruth(
+            handle=self._threads.handle(person.index, now_ms),
+            posts=tuple(post.id for post in posts),
+            replies=tuple(post.id for post in replies),
+            originals=tuple(shown),
+            gone=tuple(gone),
+            links={post.id: dict(post.links) for post in [*posts, *replies] if post.links},
+        )
+
+    def _originals(self, posts: list[ThreadsPost], now_ms: int) -> tuple[list[int], list[int]]:
+        named = sorted({each for post in posts for each in (post.quoted, post.reposted) if each})
+        found = {each: self._threads.post(each) for each in named}
+        shown = [each for each, post in found.items() if post and self._threads.is_shown(post, now_ms)]
+        return shown, [each for each in named if each not in shown]

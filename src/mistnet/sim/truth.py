@@ -1,4 +1,4 @@
-"""What is true: the answers an oracle compares a collector with."""
+"""The truth about a world: what tests compare a collector's results with."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountTruth:
-    """`search`, `retweets` and `hidden` share no id: found by search, by the second pass alone, by id alone."""
+    """`search`, `retweets` and `hidden` are disjoint: found by search, by the search for retweets, by id only."""
 
     user_id: int
     handle: str
-    standing: SimAccountState
+    state: SimAccountState
     handles: tuple[tuple[datetime | None, str], ...]
     search: tuple[int, ...]
     retweets: tuple[int, ...]
@@ -33,7 +33,7 @@ class AccountTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Ancestors that can be had by id, nearest first, and why it ends: `root`, or the fate of `end_id`."""
+    """Ancestors available by id, nearest first, and why the chain ends: `root`, or the state of `end_id`."""
 
     ancestors: tuple[int, ...]
     end: str
@@ -52,7 +52,7 @@ class Truth:
         return AccountTruth(
             user_id=person.id,
             handle=person.handle_at(now_ms),
-            standing=person.standing_at(now_ms),
+            state=person.state_at(now_ms),
             handles=self.handle_history(person.id),
             search=tuple(self.search_ids(handle, at)),
             retweets=tuple(self.retweet_ids(handle, at)),
@@ -61,12 +61,12 @@ class Truth:
         )
 
     def accounts(self, at: datetime) -> list[str]:
-        """The stars that can be swept, by their handle at that time."""
+        """The stars whose posts can be swept, by their handle at that time."""
         now_ms = to_ms(at)
         return [star.handle_at(now_ms) for star in self._world.stars if self._world.searchable(star.index, now_ms)]
 
     def search_ids(self, handle: str, at: datetime) -> list[int]:
-        """All posts `from:handle` would ever page through, newest first."""
+        """All posts that `from:handle` returns, newest first."""
         return [post.id for post in self._shown(handle, at) if self._searchable(post, at) and not _native(post)]
 
     def retweet_ids(self, handle: str, at: datetime) -> list[int]:
@@ -99,13 +99,13 @@ class Truth:
         return Chain(ancestors=tuple(ancestors), end=ROOT, end_id=end_id)
 
     def missing_ancestors(self, handles: Iterable[str], at: datetime) -> set[int]:
-        """What thread walks have to fetch by id once every account is swept."""
+        """What walks must fetch by id once every account is swept."""
         swept = {post_id for handle in handles for post_id in self.search_ids(handle, at)}
         wanted = {ancestor for post_id in swept for ancestor in self.chain(post_id, at).ancestors}
         return wanted - swept
 
     def originals(self, post_ids: Iterable[int], at: datetime) -> set[int]:
-        """What these posts show inside them: the posts they quote or repeat."""
+        """The posts that these posts quote or repeat."""
         found = {post.original for post in map(self._world.post, post_ids) if post and post.original}
         return {original for original in found if self.fate(original, at) is Fate.SHOWN}
 
@@ -113,7 +113,7 @@ class Truth:
         return {self._world.people[post.author].id for post in map(self._world.post, post_ids) if post}
 
     def addressed(self, post_ids: Iterable[int]) -> set[int]:
-        """Whom these posts answer or greet: the users named by `inReplyToUserId`."""
+        """The users in `inReplyToUserId` of these posts."""
         writer = SimWriter(self._world, Users(self._world))
         found: set[int] = set()
         for post in map(self._world.post, post_ids):
@@ -124,19 +124,19 @@ class Truth:
         return found
 
     def links(self, post_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
-        """Where these posts link to, link by link, each as its author meant it."""
+        """The destinations of the links in these posts."""
         writer = SimWriter(self._world, Users(self._world))
         for post in map(self._world.post, post_ids):
             if post and post.kind is not DraftKind.RETWEET:
                 yield from ((post.id, url["expanded_url"]) for url in writer.content(post).urls)
 
     def hydratable(self, user_ids: Iterable[int], at: datetime) -> set[int]:
-        """Those that a lookup by id returns as full profiles."""
+        """The users that a lookup by id returns as full profiles."""
         people = (self._world.person(user_id) for user_id in user_ids)
         return {person.id for person in people if person and person.shown_at(to_ms(at))}
 
     def unavailable(self, user_ids: Iterable[int], at: datetime) -> set[int]:
-        """Those that a lookup by id returns marked as unavailable; the rest it never returns."""
+        """The users that a lookup by id returns as unavailable. It never returns the rest."""
         people = (self._world.person(user_id) for user_id in user_ids)
         gone = (person for person in people if person and not person.shown_at(to_ms(at)))
         return {person.id for person in gone if person.silence is Silence.OBJECT}
@@ -149,7 +149,7 @@ class Truth:
         return self._listed(handle, at, followers=False)
 
     def handle_history(self, user_id: int) -> tuple[tuple[datetime | None, str], ...]:
-        """Every handle, past and to come, and since when; None means from the beginning."""
+        """Every past and future handle with its start; None: from the beginning."""
         person = self._world.person(user_id)
         if person is None:
             return ()
@@ -158,7 +158,7 @@ class Truth:
     def _listed(self, handle: str, at: datetime, *, followers: bool) -> list[int]:
         now_ms = to_ms(at)
         person = self._world.holder(handle, now_ms)
-        if person is None or person.standing_at(now_ms) is not SimAccountState.ACTIVE:
+        if person is None or person.state_at(now_ms) is not SimAccountState.ACTIVE:
             return []
         follows = self._world.follows
         found = follows.followers(person.index, now_ms) if followers else follows.followings(person.index, now_ms)
@@ -204,20 +204,20 @@ class Cost:
 
 
 def sweep_cost(posts: int) -> Cost:
-    """Full pages, the last of which tells of the end, and a look that confirms it. Of nothing at all: two looks."""
+    """Full pages up to the end, and one request that confirms it. An empty list costs two requests."""
     pages = ceil(posts / PAGE)
     looks = 1 if pages else 2
     return Cost(calls=pages + looks, credits=POST * posts + looks * MINIMUM)
 
 
 def lookup_cost(found: int, gone: int = 0, batch: int = PAGE) -> Cost:
-    """Posts by id in batches. Ids that are gone ride along for nothing, but somebody must ask for them."""
+    """Posts by id in batches. Deleted posts cost nothing, but are requested too."""
     calls = ceil((found + gone) / batch)
     return Cost(calls=calls, credits=max(POST * found, MINIMUM * calls))
 
 
 def profiles_cost(found: int, unknown: int = 0) -> Cost:
-    """Batches of a hundred at one credit per user found, where those nobody knows help to make up the hundred.
+    """Batches of a hundred at one credit per returned user. Unknown users count towards the hundred.
 
     A rest is left small, with as many of the unknown in it as there are, or filled up where that is cheaper.
     """
@@ -234,14 +234,14 @@ def profiles_cost(found: int, unknown: int = 0) -> Cost:
 def least_credits(
     truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
 ) -> Cost:
-    """A backfill of these accounts, from their names to the last stranger they speak to."""
+    """A complete backfill of these accounts, with conversations and users."""
     return sum(least_by_endpoint(truth, handles, at, retweets=retweets, threads=threads).values(), Cost())
 
 
 def least_by_endpoint(
     truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
 ) -> dict[str, Cost]:
-    """The profile behind each handle, the sweeps, the ancestors of replies, and the users who are only spoken to."""
+    """The profiles, the sweeps, the ancestors of replies, and the users who are only mentioned by replies."""
     accounts = list(handles)
     passes = [truth.search_ids(handle, at) for handle in accounts]
     passes += [truth.retweet_ids(handle, at) for handle in accounts if retweets]
@@ -264,7 +264,7 @@ def least_by_endpoint(
 
 
 def _above(truth: Truth, posts: Iterable[int], at: datetime) -> tuple[set[int], set[tuple[int, int]]]:
-    """All ancestors that can be had, and the posts that cannot, each with its author."""
+    """All available ancestors, and the unavailable posts, each with its author."""
     ancestors: set[int] = set()
     ends: set[tuple[int, int]] = set()
     for post_id in posts:

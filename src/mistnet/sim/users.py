@@ -1,12 +1,11 @@
-"""The three ways in which a user is written: profile, author of a post, member of a follow list."""
+"""The three formats of a user: profile, author of a post, member of a follow list."""
 
 from dataclasses import dataclass
 from json import JSONEncoder
 from typing import Any
 
-from mistnet.sim.clock import iso_date, legacy_date, to_ms
+from mistnet.sim.clock import DAY_MS, Draw, SimCache, iso_date, legacy_date, mix, to_ms
 from mistnet.sim.language import short_link, shown_link
-from mistnet.sim.numbers import DAY_MS, Draw, SimCache, mix
 from mistnet.sim.people import Person
 from mistnet.sim.world import World
 
@@ -48,7 +47,7 @@ LABEL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
-    """What of a profile never changes."""
+    """The constant part of a profile."""
 
     name: str
     bio: str
@@ -63,10 +62,10 @@ class Face:
     can_dm: bool
     automated_by: str | None
     favourites: int
-    lost_posts: int  # counted on the profile, returned by nothing
+    lost_posts: int  # counted on the profile, but never returned
 
 
-dump = JSONEncoder(separators=(",", ":")).encode  # compact and in ASCII, as upstream writes
+dump = JSONEncoder(separators=(",", ":")).encode  # compact and in ASCII, as upstream
 
 
 class Users:
@@ -79,7 +78,7 @@ class Users:
         return self._faces.get(person.index) or self._faces.put(person.index, _face(self._world.seed, person))
 
     def author(self, index: int, now_ms: int) -> bytes:
-        """As embedded in posts. Its counts move once a day."""
+        """The author in a post. The counts change once a day."""
         person = self._world.people[index]
         key = index, now_ms // DAY_MS, person.handle_at(now_ms)
         found = self._authors.get(key)
@@ -98,7 +97,7 @@ class Users:
                 "url": face.short_site if face.site else None,
                 "description": face.bio,
                 "entities": {"description": {}, "url": _site_entities(face)},
-                "protected": person.standing_at(now_ms) == "protected",
+                "protected": person.state_at(now_ms) == "protected",
                 "isVerified": False,
                 "isBlueVerified": face.verified,
                 "verifiedType": face.verified_type,
@@ -119,8 +118,8 @@ class Users:
         ).encode()
 
     def unavailable(self, person: Person, now_ms: int) -> bytes:
-        """Documented, never recorded: somebody who exists and will not be shown."""
-        reason = str(person.standing_at(now_ms))
+        """An unavailable user, as documented."""
+        reason = str(person.state_at(now_ms))
         return dump(
             {
                 "id": str(person.id),
@@ -133,7 +132,7 @@ class Users:
         ).encode()
 
     def member(self, index: int, now_ms: int, *, iso: bool) -> bytes:
-        """As in follow lists: snake_case. Both date formats have been seen, so each list uses one."""
+        """A member of a follow list: snake_case. Both date formats occur upstream, so each list uses one."""
         person = self._world.people[index]
         face, counts, handle = self.face(person), self._counts(person, now_ms), person.handle_at(now_ms)
         member: dict[str, Any] = {
@@ -145,7 +144,7 @@ class Users:
             "url": face.short_site if face.site else None,
             "description": face.bio,
             "email": None,
-            "protected": person.standing_at(now_ms) == "protected",
+            "protected": person.state_at(now_ms) == "protected",
             "verified": False,
             "followers_count": counts["followers"],
             "following_count": counts["following"],

@@ -1,16 +1,14 @@
-"""A world from a seed: people, posts, threads and follows, all of it a function of the seed and the time."""
+"""A simulated world: people, their posts and follows, as a function of a seed and the time."""
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from mistnet.sim.clock import WORLD_START_AT, to_ms
-from mistnet.sim.follows import SimFollows
-from mistnet.sim.numbers import DAY_MS, HOUR_MS, Draw, PostIds, SimCache, first_id_at, mix, time_of
+from mistnet.sim.clock import DAY_MS, HOUR_MS, WORLD_START_AT, Draw, PostIds, SimCache, first_id_at, mix, time_of, to_ms
 from mistnet.sim.people import FOREVER_MS, SIZES, Person, SimAccountState, WorldSize, populate
 from mistnet.sim.posts import (
     DOOMED,
@@ -21,10 +19,107 @@ from mistnet.sim.posts import (
     Draft,
     DraftKind,
     Drafts,
+    Planted,
     References,
     RepliedPost,
+    Stories,
+    plant,
 )
-from mistnet.sim.stories import Planted, Stories, tell
+
+NEAR = 6
+FUTURE_DAYS = 60
+
+Edge = tuple[int, int, int]  # since, until, the other person
+
+
+class SimEdges:
+    """One person's follows in one direction, oldest first. Packed, because a star has very many."""
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        found = sorted(edges, key=lambda edge: (edge[0], edge[2]))
+        self._since = array("Q", [since_ms for since_ms, _, _ in found])
+        self._until = array("Q", [until_ms for _, until_ms, _ in found])
+        self._other = array("L", [other for _, _, other in found])
+        self._ends = array("Q", sorted(self._until))
+
+    def at(self, now_ms: int) -> list[int]:
+        """Newest first."""
+        begun = bisect_right(self._since, now_ms)
+        edges = zip(self._until[:begun], self._other[:begun], strict=True)
+        return [other for until_ms, other in edges if until_ms > now_ms][::-1]
+
+    def count_at(self, now_ms: int) -> int:
+        return bisect_right(self._since, now_ms) - bisect_right(self._ends, now_ms)
+
+
+class SimFollows:
+    """Fans follow stars by popularity, and everyone follows some of their neighbours."""
+
+    def __init__(self, seed: int, people: Sequence[Person], start_ms: int) -> None:
+        self._seed, self._people, self._start_ms = seed, people, start_ms
+        self._stars = sum(person.star for person in people)
+        self._followers: dict[int, SimEdges] = {}
+        self._followings: dict[int, SimEdges] = {}
+
+    def followers(self, of: int, now_ms: int) -> list[int]:
+        """Newest first, including unavailable users."""
+        return self._edges_to(of).at(now_ms)
+
+    def followings(self, of: int, now_ms: int) -> list[int]:
+        return self._edges_from(of).at(now_ms)
+
+    def follows(self, who: int, whom: int, now_ms: int) -> bool:
+        """Whether the first follows the second at that time."""
+        near = min((who - whom) % len(self._people), (whom - who) % len(self._people)) <= NEAR
+        asked = [(who, whom, whom)] if whom < self._stars or near else []
+        return any(since_ms <= now_ms < until_ms for since_ms, until_ms, _ in self._found(asked))
+
+    def counts(self, of: int, now_ms: int) -> tuple[int, int]:
+        """The numbers of followers and followings."""
+        return self._edges_to(of).count_at(now_ms), self._edges_from(of).count_at(now_ms)
+
+    def _edges_to(self, of: int) -> SimEdges:
+        edges = self._followers.get(of)
+        if edges is None:
+            asked = range(len(self._people)) if of < self._stars else self._near(of)
+            edges = self._followers[of] = SimEdges(self._found((who, of, who) for who in asked))
+        return edges
+
+    def _edges_from(self, of: int) -> SimEdges:
+        edges = self._followings.get(of)
+        if edges is None:
+            asked = {*range(self._stars), *self._near(of)}
+            edges = self._followings[of] = SimEdges(self._found((of, whom, whom) for whom in asked))
+        return edges
+
+    def _near(self, of: int) -> list[int]:
+        return [(of + step) % len(self._people) for step in range(-NEAR, NEAR + 1) if step]
+
+    def _found(self, asked: Iterable[tuple[int, int, int]]) -> Iterator[Edge]:
+        """A function of the two people only, so that both directions agree."""
+        towards, share, known = 0, 0.0, -1
+        for who, whom, other in asked:
+            if whom != known:
+                towards, share, known = mix(self._seed, Draw.FOLLOW, whom), self._share(whom), whom
+            luck = mix(towards, who)
+            near = (who - whom + NEAR) % len(self._people) <= 2 * NEAR
+            if luck % 1000 < (max(share, 500) if near else share) and who != whom:
+                yield (*self._span(who, whom, luck), other)
+
+    def _share(self, whom: int) -> float:
+        """How many of a thousand follow someone who is not a neighbour."""
+        return 900 / (whom + 2) ** 0.5 if whom < self._stars else 0.0
+
+    def _span(self, who: int, whom: int, luck: int) -> tuple[int, int]:
+        """One edge in eight begins later; one in sixteen ends."""
+        met_ms = max(self._people[who].created_ms, self._people[whom].created_ms)
+        since_ms = met_ms + (luck >> 16) % max(self._start_ms - met_ms, 1)
+        if (luck >> 10) % 8 == 0:
+            since_ms = self._start_ms + (luck >> 16) % (FUTURE_DAYS * DAY_MS)
+        if (luck >> 13) % 16:
+            return since_ms, FOREVER_MS
+        return since_ms, max(since_ms, self._start_ms) + DAY_MS + (luck >> 18) % (FUTURE_DAYS * DAY_MS)
+
 
 ROOTS_KEPT = 500_000
 
@@ -46,7 +141,7 @@ class Timeline:
     drafted: int
 
     def until(self, now_ms: int) -> int:
-        """How many of the posts exist by then."""
+        """How many of the posts exist at that time."""
         return bisect_left(self.ids, first_id_at(now_ms + 1))
 
 
@@ -66,7 +161,7 @@ class SimPost:
 
 
 class World:
-    """Everybody and everything. In a restless one many are suspended, go or take another name as time goes on.
+    """People, posts and follows. In a restless world many people are suspended, leave or are renamed over time.
 
     In a quiet one the last star has written nothing yet, and the one before it never retweets.
     """
@@ -88,7 +183,7 @@ class World:
         self.ids = PostIds(seed)
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)
         self.references = References(seed, self.ids, self.people, self._drafts)
-        self.stories: Stories = tell(seed, self.ids, self.people, start_ms)
+        self.stories: Stories = plant(seed, self.ids, self.people, start_ms)
         self.follows = SimFollows(seed, self.people, start_ms)
         self._planted_by: dict[int, list[Planted]] = defaultdict(list)
         self._planted_replies: dict[int, list[int]] = defaultdict(list)
@@ -113,12 +208,12 @@ class World:
         return self._by_id.get(user_id)
 
     def holder(self, handle: str, now_ms: int) -> Person | None:
-        """Who goes by a handle at that time, however it is written."""
+        """The person with this handle at that time, in any case."""
         holders = self._by_handle.get(handle.lower(), ())
         return next((person for since, until, person in holders if since <= now_ms < until), None)
 
     def timeline(self, author: int, until_ms: int) -> Timeline:
-        """All posts of an author until then and perhaps a little further: cut with `until`."""
+        """All posts of an author until a time, and possibly a few more: cut with `until`."""
         draft = self._drafts.of(author, until_ms)
         timeline = self._timelines.get(author)
         if timeline is None:
@@ -130,7 +225,7 @@ class World:
         return timeline
 
     def post(self, post_id: int) -> SimPost | None:
-        """A post that ever was or will be, whatever became of it."""
+        """Any past or future post, even if deleted."""
         author = self.ids.author_of(post_id)
         if author >= len(self.people):
             return None
@@ -167,7 +262,7 @@ class World:
             return Fate.UNKNOWN
         if self.deleted_at_ms(post.id, post.mark) <= now_ms:
             return Fate.DELETED
-        match self.people[post.author].standing_at(now_ms):
+        match self.people[post.author].state_at(now_ms):
             case SimAccountState.ACTIVE:
                 return Fate.SHOWN
             case SimAccountState.PROTECTED:
@@ -177,10 +272,10 @@ class World:
 
     def searchable(self, author: int, now_ms: int) -> bool:
         person = self.people[author]
-        return person.searchable and person.standing_at(now_ms) is SimAccountState.ACTIVE
+        return person.searchable and person.state_at(now_ms) is SimAccountState.ACTIVE
 
     def root_of(self, post: SimPost) -> int:
-        """Where the conversation began, even if that post is gone."""
+        """The root of the conversation, even if deleted."""
         way: list[int] = []
         root = post.id
         current: SimPost | None = post
@@ -197,7 +292,7 @@ class World:
         return root
 
     def replies_to(self, post_id: int, now_ms: int) -> list[int]:
-        """Direct replies made by then, shown or not, oldest first."""
+        """Direct replies until a time, shown or not, oldest first."""
         found = [each for each in self._planted_replies.get(post_id, ()) if time_of(each) <= now_ms]
         if self.ids.author_of(post_id) < len(self.people) and post_id not in self.stories.posts:
             for author, reply in self.references.replies_to(post_id, now_ms):
@@ -226,7 +321,7 @@ class World:
         timeline.drafted = len(draft.ids)
 
     def _settled(self, author: int, draft: Draft, start: int) -> bytearray:
-        """A quote or retweet of nothing is a plain post."""
+        """A quote or retweet without an original is a plain post."""
         marks = draft.marks[start:]
         for place, mark in enumerate(marks):
             kind = mark & KIND

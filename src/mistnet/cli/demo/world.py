@@ -94,8 +94,8 @@ class DemoWorld:
     def _unseen(self) -> Iterator[str]:
         """One account of each sort that cannot be collected."""
         now_ms = to_ms(self.clock.now())
-        for standing in _UNSEEN:
-            stars = (star for star in self._box.service.world.stars if star.standing_at(now_ms) is standing)
+        for state in _UNSEEN:
+            stars = (star for star in self._box.service.world.stars if star.state_at(now_ms) is state)
             yield next(stars).handle_at(now_ms)
 
     def let_time_pass(self, speed: float) -> None:
@@ -125,7 +125,7 @@ class DemoWorld:
     def _account(self, handle: str, progress: Mapping[UserId, AccountProgress]) -> Iterator[str]:
         truth = self._truth.account(handle, self.clock.now())
         found = progress.get(UserId(truth.user_id)) if truth else None
-        match truth.standing if truth else None:
+        match truth.state if truth else None:
             case SimAccountState.ACTIVE if truth and found:
                 yield from _boundary_disagreements(found, truth)
             case SimAccountState.PROTECTED if found:
@@ -142,7 +142,7 @@ class DemoWorld:
         wrong = []
         for handle in self.handles:
             truth = self._truth.account(handle, self.clock.now())
-            seen = truth is not None and truth.standing in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
+            seen = truth is not None and truth.state in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
             outcome = suggestions[handle].outcome if handle in suggestions else None
             if outcome != ("accepted" if seen else "refused"):
                 wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")

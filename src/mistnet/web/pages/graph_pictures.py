@@ -11,9 +11,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from mistnet.graph.export import Edges
-from mistnet.graph.samples import Sample, sample
 from mistnet.graph.segments.model import SegmentId
+from mistnet.graph.selection import Edges, Sample, sample
 from mistnet.kit.database import Database
 from mistnet.web.pages.cached_counts import CachedAnswer
 

@@ -11,11 +11,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.app import App
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
-from mistnet.graph.export import Edges
 from mistnet.graph.segments.listing import SegmentLine, SegmentPages
 from mistnet.graph.segments.materialize import job_of
 from mistnet.graph.segments.model import BadSegment, SegmentDisabled, SegmentId, What
 from mistnet.graph.segments.rules import read_name, read_rule
+from mistnet.graph.selection import Edges
 from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.kit.text import read_id
 from mistnet.social.model import UserId, read_handle
