@@ -78,13 +78,13 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
     hints = {
         "/": "No account is tracked yet.",
         "/accounts": "Type a handle above.",
-        "/jobs": "Nothing is to be done.",
+        "/jobs": "There are no jobs to do.",
         "/runs": "No run yet.",
         "/search": "All posts that are stored",
         "/sources": "MISTNET_X_API_KEY",
         "/search?q=nothing": "Try fewer words",
         "/accounts?q=nobody": "No account matches.",
-        "/jobs?state=dead": "No job is like that.",
+        "/jobs?state=dead": "No job matches.",
         "/feeds": "Type a name above.",
         "/links": "No link was found yet",
         "/links?lane=ebay": "No link is like that.",
@@ -170,7 +170,7 @@ async def test_gaps_with_one_error_are_accepted_on_the_page_after_a_question(sql
         assert "/jobs/accept" not in (await api.get("/jobs?state=gaps", headers=PAGE)).text, "only those that are alike"
         shown = (await api.get("/jobs?state=gaps&kind=relook&error=BROKE", headers=PAGE)).text
         assert "Accept 1 gap like this" in shown
-        assert 'data-confirm="End 1 job for good' in shown
+        assert 'data-confirm="Accept 1 failed job' in shown
         word = re.findall(r'name="csrf" value="([^"]+)"', shown)[0]
         here = {**PAGE, "Origin": api.url}
         nothing = await api.post("/jobs/accept", data={"csrf": word, "error": " "}, headers=here)

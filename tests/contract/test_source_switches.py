@@ -263,7 +263,7 @@ def test_the_doctor_tells_of_sources_and_failures(url: str) -> None:
     ]
     assert (found["stuck_jobs"], found["odd_listings"]) == ([], [])
     shown = run(doctor, url).stdout
-    assert "jobs that ended without their result, newest first" in shown
+    assert "failed and dead jobs, newest first" in shown
     assert "breaker open" in shown
 
 

@@ -233,7 +233,7 @@ def test_the_status_shows_which_sources_are_paused_and_how_to_resume_them(on_sql
     assert "paused sources" not in on_sqlite.ok("status").out
     on_sqlite.ok("sources", "pause", "x", "--reason", "not today")
     shown = " ".join(on_sqlite.ok("status").out.split())
-    assert "paused sources; `mistnet sources resume NAME` lets calls go on" in shown
+    assert "paused sources; `mistnet sources resume NAME` allows calls again" in shown
     assert "x by hand" in shown
     assert "not today" in shown
     (told,) = on_sqlite.ok("status", "--json").json["paused_sources"]

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
-from mistnet.operations.events.jobs import DELIVER, DeliverArgs, Deliverer, delivering
+from mistnet.operations.events.service import DELIVER, DeliverArgs, Deliverer, deliver_job
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import Channel, Delivered, Event, EventKind, NewEvent, Subscriber, SubscriberName
 from mistnet.queue.kinds import KindRegistry, single
@@ -32,7 +32,7 @@ MakeFanOut = Callable[[Database, JobWriter], FanOut]
 
 
 def plain_fan_out(database: Database, job_writer: JobWriter) -> FanOut:
-    return FanOut(database, job_writer, delivering)
+    return FanOut(database, job_writer, deliver_job)
 
 
 @dataclass
@@ -95,7 +95,7 @@ def _kinds(database: Database, postman: MortalPostman, machine: Machine) -> Kind
         await machine.point("in a handler")
         return Done([NewEvent(kind=EventKind.RUN_FINISHED, subject=str(job.args.n), payload={"n": job.args.n})])
 
-    deliverer = Deliverer(outbox=StoreOutbox(database), postman=postman)
+    deliverer = Deliverer(outbox=StoreOutbox(database), sender=postman)
     lanes = [subscriber.lane for subscriber in SUBSCRIBERS]
     deliver = single(DELIVER, deliverer.deliver, DeliverArgs, job_class=JobClass.SWEEP, lanes=lanes)
     happening = single("happen", happen, Number, job_class=JobClass.SWEEP, lanes=["x"])

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert
 
 from mistnet.kit.database import Database
-from mistnet.operations.events.jobs import delivering
+from mistnet.operations.events.service import deliver_job
 from mistnet.queue.events import Subscriber
 from mistnet.queue.outbox import FanOut, _taken
 from mistnet.queue.store.enqueue import JobWriter
@@ -62,6 +62,6 @@ class Careless(FanOut):
 
 def test_a_mutant_that_marks_before_it_hands_on_is_found_out(memory: Templates) -> None:
     def careless(database: Database, job_writer: JobWriter) -> FanOut:
-        return Careless(database, job_writer, delivering)
+        return Careless(database, job_writer, deliver_job)
 
     assert any(deliver_all(memory.sqlite(), seed, make_fan_out=careless).faults for seed in range(12))

@@ -72,7 +72,7 @@ def test_when_all_is_well_nothing_is_told() -> None:
 
 def test_work_without_workers_or_a_key_is_told() -> None:
     waiting = queue(counts=[due(START - timedelta(minutes=1))], workers=[worker(START - timedelta(hours=1))])
-    assert [each.title for each in told(waiting, has_key=False)] == ["nobody works", "no key for X"]
+    assert [each.title for each in told(waiting, has_key=False)] == ["no worker", "no key for X"]
     late = queue(counts=[due(START - timedelta(minutes=10))], workers=[worker(START)])
     assert [each.title for each in told(late)] == ["work is late"]
 
@@ -118,7 +118,7 @@ def test_each_error_has_its_remedy() -> None:
         "upstream does not return this user": "Nothing to do",
         "x answers 401": "check it, resume the source",
         "402: not enough credits": "raise the cap",
-        "no answer in time": "when it is well again",
+        "no answer in time": "when it works again",
         "it broke": "Retry gives new ones",
     }
     for error, advice in said.items():

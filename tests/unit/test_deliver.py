@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from mistnet.operations.events.jobs import DELIVER, DeliverArgs, Deliverer, delivering
+from mistnet.operations.events.service import DELIVER, DeliverArgs, Deliverer, deliver_job
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import (
     Channel,
@@ -68,7 +68,7 @@ def job() -> Job[DeliverArgs]:
 
 async def test_a_step_brings_the_first_event_and_keeps_its_place() -> None:
     basket = Basket([EventDelivery(id=DeliveryId(4), event=event(9)), EventDelivery(id=DeliveryId(5), event=event(3))])
-    outcome = await Deliverer(outbox=basket, postman=basket).deliver(job())
+    outcome = await Deliverer(outbox=basket, sender=basket).deliver(job())
     assert basket.brought == [("ann", 9)]
     assert isinstance(outcome, Continue)
     assert outcome.writes == [Delivered(id=DeliveryId(4))]
@@ -76,19 +76,19 @@ async def test_a_step_brings_the_first_event_and_keeps_its_place() -> None:
 
 
 async def test_nothing_more_to_tell_is_the_end() -> None:
-    assert await Deliverer(outbox=Basket(), postman=Basket()).deliver(job()) == Done()
+    assert await Deliverer(outbox=Basket(), sender=Basket()).deliver(job()) == Done()
 
 
 async def test_a_receiver_that_is_away_is_tried_again_within_the_hour() -> None:
     basket = Basket([EventDelivery(id=DeliveryId(4), event=event(9))], away=True)
-    outcome = await Deliverer(outbox=basket, postman=basket).deliver(job())
+    outcome = await Deliverer(outbox=basket, sender=basket).deliver(job())
     assert isinstance(outcome, Retry)
     assert "ann did not take event 9: it answered 503" in outcome.error
     assert outcome.within == timedelta(hours=1)
 
 
 def test_each_subscriber_has_one_job_on_a_lane_of_its_own() -> None:
-    made = delivering(Subscriber(name=ANN, channel=Channel.DATA))
+    made = deliver_job(Subscriber(name=ANN, channel=Channel.DATA))
     assert (made.kind, made.key, made.lane) == ("deliver", "ann", "webhook:ann")
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mistnet.kit.errors import SettingsError
-from mistnet.operations.events.webhooks import AppriseUrl, Messenger, Webhook, told
+from mistnet.operations.events.webhooks import AppriseUrl, Messenger, Webhook, message_of
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import Channel, Event, EventId, EventKind, SubscriberName
 from tests.receivers import SECRET, receiver
@@ -103,9 +103,9 @@ async def test_a_url_apprise_does_not_know_is_refused_at_the_start_and_not_shown
 
 
 def test_an_alert_reads_as_what_it_is() -> None:
-    assert told(event(severity="warning"))[2] == "warning"
-    assert told(event(EventKind.ALERT_CLOSED))[0] == "mistnet: budget_80 is over (x day)"
-    assert told(event(EventKind.ALERT_CLOSED))[2] == "success"
+    assert message_of(event(severity="warning"))[2] == "warning"
+    assert message_of(event(EventKind.ALERT_CLOSED))[0] == "mistnet: budget_80 is over (x day)"
+    assert message_of(event(EventKind.ALERT_CLOSED))[2] == "success"
 
 
 def test_addresses_do_not_show_themselves() -> None:

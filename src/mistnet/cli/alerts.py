@@ -1,4 +1,4 @@
-"""Commands for alerts: see those that are open, accept one."""
+"""Commands for alerts: list the open ones, accept one."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -18,13 +18,13 @@ _BY: Final = "command line"
 async def list_alerts(invocation: Invocation) -> None:
     """Show all open alerts, the worst first, accepted ones too."""
     async with open_database(invocation.settings) as database:
-        found = await AlertStore(database).list_open()
+        alerts = await AlertStore(database).list_open()
     grid = Grid(
         columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
-        rows=[_row(each) for each in found],
+        rows=[_row(each) for each in alerts],
         empty="no alert is open",
     )
-    invocation.out.show(document(alerts=found), grid)
+    invocation.out.show(document(alerts=alerts), grid)
 
 
 @shared_options
@@ -32,11 +32,10 @@ async def accept(
     invocation: Invocation,
     alert_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The alert's id.")],
 ) -> None:
-    """Accept an open alert: it needs nobody any more until it is over or gets worse."""
+    """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
     async with open_database(invocation.settings) as database:
         done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
-    said = f"alert {done.id} is accepted: {done.rule} of {done.subject}"
-    invocation.out.show(document(alert=done), said)
+    invocation.out.show(document(alert=done), f"alert {done.id} is accepted: {done.rule} of {done.subject}")
 
 
 def _row(alert: AlertRow) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Sets up the log, in UTC: short lines for people or one JSON object per line, never with a secret in it."""
+"""Sets up the log, in UTC: short lines for people, or one JSON object per line. Secrets are removed."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 def set_up(
     *, style: Literal["text", "json"], level: str, secrets: Sequence[str] = (), stream: TextIO | None = None
 ) -> None:
-    """One sink on stderr, in place of whatever was there."""
+    """Replace all sinks by one on stderr."""
     out = stream or sys.stderr
 
     def write_text(message: "Message") -> None:
@@ -43,7 +43,7 @@ def set_up(
 
 
 def json_line(record: "Record", secrets: Sequence[str]) -> str:
-    """Time, level, message, and every fact the log line was made with."""
+    """Time, level, message, and all facts of a log line."""
     facts = {
         name: redact(value, secrets) if isinstance(value, str) else value for name, value in record["extra"].items()
     }

@@ -1,4 +1,4 @@
-"""Opens the database alone, for commands that put no other part to work: they start sooner."""
+"""Opens only the database, for commands that need nothing else of the app: they start faster."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from mistnet.settings import Settings
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, checked: bool = True) -> AsyncIterator[Database]:
-    """Closes it again. Unless it is checked, it may be in any state."""
+    """Unless `checked`, the database may be in any state, such as without tables."""
     database = Database(settings.database_url.get_secret_value())
     try:
         if checked:

@@ -11,7 +11,7 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import Block, Grid, at, last_line, span, tables
-from mistnet.governor.model import PausedBy, SourceName, SourceState
+from mistnet.governor.model import PausedBy, SourceName
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
@@ -35,7 +35,7 @@ _SHOWN_STATES = (
 
 
 class KindStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind stands that has jobs or is paused."""
+    """The jobs of one kind."""
 
     kind: KindName
     states: Mapping[JobState, int]
@@ -48,7 +48,7 @@ class KindStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PausedSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A source that is asked nothing until somebody resumes it."""
+    """A source that is not called until it is resumed."""
 
     name: SourceName
     paused_at: datetime
@@ -57,7 +57,7 @@ class PausedSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How everything stands at one moment."""
+    """The whole queue at one moment, and what needs attention."""
 
     at: datetime
     database: str
@@ -69,15 +69,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     paused_sources: Sequence[PausedSource] = ()
     refused: Sequence[RefusedHandle] = ()
     gone: Sequence[HeldLeases] = ()
-    """Leases of workers that are not there any more: their jobs wait until these run out."""
+    """Leases of workers that are gone. Their jobs wait until these run out."""
 
 
 @shared_options
 async def status(
     invocation: Invocation,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, renewed every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, updated every second.")] = False,
 ) -> None:
-    """Show what needs attention, and the queue: what is there, who works on it, what waits and why, what is missing."""
+    """Show what needs attention, and the queue: its jobs, workers, what waits and why, what is missing."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
     heartbeat = invocation.settings.heartbeat
@@ -104,18 +104,16 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         workers=await inspector.workers(),
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await AlertStore(database).list_open(),
-        paused_sources=_paused_sources(await DatabaseSourceStore(database).states()),
+        paused_sources=[
+            PausedSource(
+                name=each.name, paused_at=each.paused_at, paused_by=each.paused_by, pause_reason=each.pause_reason
+            )
+            for each in await DatabaseSourceStore(database).states()
+            if each.paused_at
+        ],
         refused=await Refusals(database).standing(),
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
     )
-
-
-def _paused_sources(states: Sequence[SourceState]) -> Sequence[PausedSource]:
-    return [
-        PausedSource(name=each.name, paused_at=each.paused_at, paused_by=each.paused_by, pause_reason=each.pause_reason)
-        for each in states
-        if each.paused_at
-    ]
 
 
 def _kind_status(
@@ -135,14 +133,13 @@ def _kind_status(
 
 
 async def _watch(database: Database, heartbeat: timedelta) -> None:
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.console import Console  # noqa: PLC0415 (slow to load; only a terminal needs it)
     from rich.live import Live  # noqa: PLC0415
 
     with Live(console=Console(), auto_refresh=False, screen=False) as live:
         while True:
             try:
-                shown = await status_of(database, heartbeat)
-                live.update(tables(blocks(shown)), refresh=True)
+                live.update(tables(blocks(await status_of(database, heartbeat))), refresh=True)
             except DatabaseError as error:
                 live.update(tables([str(error)]), refresh=True)
             await asyncio.sleep(1)
@@ -162,21 +159,21 @@ def blocks(status: Status) -> list[Block]:
 
 
 def _alerts(status: Status) -> list[Block]:
-    """On top, if there are any: what needs somebody now."""
+    """Alerts come first, as they need attention now."""
     rows = [
         (str(alert.id), alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
         for alert in status.alerts
         if alert.accepted_at is None
     ]
-    title = "alerts; `mistnet alerts accept ID` if one is to be as it is"
-    shown: list[Block] = [Grid(title=title, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)]
+    title = "alerts; `mistnet alerts accept ID` accepts one as it is"
+    grid = Grid(title=title, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)
     accepted = len(status.alerts) - len(rows)
-    said = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
-    return [*(shown if rows else ()), *([f"{counted(accepted, 'alert')} {said}"] if accepted else ())]
+    rest = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
+    return [*([grid] if rows else ()), *([f"{counted(accepted, 'alert')} {rest}"] if accepted else ())]
 
 
 def _paused(status: Status) -> list[Block]:
-    """Only if there are any. One that was paused by hand raises no alert, and its jobs wait all the same."""
+    """A source that was paused by hand raises no alert, but its jobs wait, too."""
     if not status.paused_sources:
         return []
     rows = [
@@ -188,7 +185,7 @@ def _paused(status: Status) -> list[Block]:
         )
         for each in status.paused_sources
     ]
-    title = "paused sources; `mistnet sources resume NAME` lets calls go on"
+    title = "paused sources; `mistnet sources resume NAME` allows calls again"
     return [Grid(title=title, columns=("source", "paused", "since", "why"), rows=rows)]
 
 
@@ -201,13 +198,13 @@ def kinds_grid(status: Status) -> Grid:
     return Grid(
         title=f"queue on {status.database}",
         columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
-        rows=[_kind_row(kind, used, status.at) for kind in status.kinds if _has_something(kind)],
-        empty=f"the queue on {status.database} is empty: `mistnet track HANDLE` asks for an account",
+        rows=[
+            _kind_row(kind, used, status.at)
+            for kind in status.kinds
+            if kind.states or kind.paused or kind.done_last_minute
+        ],
+        empty=f"the queue on {status.database} is empty: `mistnet track HANDLE` adds an account",
     )
-
-
-def _has_something(kind: KindStatus) -> bool:
-    return bool(kind.states or kind.paused or kind.done_last_minute)
 
 
 def _kind_row(kind: KindStatus, states: Sequence[JobState], now: datetime) -> Sequence[str]:
@@ -259,7 +256,7 @@ def _workers_grid(status: Status) -> Grid:
 
 
 def _gone(status: Status) -> list[Block]:
-    """Only if there are any: jobs that no worker works on, and from when on another may."""
+    """Jobs that no worker works on, and when another worker can take them."""
     if not status.gone:
         return []
     rows = [
@@ -306,7 +303,7 @@ def health_grid(found: Sequence[SourceHealth]) -> Grid:
 def stuck_grid(found: Sequence[StuckJob]) -> Grid:
     return Grid(
         title="stuck jobs: their leases ran out",
-        columns=("job", "kind", "lane", "held by", "last sign of life", "silent for"),
+        columns=("job", "kind", "lane", "held by", "last heartbeat", "silent for"),
         rows=[
             (
                 str(each.id),
@@ -323,7 +320,7 @@ def stuck_grid(found: Sequence[StuckJob]) -> Grid:
 
 def failures_grid(found: Sequence[RecentJob]) -> Grid:
     return Grid(
-        title="jobs that ended without their result, newest first",
+        title="failed and dead jobs, newest first",
         columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
         rows=[
             (
@@ -345,7 +342,7 @@ _REFUSED_SHOWN: Final = 20
 
 
 def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
-    """Handles that could not be tracked; of very many, the latest."""
+    """The latest handles that could not be tracked."""
     if not refused:
         return []
     grid = Grid(

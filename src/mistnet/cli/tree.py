@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     "work": Command("work:work", "Work on jobs until told to stop."),
     "status": Command(
         "status:status",
-        "Show what needs attention, and the queue: what is there, who works on it, what waits and why, what is missing.",
+        "Show what needs attention, and the queue: its jobs, workers, what waits and why, what is missing.",
     ),
     "doctor": Command(
         "doctor:doctor",
@@ -65,7 +65,8 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         commands={
             "list": Command("alerts:list_alerts", "Show all open alerts, the worst first, accepted ones too."),
             "accept": Command(
-                "alerts:accept", "Accept an open alert: it needs nobody any more until it is over or gets worse."
+                "alerts:accept",
+                "Accept an open alert: it no longer needs attention, until it is over or its severity changes.",
             ),
         },
     ),

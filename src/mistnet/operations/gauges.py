@@ -1,4 +1,4 @@
-"""Keeps the meters of the queue fresh."""
+"""Updates the gauges of the database, the queue and the lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Gauge
@@ -25,12 +24,12 @@ _REFRESH_SECONDS: Final = 15.0
 
 
 class QueueGauges:
-    """Depth, age and parked jobs as the database has them, and how the database itself is."""
+    """Sets gauges from what is in the database, and from its health."""
 
     def __init__(self, app: App, health: HealthCheck) -> None:
         self._app = app
         self._health = health
-        self._shown: dict[Gauge, set[tuple[str, ...]]] = {}
+        self._set_labels: dict[Gauge, set[tuple[str, ...]]] = {}
 
     async def run(self) -> None:
         while True:
@@ -38,26 +37,26 @@ class QueueGauges:
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def refresh(self) -> None:
-        """Renews the meters. Those of the queue stand still while the database does not answer."""
-        found = await self._health.database()
+        """Set all gauges. Those of the queue keep their values while the database does not answer."""
+        database = await self._health.database()
         queue = await self._health.queue()
-        self._set_health(found, queue)
+        self._set_health(database, queue)
         if queue is not None:
             with suppress(DatabaseError):
                 await self._refresh_queue()
 
-    def _set_health(self, found: DatabaseHealth, queue: QueueHealth | None) -> None:
+    def _set_health(self, database: DatabaseHealth, queue: QueueHealth | None) -> None:
         meters = self._app.metrics.database
         values = {
-            meters.up: found.state not in ("unreachable", "wrong tables"),
+            meters.up: database.state not in ("unreachable", "wrong tables"),
             meters.checked_at: time.time(),
-            meters.writable: found.state == "ok",
-            meters.read_only: found.read_only,
-            meters.write_seconds: found.write_seconds,
-            meters.size: found.size_bytes,
-            meters.free: found.free_bytes,
-            meters.connections: found.connections,
-            meters.most_connections: found.most_connections,
+            meters.writable: database.state == "ok",
+            meters.read_only: database.read_only,
+            meters.write_seconds: database.write_seconds,
+            meters.size: database.size_bytes,
+            meters.free: database.free_bytes,
+            meters.connections: database.connections,
+            meters.most_connections: database.most_connections,
             meters.stalled: queue.stalled_seconds if queue else None,
         }
         for gauge, value in values.items():
@@ -77,9 +76,6 @@ class QueueGauges:
         self._set(metrics.depth, depth)
         self._set(metrics.oldest, oldest)
         self._set(metrics.parked, parked)
-        await self._refresh_lanes(now)
-
-    async def _refresh_lanes(self, now: datetime) -> None:
         lanes = await LaneStore(self._app.database).counts(now=now)
         meters = self._app.metrics.lanes
         self._set(meters.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES})
@@ -92,6 +88,6 @@ class QueueGauges:
     def _set(self, gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
         for labels, value in values.items():
             gauge.labels(*labels).set(value)
-        for labels in self._shown.get(gauge, set()) - set(values):
+        for labels in self._set_labels.get(gauge, set()) - set(values):
             gauge.remove(*labels)
-        self._shown[gauge] = set(values)
+        self._set_labels[gauge] = set(values)

@@ -1,4 +1,4 @@
-"""Brings events to subscribers: signed webhooks over HTTP, and alerts to whatever Apprise can reach."""
+"""Sends events to subscribers: signed webhooks over HTTP, and alerts to the services that Apprise supports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOTAL_SECONDS: Final = 10
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """Where one subscriber listens, and what it knows us by."""
+    """The address of a subscriber, and the secret that signs its events."""
 
     url: str
     secret: str
@@ -38,7 +38,7 @@ class Webhook(msgspec.Struct, frozen=True):
 
 
 class AppriseUrl(msgspec.Struct, frozen=True):
-    """One of the many services Apprise knows."""
+    """The address of a service that Apprise supports."""
 
     url: str
 
@@ -50,13 +50,13 @@ Addresses = Mapping[SubscriberName, Webhook | AppriseUrl]
 
 
 class Notifier(Protocol):
-    """What we use of Apprise. Its answer is true if the message was taken."""
+    """The part of Apprise that is used. It returns true if the message was accepted."""
 
     async def async_notify(self, *, title: str, body: str, notify_type: str) -> object: ...
 
 
 class Messenger:
-    """The port's postman. Open it with `async with`. Addresses and secrets are never told."""
+    """The EventSender. Open it with `async with`. It never reveals addresses or secrets, not even in errors."""
 
     def __init__(
         self, addresses: Addresses, *, clock: Clock, user_agent: str, total_seconds: float = _TOTAL_SECONDS
@@ -69,7 +69,7 @@ class Messenger:
         self._notifiers: dict[SubscriberName, Notifier] = {}
 
     async def __aenter__(self) -> Self:
-        import aiohttp  # noqa: PLC0415 (slow to load, and few tell anybody)
+        import aiohttp  # noqa: PLC0415 (slow to load, and few have subscribers)
 
         for name, address in self._addresses.items():
             if isinstance(address, AppriseUrl):
@@ -109,26 +109,26 @@ class Messenger:
         except TimeoutError:
             raise Undelivered(subscriber, event.id, f"no answer within {self._seconds:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Undelivered(subscriber, event.id, _named(error)) from None
+            raise Undelivered(subscriber, event.id, _describe(error)) from None
         if not 200 <= status < 300:
             raise Undelivered(subscriber, event.id, f"it answered {status}")
 
     async def _notify(self, subscriber: SubscriberName, event: Event) -> None:
-        title, body, level = told(event)
+        title, body, level = message_of(event)
         notifier = self._notifiers.get(subscriber)
         if notifier is None:
             raise RuntimeError("the messenger is not open")
         try:
             async with asyncio.timeout(3 * self._seconds):
-                taken = await notifier.async_notify(title=title, body=body, notify_type=level)
+                accepted = await notifier.async_notify(title=title, body=body, notify_type=level)
         except TimeoutError:
             raise Undelivered(subscriber, event.id, "no answer in time") from None
-        if not taken:
+        if not accepted:
             raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
 
 
 def body_of(event: Event) -> bytes:
-    """The same bytes at every try."""
+    """The same bytes at every attempt."""
     return msgspec.json.encode(
         {
             "id": str(event.id),
@@ -151,37 +151,39 @@ def headers_of(event: Event, body: bytes, secret: str, timestamp: int) -> dict[s
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """Over the time as well, so that an old message cannot be passed off as a new one."""
+    """The time is signed as well, so that an old message cannot be replayed as a new one."""
     return hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def told(event: Event) -> tuple[str, str, str]:
-    """An alert as people read it: title, text, and what sort of news it is."""
-    about: dict[str, Any] = msgspec.json.decode(event.payload)
-    rule, message = about.get("rule", event.kind), str(about.get("message", ""))
+def message_of(event: Event) -> tuple[str, str, str]:
+    """An alert as a message for people: title, text, and the type of notification."""
+    payload: dict[str, Any] = msgspec.json.decode(event.payload)
+    rule, message = payload.get("rule", event.kind), str(payload.get("message", ""))
     if event.kind == EventKind.ALERT_CLOSED:
         return f"mistnet: {rule} is over ({event.subject})", message, "success"
-    level = "failure" if about.get("severity") == "critical" else "warning"
+    level = "failure" if payload.get("severity") == "critical" else "warning"
     return f"mistnet: {rule} ({event.subject})", message, level
 
 
 def _notifier(url: str, name: SubscriberName) -> Notifier:
-    """Loads Apprise only where it is used. What it logs may hold a URL, so it logs to nobody."""
+    """Load Apprise only where it is used. Its log lines may contain a URL, so they are dropped."""
     log = logging.getLogger("apprise")
     log.handlers, log.propagate = [logging.NullHandler()], False
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of modules it brings along
+        warnings.simplefilter("ignore", DeprecationWarning)  # raised by modules that it imports
         import apprise  # noqa: PLC0415 (it takes half a second, and few need it)
 
         notifier = apprise.Apprise()
-        known = notifier.add(url)
-    if not known:
-        raise SettingsError("alert_urls", "settings", f"{name} is not a URL Apprise knows; see its list of services")
+        supported = notifier.add(url)
+    if not supported:
+        raise SettingsError(
+            "alert_urls", "settings", f"{name} is not a URL that Apprise supports; see its list of services"
+        )
     return notifier
 
 
-def _named(error: BaseException) -> str:
-    """What went wrong without where: a URL is as good as a password to some services."""
+def _describe(error: BaseException) -> str:
+    """The error without its address: for some services, a URL is as good as a password."""
     number = getattr(getattr(error, "os_error", error), "errno", None)
     reason = os.strerror(number) if isinstance(number, int) and number > 0 else None
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -1,4 +1,4 @@
-"""Jobs: which there are, what went wrong with one, and what can be done about it."""
+"""Jobs: list them, show the errors of one, retry, cancel and accept them; and the page for monitoring."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ async def jobs(
     before: BeforeId = None,
 ) -> HTMLResponse:
     chosen = _states(state)
-    of_kind, said = kind.replace("\x00", "") or None, _said(error)
-    wanted = JobFilter(kind=of_kind, states=chosen, error=said, before_id=before, limit=_PAGE)
-    listed = await app.inspector.list_jobs(wanted)
+    of_kind, words = kind.replace("\x00", "") or None, _words(error)
+    listed = await app.inspector.list_jobs(
+        JobFilter(kind=of_kind, states=chosen, error=words, before_id=before, limit=_PAGE)
+    )
     queue = await dashboard.queue()
     return page(
         request,
@@ -56,12 +57,12 @@ async def jobs(
         error=error,
         before=before,
         gaps=queue.gap_count,
-        alike=await app.inspector.gaps(GapFilter(kind=of_kind, error=said)) if of_kind or said else 0,
+        alike=await app.inspector.gaps(GapFilter(kind=of_kind, error=words)) if of_kind or words else 0,
         more=listed[-1].id if len(listed) == _PAGE else None,
     )
 
 
-def _said(error: str) -> str | None:
+def _words(error: str) -> str | None:
     return error.replace("\x00", "").strip() or None
 
 
@@ -111,7 +112,7 @@ async def cancel(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectR
 async def requeue(
     _visitor: Operator, app: Mistnet, kind: Annotated[str, Form(max_length=100)] = ""
 ) -> RedirectResponse:
-    """All jobs that ended without a result, or those of one kind."""
+    """Requeue all failed and dead jobs, or those of one kind."""
     await app.operations.requeue(now=app.database.clock.now(), kind=KindName(kind) if kind else None)
     return RedirectResponse("/jobs?did=requeued", 303)
 
@@ -123,12 +124,12 @@ async def accept(
     kind: Annotated[str, Form(max_length=100)] = "",
     error: Annotated[str, Form(max_length=500)] = "",
 ) -> RedirectResponse:
-    """Gaps of one kind or with one error are ended for good; without either, nothing is."""
-    wanted = GapFilter(kind=kind or None, error=_said(error))
-    if wanted.kind is None and wanted.error is None:
+    """Accept the gaps of one kind or with one error. Without either, nothing is changed."""
+    gaps = GapFilter(kind=kind or None, error=_words(error))
+    if gaps.kind is None and gaps.error is None:
         return RedirectResponse("/jobs?did=not-accepted", 303)
-    gone = await app.operations.accept(wanted, now=app.database.clock.now())
-    return RedirectResponse(f"/jobs?did={'accepted' if gone else 'not-accepted'}", 303)
+    accepted = await app.operations.accept(gaps, now=app.database.clock.now())
+    return RedirectResponse(f"/jobs?did={'accepted' if accepted else 'not-accepted'}", 303)
 
 
 monitoring_router = APIRouter(include_in_schema=False)

@@ -1,4 +1,4 @@
-"""The first page: what came in, what is under way, what it costs, what needs somebody."""
+"""The overview: what was collected, what is under way, what it costs, and what needs attention."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mistnet.sources.status import source_statuses
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import NumberPath
-from mistnet.web.pages.cached_counts import Bars, ChartSpan
+from mistnet.web.pages.cached_counts import ChartSpan
 from mistnet.web.pages.dashboard import SHOWN_STATES, CurrentDashboard, QueueSnapshot
 from mistnet.web.pages.drawings import account_rows
 from mistnet.web.pages.render import page
 
 _LATE: Final = timedelta(minutes=5)
-_NOBODY: Final = timedelta(seconds=20)
+_NO_WORKER: Final = timedelta(seconds=20)
 _PLACES: Final[Mapping[str, str]] = {
     AlertRule.SOURCE_PAUSED: "/sources",
     AlertRule.BREAKER_OPEN: "/sources",
@@ -36,71 +36,70 @@ _PLACES: Final[Mapping[str, str]] = {
     AlertRule.DUE_WORK: "/jobs?state=pending",
     AlertRule.NO_WORKERS: "/jobs?state=pending",
 }
-_USED_UP: Final = "All attempts are used up. Retry gives new ones."
 _REMEDIES: Final = (
     (("401", "403", "refuses"), "The source refuses the key: check it, resume the source, then retry."),
     (("402", "credit", "budget"), "Out of credits or budget: recharge or raise the cap, then retry."),
-    (("timed out", "no answer", "cut short", "502", "503"), "The source did not answer: retry when it is well again."),
+    (("timed out", "no answer", "cut short", "502", "503"), "The source did not answer: retry when it works again."),
 )
 _SILENT: Final = timedelta(minutes=3)
 
 
 class OfferedAction(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator can do about it at once: the form's address, its word, and the kind it is about."""
+    """A form that an operator can submit at once: its address, the label of its button, and the kind of jobs."""
 
     action: str
-    word: str
+    label: str
     kind: str = ""
 
 
 class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that needs somebody. `level` is critical, warning or note."""
+    """One thing that needs attention. `level` is critical, warning or note."""
 
     level: str
     title: str
-    told: str
+    text: str
     error: str | None = None
     href: str | None = None
     change: OfferedAction | None = None
 
 
 def attention(queue: QueueSnapshot, *, has_key: bool) -> Sequence[AttentionItem]:
-    found = [*_alerts(queue), *_nobody_works(queue, has_key=has_key), *_gaps(queue), *_paused(queue)]
+    items = [*_alerts(queue), *_missing_workers(queue, has_key=has_key), *_gaps(queue), *_paused(queue)]
     order = ("critical", "warning", "note")
-    return sorted(found, key=lambda need: order.index(need.level))
+    return sorted(items, key=lambda item: order.index(item.level))
 
 
 def _alerts(queue: QueueSnapshot) -> Iterator[AttentionItem]:
-    """Those on dead jobs are told with the jobs themselves, where something can be done about them."""
+    """Alerts about dead jobs are left out: the jobs themselves are listed, with a button to retry them."""
     for alert in queue.alerts:
         if alert.rule != AlertRule.DEAD_JOBS:
             rule = alert.rule.replace("_", " ")
             title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
             href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
-            change = OfferedAction(action=f"/alerts/{alert.id}/accept", word="Accept")
-            yield AttentionItem(level=alert.severity, title=title, told=alert.message, href=href, change=change)
+            change = OfferedAction(action=f"/alerts/{alert.id}/accept", label="Accept")
+            yield AttentionItem(level=alert.severity, title=title, text=alert.message, href=href, change=change)
 
 
-def _nobody_works(queue: QueueSnapshot, *, has_key: bool) -> Iterator[AttentionItem]:
+def _missing_workers(queue: QueueSnapshot, *, has_key: bool) -> Iterator[AttentionItem]:
     if not has_key and queue.live:
         yield AttentionItem(
             level="warning",
             title="no key for X",
-            told="Set MISTNET_X_API_KEY for the workers; jobs wait until there is one.",
+            text="Set MISTNET_X_API_KEY for the workers; jobs wait until there is one.",
         )
     if {alert.rule for alert in queue.alerts} & {AlertRule.NO_WORKERS, AlertRule.DUE_WORK}:
         return
     seen = [worker for worker in queue.workers if queue.at - worker.seen_at < _SILENT]
     due = queue.oldest_due_at
-    if due and not seen and queue.at - due > _NOBODY:
+    if due and not seen and queue.at - due > _NO_WORKER:
         yield AttentionItem(
-            level="critical", title="nobody works", told="Work is due and no worker is there: `mistnet work`."
+            level="critical", title="no worker", text="Work is due and no worker is running: `mistnet work`."
         )
     elif due and queue.at - due > _LATE:
         yield AttentionItem(
             level="warning",
             title="work is late",
-            told="Due jobs wait for a free worker: start another, or raise its concurrency.",
+            text="Due jobs wait for a free worker: start another one, or raise `concurrency`.",
             href="/jobs?state=pending",
         )
 
@@ -109,14 +108,14 @@ def _gaps(queue: QueueSnapshot) -> Iterator[AttentionItem]:
     for gap in queue.gaps:
         many = gap.jobs > 1
         change = (
-            OfferedAction(action="/jobs/requeue", word=f"Retry all of {gap.kind}", kind=gap.kind)
+            OfferedAction(action="/jobs/requeue", label=f"Retry all of {gap.kind}", kind=gap.kind)
             if many
-            else OfferedAction(action=f"/jobs/{gap.newest}/retry", word="Retry")
+            else OfferedAction(action=f"/jobs/{gap.newest}/retry", label="Retry")
         )
         yield AttentionItem(
             level="note" if gone_upstream(gap.last_error) else "warning",
             title=f"{gap.jobs:,} {gap.kind} {'jobs are' if many else 'job is'} {gap.state}",
-            told=remedy(gap.state, gap.last_error),
+            text=remedy(gap.state, gap.last_error),
             error=gap.last_error,
             href=f"/jobs?state={gap.state}&kind={gap.kind}" if many else f"/jobs/{gap.newest}",
             change=change,
@@ -128,24 +127,26 @@ def _paused(queue: QueueSnapshot) -> Iterator[AttentionItem]:
         yield AttentionItem(
             level="note",
             title=f"{each.kind} is paused",
-            told=f"{each.reason}. `mistnet jobs resume {each.kind}` lets it go on.",
+            text=f"{each.reason}. `mistnet jobs resume {each.kind}` continues it.",
             href=f"/jobs?kind={each.kind}",
         )
 
 
 def gone_upstream(error: str | None) -> bool:
-    return any(said in (error or "") for said in ("does not return", "does not have"))
+    return any(words in (error or "") for words in ("does not return", "does not have"))
 
 
 def remedy(state: JobState, error: str | None) -> str:
-    """What helps jobs that ended without their result."""
+    """What to do about a failed job."""
     if gone_upstream(error):
-        return "Upstream does not have it. Nothing to do; retry if you think it is back."
-    said = (error or "").lower()
-    found = next((advice for signs, advice in _REMEDIES if any(sign in said for sign in signs)), None)
-    if found:
-        return found
-    return _USED_UP if state is JobState.DEAD else "It is not retried by itself. Look at the error, then retry."
+        return "Upstream does not have it. Nothing to do; retry if it may be back."
+    message = (error or "").lower()
+    for signs, advice in _REMEDIES:
+        if any(sign in message for sign in signs):
+            return advice
+    if state is JobState.DEAD:
+        return "All attempts are used up. Retry gives new ones."
+    return "It is not retried automatically. Check the error, then retry."
 
 
 router = APIRouter(include_in_schema=False)
@@ -178,13 +179,15 @@ async def overview(
         collected=collected,
         spans=list(ChartSpan),
         chosen=chosen,
-        chart=_chart(chosen, posts, spent),
+        chart=msgspec.json.encode(
+            {"width": chosen.bars[1], "at": posts.since, "posts": posts.amounts, "credits": spent.amounts}
+        ).decode(),
         sources=sources,
         paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed, account_counts, dashboard.now),
         refused=await Refusals(app.database).standing(_REFUSED),
-        latest=_mixed(await PostPages(app.database).latest(_LATEST)),
+        latest=_mix_authors(await PostPages(app.database).latest(_LATEST)),
     )
 
 
@@ -194,14 +197,8 @@ async def accept_alert(visitor: Operator, app: Mistnet, alert_id: NumberPath) ->
     return RedirectResponse("/?did=alert-accepted", 303)
 
 
-def _chart(span: ChartSpan, posts: Bars, spent: Bars) -> str:
-    """For the script that draws it."""
-    drawn = {"width": span.bars[1], "at": posts.since, "posts": posts.amounts, "credits": spent.amounts}
-    return msgspec.json.encode(drawn).decode()
-
-
-def _mixed(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
-    """A few of each author first: posts come in by pages of one."""
+def _mix_authors(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
+    """A few posts of each author first: they are stored in pages of one author."""
     counted: Counter[int] = Counter()
     first: list[ShownPost] = []
     rest: list[ShownPost] = []
@@ -212,7 +209,7 @@ def _mixed(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
 
 
 def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:
-    """One row for each kind, with how wide each state's part of its bar is."""
+    """One row for each kind, with the widths of the parts of its bar."""
     kinds = queue.kinds
     most = max((sum(states.values()) for states in kinds.values()), default=0) or 1
     paused = {each.kind: each.reason for each in queue.paused}
@@ -230,7 +227,7 @@ def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:
 
 
 def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:
-    """Where each state's part begins and how wide it is, of 100."""
+    """The begin and the width of each state's part of a bar, in percent."""
     parts: list[tuple[JobState, float, float]] = []
     begin = 0.0
     for state in SHOWN_STATES:
