@@ -74,7 +74,7 @@ async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Brows
             await page.get_by_role("button", name="Cancel").click()
             await expect(page.get_by_text("The job is cancelled.")).to_be_visible()
             await visit.go("/jobs?state=gaps")
-            await page.get_by_role("button", name=re.compile("Try all")).click()
+            await page.get_by_role("button", name=re.compile("Retry all")).click()
             await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
         assert await rows(site.app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
 

@@ -90,8 +90,8 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
         "/links?lane=ebay": "No link is like that.",
         "/products": "on a lane that <code>crawl_lanes</code> names",
         "/products?q=nothing": "No product is like that.",
-        "/lanes": "would stand here",
-        "/lanes?lane=ebay": "None of this sort.",
+        "/lanes": "is shown here",
+        "/lanes?lane=ebay": "None match.",
     }
     async with open_api(sqlite_url) as api:
         for path, hint in hints.items():

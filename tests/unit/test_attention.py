@@ -123,7 +123,7 @@ def test_each_error_has_its_remedy() -> None:
     }
     for error, advice in said.items():
         assert advice in remedy(JobState.DEAD, error), error
-    assert "Look at the error" in remedy(JobState.FAILED, None)
+    assert "Check the error" in remedy(JobState.FAILED, None)
 
 
 def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:

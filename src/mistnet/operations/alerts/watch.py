@@ -26,7 +26,7 @@ from mistnet.operations.alerts.model import (
     suspect_alert,
 )
 from mistnet.operations.alerts.store import AlertReader, AlertRow, AlertStore, Changes
-from mistnet.operations.events.service import DELIVER
+from mistnet.operations.events.webhooks import DELIVER
 from mistnet.operations.retention import kept_since
 from mistnet.queue.events import Subscriber
 from mistnet.queue.leader import Duty

@@ -1,22 +1,29 @@
-"""Delivery of events: the subscribers, the job that sends events to one of them, and the service around it."""
+"""The subscribers of events, and the service that delivers events to them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any, Final
-
-import msgspec
 
 from mistnet import __version__
 from mistnet.kit.database import Database
-from mistnet.operations.events.webhooks import Addresses, AppriseUrl, Messenger, Webhook
-from mistnet.queue.errors import Undelivered
-from mistnet.queue.events import Channel, Delivered, EventKind, EventSender, Outbox, Subscriber, SubscriberName
+from mistnet.operations.events.webhooks import (
+    DELIVER,
+    LONGEST,
+    TRIES,
+    Addresses,
+    AppriseUrl,
+    DeliverArgs,
+    Deliverer,
+    Messenger,
+    Webhook,
+    deliver_job,
+)
+from mistnet.queue.events import Channel, Delivered, EventKind, Subscriber, SubscriberName
 from mistnet.queue.kinds import Kind, single
-from mistnet.queue.model import Args, Continue, Done, Job, JobClass, KindName, Lane, NewJob, Outcome, Retry
+from mistnet.queue.model import JobClass, Lane
 from mistnet.queue.outbox import FanOut, StoreOutbox, write_delivered
 from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
@@ -24,45 +31,6 @@ from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
 
 _ALERT_EVENTS: Final = (EventKind.ALERT_OPENED, EventKind.ALERT_CLOSED)
-DELIVER: Final = KindName("deliver")
-TRIES: Final = 1_000
-"""A receiver may be down for long. Its events are never given up automatically."""
-
-MORE: Final = "keeps its place among the due jobs until all events are delivered"
-LONGEST_WAIT: Final = timedelta(hours=1)
-"""The longest wait between attempts, so that a receiver that works again is served soon."""
-
-LONGEST: Final = timedelta(seconds=60)
-
-
-class DeliverArgs(Args, frozen=True):
-    subscriber: SubscriberName
-
-
-class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
-    """Delivers one event per step. A step that fails is retried before any later event, so the order is kept.
-
-    The job keeps its place after each step, while others go to the back of their class: otherwise the events of an hour
-    would take an hour to deliver.
-    """
-
-    outbox: Outbox
-    sender: EventSender
-
-    async def deliver(self, job: Job[DeliverArgs]) -> Outcome:
-        waiting = await self.outbox.next_for(job.args.subscriber)
-        if waiting is None:
-            return Done()
-        try:
-            await self.sender.bring(job.args.subscriber, waiting.event)
-        except Undelivered as error:
-            return Retry(str(error), within=LONGEST_WAIT)
-        return Continue([Delivered(id=waiting.id)], run_at=job.run_at, reason=MORE)
-
-
-def deliver_job(subscriber: Subscriber) -> NewJob:
-    """One live job per subscriber, so that two workers never send to it at once."""
-    return NewJob(kind=DELIVER, key=subscriber.name, lane=subscriber.lane, args=DeliverArgs(subscriber=subscriber.name))
 
 
 class EventService(Feature):

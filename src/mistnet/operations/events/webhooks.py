@@ -1,4 +1,4 @@
-"""Sends events to subscribers: signed webhooks over HTTP, and alerts to the services that Apprise supports."""
+"""Delivers events: the job of a subscriber, signed webhooks over HTTP, and alerts through Apprise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -17,7 +18,8 @@ import msgspec
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import SettingsError
 from mistnet.queue.errors import Undelivered
-from mistnet.queue.events import Event, EventKind, SubscriberName
+from mistnet.queue.events import Delivered, Event, EventKind, EventSender, Outbox, Subscriber, SubscriberName
+from mistnet.queue.model import Args, Continue, Done, Job, KindName, NewJob, Outcome, Retry
 
 if TYPE_CHECKING:
     import aiohttp
@@ -25,6 +27,45 @@ if TYPE_CHECKING:
 
 SIGNED_WITH: Final = "v1"
 _TOTAL_SECONDS: Final = 10
+DELIVER: Final = KindName("deliver")
+TRIES: Final = 1_000
+"""A receiver may be down for long. Its events are never given up automatically."""
+
+MORE: Final = "keeps its place among the due jobs until all events are delivered"
+LONGEST_WAIT: Final = timedelta(hours=1)
+"""The longest wait between attempts, so that a receiver that works again is served soon."""
+
+LONGEST: Final = timedelta(seconds=60)
+
+
+class DeliverArgs(Args, frozen=True):
+    subscriber: SubscriberName
+
+
+class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
+    """Delivers one event per step. A step that fails is retried before any later event, so the order is kept.
+
+    The job keeps its place after each step, while others go to the back of their class: otherwise the events of an hour
+    would take an hour to deliver.
+    """
+
+    outbox: Outbox
+    sender: EventSender
+
+    async def deliver(self, job: Job[DeliverArgs]) -> Outcome:
+        waiting = await self.outbox.next_for(job.args.subscriber)
+        if waiting is None:
+            return Done()
+        try:
+            await self.sender.bring(job.args.subscriber, waiting.event)
+        except Undelivered as error:
+            return Retry(str(error), within=LONGEST_WAIT)
+        return Continue([Delivered(id=waiting.id)], run_at=job.run_at, reason=MORE)
+
+
+def deliver_job(subscriber: Subscriber) -> NewJob:
+    """One live job per subscriber, so that two workers never send to it at once."""
+    return NewJob(kind=DELIVER, key=subscriber.name, lane=subscriber.lane, args=DeliverArgs(subscriber=subscriber.name))
 
 
 class Webhook(msgspec.Struct, frozen=True):
