@@ -16,8 +16,7 @@ from mistnet.app import App
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.kit.database import Database
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered
-from mistnet.queue.model import Lane, WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import Lane, WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings

@@ -34,10 +34,10 @@ from mistnet.queue.model import (
     Outcome,
     Settlement,
     Wake,
+    WorkerCard,
     WorkerName,
     Write,
 )
-from mistnet.queue.ports import WorkerCard
 from mistnet.queue.settler import settlement
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes

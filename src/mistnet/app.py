@@ -36,10 +36,10 @@ from mistnet.prices.watches.store import WatchStore
 from mistnet.queue.dispatching import Dispatching
 from mistnet.queue.kinds import Kind, KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
-from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerName, Write
+from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerCard, WorkerName, Write
 from mistnet.queue.opentelemetry import Tracing, tracing_to
 from mistnet.queue.plugins import Feature, Plugin, load_plugin, require_own_kinds
-from mistnet.queue.ports import Wakeups, WorkerCard
+from mistnet.queue.ports import untraced
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes
 from mistnet.queue.store.inspect import Inspector
@@ -47,7 +47,6 @@ from mistnet.queue.store.operations import Operations
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import DatabaseWakeups
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.queue.tracing import untraced
 from mistnet.queue.worker import Tools, Worker
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.plugins import ShopPlugin, shops_of
@@ -67,6 +66,7 @@ from mistnet.sources.x.source import x_source
 
 if TYPE_CHECKING:
     from mistnet.operations.schedule.scheduler import Scheduler
+    from mistnet.queue.store.wakeups import LocalWakeups
 
 INGEST_GIVEN_UP = timedelta(hours=1)
 """No direct request takes longer: its process is gone."""
@@ -218,14 +218,18 @@ class App:
             await patiently(self._prepare_work, seconds=self.settings.database_wait_seconds)
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
             outage = self.outage()
-            feed = self.dispatching.mail(card.name, own_lanes or [], self.policy, outage) if via is Via.AMQP else None
+            feed = (
+                self.dispatching.broker_feed(card.name, own_lanes or [], self.policy, outage)
+                if via is Via.AMQP
+                else None
+            )
             every = [Lane(lane) for lane in card.lanes]
-            taken = self.dispatching.handed_over(card.name, every, self.policy) if via is Via.DB else None
+            taken = self.dispatching.claims_of_published(card.name, every, self.policy) if via is Via.DB else None
             tools = self.tools(wakeup, outage=outage)
-            yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=feed, handed_over=taken)
+            yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=feed, claim_published=taken)
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
-                await self.dispatching.all_buried()
+                await self.dispatching.wait_for_dead_letters()
             with suppress(DatabaseError):  # the next check of any worker finds it
                 await self.watch.check_pauses()
 
@@ -243,7 +247,7 @@ class App:
     def outage(self) -> Outage:
         """What the parts of one worker share about a database that fails."""
         chance = random.Random()  # noqa: S311 (it spreads waits)
-        return Outage(self.database.clock, mercy=self.policy.mercy, chance=chance)
+        return Outage(self.database.clock, renewal_grace=self.policy.renewal_grace, chance=chance)
 
     def lanes_of(self, lanes: Sequence[str] | None, via: Via | None) -> Sequence[str] | None:
         """The lanes a worker works on: those given, or all for its way of getting jobs."""
@@ -290,7 +294,7 @@ class App:
         settlers = 2 if self.database.dialect == "postgresql" else 1
         return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
 
-    def tools(self, wakeup: Wakeups, **other: Any) -> Tools:
+    def tools(self, wakeup: LocalWakeups, **other: Any) -> Tools:
         """The parts that a worker of this app uses."""
         given: dict[str, Any] = {"policy": self.policy, "secrets": self.secrets, **other}
         return Tools(
@@ -302,16 +306,16 @@ class App:
             metrics=self.metrics,
             observer=self.progress,
             halted=self.halted,
-            left_to_others=lambda: {name for name, each in self.sources.items() if each.governor.stands_aside},
-            chores=[
+            avoided_lanes=lambda: {name for name, each in self.sources.items() if each.governor.stands_aside},
+            upkeep_tasks=[
                 self.look_at_keys,
                 self.watch.close_no_workers,
-                *(chore for feature in self.features for chore in feature.chores(self.job_writer)),
+                *(task for feature in self.features for task in feature.upkeep_tasks(self.job_writer)),
                 self.settle_runs,
                 self.settle_ingests,
                 self.pruning.look_after,
-                *(chore for source in self.sources.values() for chore in source.chores),
-                self.dispatching.look_after_queued,
+                *(task for source in self.sources.values() for task in source.upkeep_tasks),
+                self.dispatching.take_back_undispatched,
             ],
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,

@@ -17,8 +17,7 @@ from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.kit.errors import AlertNotFound
 from mistnet.operations.alerts.model import SERVICE_RULES, Alert, AlertRule, Severity
 from mistnet.operations.alerts.store import AlertStore
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.settings import Settings
 from mistnet.sim.world import World
 from mistnet.social.accounts import TrackedAccount

@@ -94,7 +94,7 @@ async def test_a_message_goes_back_to_the_broker_unless_its_job_has_ended(sqlite
     async with brokered(sqlite_url, broker_url, kind()) as app, dispatcher(app) as (dispatch, _):
         await add(app, new(key="ended"), new(key="running"))
         await dispatch.publish()
-        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy, app.outage())
+        feed = app.dispatching.broker_feed(WorkerName("ann"), [Lane(LANE)], app.policy, app.outage())
         leases: list[Lease] = []
         async with feed.opened():
             await until(lambda: _take(feed, leases, 2))
@@ -110,7 +110,7 @@ async def test_a_worker_has_no_more_messages_of_a_lane_in_hand_than_its_prefetch
     async with brokered(sqlite_url, broker_url, kind(), amqp_prefetch=3) as app, dispatcher(app) as (dispatch, _):
         await add(app, *(new(key=str(n)) for n in range(10)))
         await dispatch.publish()
-        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE)], app.policy, app.outage())
+        feed = app.dispatching.broker_feed(WorkerName("ann"), [Lane(LANE)], app.policy, app.outage())
         leases: list[Lease] = []
         async with feed.opened():
             await until(lambda: _take(feed, leases, 3))
@@ -294,7 +294,7 @@ async def test_what_ends_without_its_result_is_a_dead_letter_once_and_can_be_req
         told = await dead(broker_url)
         assert sorted(set(told)) == ids  # a dispatcher that loses the lead meanwhile tells again, which does no harm
         async with dispatcher(app) as (dispatch, _):
-            assert await dispatch.bury() == 0
+            assert await dispatch.publish_dead_letters() == 0
         assert await dead(broker_url) == told, "what was told is not told again"
         if state == "failed":
             none = await app.dispatching.requeue_dead(Lane(LANE), app.operations)
@@ -439,7 +439,7 @@ async def test_important_lanes_go_first(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, wide, **settings) as app, dispatcher(app) as (dispatch, _):
         await add(app, *(new(key=f"{lane}{n}", lane=Lane(lane)) for n in range(5) for lane in (LANE, "urgent")))
         await dispatch.publish()
-        feed = app.dispatching.mail(WorkerName("ann"), [Lane(LANE), Lane("urgent")], app.policy, app.outage())
+        feed = app.dispatching.broker_feed(WorkerName("ann"), [Lane(LANE), Lane("urgent")], app.policy, app.outage())
         async with feed.opened():
             await until(lambda: _both_in_hand(broker_url))
             taken = [lease.lane for _ in range(5) for lease in await feed.take(2)]

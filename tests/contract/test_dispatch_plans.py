@@ -32,7 +32,7 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
                 "unqueue": await plan(
                     connection, "unqueue", {"lane": "x", "before": shop.now, "reason": "lost", "limit": 9}
                 ),
-                "unburied": await plan(connection, "unburied", {**one, "limit": 9}),
+                "unpublished_dead_letters": await plan(connection, "unpublished_dead_letters", {**one, "limit": 9}),
             }
             published = {"published": [(1, 0), (2, 0)], "now": shop.now}
             plans["mark_queued"] = await plan(connection, "mark_queued", published)
@@ -47,6 +47,6 @@ async def test_dispatching_reads_no_table_from_end_to_end(url: str) -> None:
         assert "jobs_queued" in plans["queued"]
         assert "jobs_queued" in plans["queued_ids"]
         assert "jobs_queued" in plans["unqueue"]
-        assert "jobs_gaps" in plans["unburied"]
+        assert "jobs_gaps" in plans["unpublished_dead_letters"]
         for name, explained in plans.items():
             assert not list(scans(explained)), f"{name} reads the whole table:\n{explained}"

@@ -16,8 +16,7 @@ from mistnet.governor.errors import SourceDown
 from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.operations.pruning import StorePruning
 from mistnet.operations.spend import By, CallLedger
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService
 from mistnet.sim.world import World

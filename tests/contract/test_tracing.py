@@ -23,8 +23,8 @@ from mistnet.queue.kinds import batched, single
 from mistnet.queue.model import Done, Fail, Job, JobClass, KindName, Outcome, Retry
 from mistnet.queue.opentelemetry import Tracing, tracing_to
 from mistnet.queue.plugins import Plugin
+from mistnet.queue.ports import untraced
 from mistnet.queue.store.wakeups import LocalWakeups
-from mistnet.queue.tracing import untraced
 from mistnet.settings import Settings
 from mistnet.sim.world import World
 from mistnet.social.jobs import args

@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.queue.model import Continue, Done, Fail, KindName, Retry, Snooze, WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import Continue, Done, Fail, KindName, Retry, Snooze, WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import DatabaseWakeups
 from tests.support import LEASE, START, kind, new, open_shop
 

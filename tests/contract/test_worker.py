@@ -301,9 +301,9 @@ async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url
             worker=worker.name,
             lanes=None,
             metrics=EngineMetrics(),
-            outage=Outage(shop.database.clock, mercy=shop.policy.mercy, chance=random.Random(1)),
+            outage=Outage(shop.database.clock, renewal_grace=shop.policy.renewal_grace, chance=random.Random(1)),
             unpark=nothing_parked,
-            left_to_others=lambda: closed,
+            avoided_lanes=lambda: closed,
         )
         assert [lease.kind for lease in await feed.take(5)] == ["here"]
         closed.add("y")

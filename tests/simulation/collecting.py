@@ -17,8 +17,7 @@ from mistnet.kit.database import Database
 from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, Tick
 from mistnet.operations.schedule.ticks import catch_up
 from mistnet.queue.leader import StoreLeaders
-from mistnet.queue.model import NewJob, WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import NewJob, WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings

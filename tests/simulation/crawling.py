@@ -18,8 +18,7 @@ from mistnet.app import App
 from mistnet.governor.model import X_SOURCE
 from mistnet.kit.database import Database
 from mistnet.queue.kinds import Policy
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings

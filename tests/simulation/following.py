@@ -16,8 +16,7 @@ from mistnet.governor.model import X_SOURCE
 from mistnet.graph.follows.model import Cause, FollowKind, Side, SyncMode, follow_sync
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.tables import jobs
 from mistnet.queue.worker import Worker

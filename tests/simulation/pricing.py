@@ -17,8 +17,7 @@ from mistnet.kit.database import Database
 from mistnet.prices.model import ItemId
 from mistnet.prices.store.items import Items
 from mistnet.queue.kinds import Policy
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings

@@ -13,8 +13,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.kit.database import Database
-from mistnet.queue.model import WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings

@@ -18,8 +18,7 @@ from sqlalchemy.util import await_only
 from mistnet.kit.database import Database
 from mistnet.queue.kinds import Kind, KindRegistry, Policy, batched, single
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerName
-from mistnet.queue.ports import WorkerCard
+from mistnet.queue.model import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerCard, WorkerName
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.upkeep import StoreUpkeep

@@ -14,7 +14,7 @@ MERCY = timedelta(seconds=10)
 
 
 def outage_at(clock: TurnedClock) -> Outage:
-    return Outage(clock, mercy=MERCY, chance=random.Random(1))
+    return Outage(clock, renewal_grace=MERCY, chance=random.Random(1))
 
 
 def fail(outage: Outage, *, renewing: bool = False) -> None:
@@ -76,5 +76,5 @@ def test_a_statement_that_always_fails_does_not_keep_dead_workers_jobs_for_ever(
 @pytest.mark.parametrize("heartbeat", [0.1, 0.5, 20.0])
 def test_workers_can_try_to_renew_several_times_before_others_take_their_jobs(heartbeat: float) -> None:
     policy = Policy(heartbeat=timedelta(seconds=heartbeat))
-    assert policy.mercy >= 5 * RENEW_AGAIN
-    assert policy.mercy >= 2 * policy.heartbeat
+    assert policy.renewal_grace >= 5 * RENEW_AGAIN
+    assert policy.renewal_grace >= 2 * policy.heartbeat

@@ -2,14 +2,18 @@
 
 from datetime import timedelta
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistnet.queue.executor import Executor
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import (
+    Awaited,
     Continue,
     Done,
     Fail,
+    Job,
     JobId,
     JobState,
     KindName,
@@ -22,7 +26,7 @@ from mistnet.queue.model import (
     WorkerName,
 )
 from mistnet.queue.settler import backoff, settlement
-from tests.support import START, Number, new
+from tests.support import START, Number, TurnedClock, kind, new
 
 chances = st.floats(0, 1)
 DAY = timedelta(hours=24)
@@ -98,3 +102,14 @@ def test_a_retry_may_say_how_long_it_waits_at_most(attempts: int, chance: float)
     settled = settlement(lease(attempts, 1000), outcome, now=START, policy=Policy(), chance=chance)
     plain = settlement(lease(attempts, 1000), Retry("away"), now=START, policy=Policy(), chance=chance)
     assert settled.run_at == min(plain.run_at, START + timedelta(hours=1))
+
+
+async def test_an_outcome_that_waits_for_a_job_still_names_it_when_it_is_settled() -> None:
+    awaited = Awaited(KindName("backfill"), "7")
+
+    async def handler(_job: Job[Number]) -> Outcome:
+        return Snooze(START + DAY, "waits for the backfill", awaited)
+
+    executor = Executor(clock=TurnedClock(), timeout=DAY, error_limit=100)
+    (outcome,) = await executor.run(kind(handler=handler), [msgspec.structs.replace(lease(), args='{"n": 1}')])
+    assert settled(outcome).awaits == awaited

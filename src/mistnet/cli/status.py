@@ -18,8 +18,7 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import counted
 from mistnet.operations.alerts.store import AlertRow, AlertStore
 from mistnet.operations.monitoring import RecentJob, SourceHealth, StuckJob
-from mistnet.queue.model import GAP_STATES, JobState, KindName
-from mistnet.queue.ports import HeldLeases
+from mistnet.queue.model import GAP_STATES, HeldLeases, JobState, KindName
 from mistnet.queue.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.social.store.tracking import Refusals, RefusedHandle
 

@@ -70,7 +70,7 @@ class Source:
     duties: Sequence[Duty] = ()
     """What the leading process does for it periodically."""
 
-    chores: Sequence[Callable[[], Awaitable[int]]] = ()
+    upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
     """What every worker does for it between jobs."""
 
     @property

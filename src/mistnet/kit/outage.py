@@ -25,12 +25,12 @@ class Outage:
     """Shared by all parts of a worker. They report every failure and every success.
 
     While no one can write, no one can renew a lease, so leases run out that are not lost. Once the database
-    answers, their workers get `mercy` to renew them before anybody else takes the jobs and counts an attempt.
+    answers, their workers get `renewal_grace` to renew them before anybody else takes the jobs and counts an attempt.
     """
 
-    def __init__(self, clock: Clock, *, mercy: timedelta, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, *, renewal_grace: timedelta, chance: random.Random) -> None:
         self._clock = clock
-        self._mercy = mercy
+        self._renewal_grace = renewal_grace
         self._chance = chance
         self._wait = _FIRST_WAIT
         self._failing_since: datetime | None = None
@@ -80,7 +80,7 @@ class Outage:
 
     def lost_before(self, now: datetime) -> datetime:
         """Leases that ran out before this moment are lost; later ones could perhaps not be renewed."""
-        if self._renewable_since and now >= self._renewable_since + self._mercy:
+        if self._renewable_since and now >= self._renewable_since + self._renewal_grace:
             # Whoever still works has renewed its leases by now. If more failed since, that begins a new wait.
             self._lost_before = self._renewable_since if self._began_at else None
             self._renewable_since = None

@@ -113,3 +113,30 @@ def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
 def columns_of(record: type[Any], table: FromClause, *, without: Sequence[str] = ()) -> list[Column[Any]]:
     """The columns of a table that a record has fields for, in the order of the fields."""
     return [table.c[name] for name in record.__struct_fields__ if name in table.c and name not in without]
+
+
+async def merge_pages(
+    streams: Sequence[AsyncGenerator[Sequence[Any], None]], key: Callable[[Any], Any]
+) -> AsyncGenerator[Sequence[Any], None]:
+    """Merge streams of pages, each in the order of `key`, into one, with one page of each in memory.
+
+    The caller closes the streams.
+    """
+    waiting = await _next_pages([(stream, ()) for stream in streams])
+    while len(waiting) > 1:
+        # All rows up to the page that ends first are known: no stream can still bring an earlier one.
+        end = min(key(page[-1]) for _, page in waiting)
+        yield sorted((row for _, page in waiting for row in page if key(row) <= end), key=key)
+        waiting = await _next_pages([(stream, [row for row in page if key(row) > end]) for stream, page in waiting])
+    for stream, page in waiting:
+        yield page
+        async for rest in stream:
+            yield rest
+
+
+async def _next_pages(
+    waiting: Sequence[tuple[AsyncGenerator[Sequence[Any], None], Sequence[Any]]],
+) -> list[tuple[AsyncGenerator[Sequence[Any], None], Sequence[Any]]]:
+    """The rest of each page, or the page after it; finished streams are left out."""
+    found = [(stream, page or await anext(stream, [])) for stream, page in waiting]
+    return [(stream, page) for stream, page in found if page]

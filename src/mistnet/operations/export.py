@@ -30,7 +30,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Field, Format, Target, export_pages
 from mistnet.kit.export import ColumnShape as Shape
 from mistnet.kit.types import RawJson
-from mistnet.kit.views import merge_pages
+from mistnet.kit.view import merge_pages
 from mistnet.operations import schema as tables
 from mistnet.social.store.search import handle_key, holders
 

@@ -11,8 +11,7 @@ from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.store import AlertRow
 from mistnet.operations.health import NO_SPACE, STALLED, DatabaseHealth, DatabaseState, stalled
 from mistnet.operations.monitoring import OddListings, SourceHealth
-from mistnet.queue.model import GAP_STATES, KindName
-from mistnet.queue.ports import HeldLeases
+from mistnet.queue.model import GAP_STATES, HeldLeases, KindName
 from mistnet.queue.store.inspect import StateCount
 
 Level = Literal["ok", "warn", "fail"]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,18 +15,21 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.kinds import KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Claim, Lane, Lease, WorkerName
-from mistnet.queue.ports import BrokerDelivery, ClaimedById, Dispatch, MessageConsumer
+from mistnet.queue.model import Claim, ClaimedById, Lane, Lease, WorkerName
+
+if TYPE_CHECKING:
+    from mistnet.queue.rabbitmq.consumer import RabbitConsumer, RabbitDelivery
+    from mistnet.queue.store.dispatch import StoreDispatch
 
 _AGAIN_SECONDS: Final = 1.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _LONGEST_GATHERING: Final = 0.01
 
 
-class HeldMessage(msgspec.Struct, frozen=True):
+class DeferredMessage(msgspec.Struct, frozen=True):
     """A message to look at again: its job waits under a cap, or belongs to a worker that knows its kind."""
 
-    delivery: BrokerDelivery
+    delivery: RabbitDelivery
     until: float
     foreign: bool = False
 
@@ -37,8 +40,8 @@ class BrokerFeed:
     def __init__(
         self,
         *,
-        mailbox: MessageConsumer,
-        dispatch: Dispatch,
+        consumer: RabbitConsumer,
+        dispatch: StoreDispatch,
         clock: Clock,
         policy: Policy,
         kinds: KindRegistry,
@@ -47,7 +50,7 @@ class BrokerFeed:
         metrics: EngineMetrics,
         outage: Outage,
     ) -> None:
-        self._mailbox = mailbox
+        self._consumer = consumer
         self._dispatch = dispatch
         self._clock = clock
         self._policy = policy
@@ -55,15 +58,15 @@ class BrokerFeed:
         self._worker = worker
         self._metrics = metrics
         self._outage = outage
-        self._in_hand: dict[Claim, BrokerDelivery] = {}
-        self._held: list[HeldMessage] = []
-        self._done: list[BrokerDelivery] = []
+        self._in_hand: dict[Claim, RabbitDelivery] = {}
+        self._held: list[DeferredMessage] = []
+        self._done: list[RabbitDelivery] = []
         self._done_with = asyncio.Event()
         self._claim_seconds = 0.0
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        async with self._mailbox.opened():
+        async with self._consumer.opened():
             accepting = asyncio.create_task(self._accept_forever(), name="acknowledging")
             try:
                 yield
@@ -100,10 +103,10 @@ class BrokerFeed:
 
     async def _gather(self, slots: int) -> None:
         """A claim costs as much for one job as for many: while others run, messages on their way are waited for."""
-        if self._in_hand and 0 < self._mailbox.waiting < slots:
+        if self._in_hand and 0 < self._consumer.waiting < slots:
             await asyncio.sleep(min(self._claim_seconds / 2, _LONGEST_GATHERING))
 
-    def _due(self, slots: int) -> list[BrokerDelivery]:
+    def _due(self, slots: int) -> list[RabbitDelivery]:
         """What was put aside and may be looked at again, then what has arrived."""
         now = time.monotonic()
         for held in [each for each in self._held if each.until <= now and each.foreign]:
@@ -111,17 +114,17 @@ class BrokerFeed:
             asyncio.ensure_future(held.delivery.give_back())  # noqa: RUF006 (it sends one frame, or its connection is gone)
         ready = [each for each in self._held if each.until <= now][:slots]
         self._held = [each for each in self._held if each not in ready]
-        new = self._mailbox.arrived(slots - len(ready))
+        new = self._consumer.arrived(slots - len(ready))
         for each in new:
             self._metrics.broker.consumed.labels(each.lane).inc()
         return [*(each.delivery for each in ready), *new]
 
-    async def _endure(self, error: DatabaseError, deliveries: Sequence[BrokerDelivery]) -> None:
+    async def _endure(self, error: DatabaseError, deliveries: Sequence[RabbitDelivery]) -> None:
         now = time.monotonic()
-        self._held += [HeldMessage(each, now) for each in deliveries]
+        self._held += [DeferredMessage(each, now) for each in deliveries]
         await asyncio.sleep(self._outage.failed(error))
 
-    def _sort(self, deliveries: Sequence[BrokerDelivery], claimed: ClaimedById) -> None:
+    def _sort(self, deliveries: Sequence[RabbitDelivery], claimed: ClaimedById) -> None:
         """Each message waits for its lease to end, is looked at again, or has nothing more to tell."""
         leased = {lease.id: lease for lease in claimed.leases}
         again = time.monotonic() + _AGAIN_SECONDS
@@ -130,14 +133,14 @@ class BrokerFeed:
             if lease is not None:
                 self._in_hand[lease.claim] = delivery
             elif delivery.job_id in claimed.capped:
-                self._held.append(HeldMessage(delivery, again))
+                self._held.append(DeferredMessage(delivery, again))
             elif delivery.job_id in claimed.foreign:
-                self._held.append(HeldMessage(delivery, again, foreign=True))
+                self._held.append(DeferredMessage(delivery, again, foreign=True))
             else:
                 self._accept(delivery)
 
     def ring(self) -> None:
-        self._mailbox.ring()
+        self._consumer.ring()
 
     async def wait(self, *, leaving: bool) -> None:
         wait = self._policy.idle_poll.total_seconds()
@@ -145,24 +148,24 @@ class BrokerFeed:
             wait = min(wait, _LAST_LOOK_SECONDS)
         if self._held:
             wait = min(wait, max(min(each.until for each in self._held) - time.monotonic(), 0.0))
-        await self._mailbox.wait(wait)
+        await self._consumer.wait(wait)
 
     def ended(self, lease: Lease) -> None:
         delivery = self._in_hand.pop(lease.claim, None)
         if delivery is not None:
             self._accept(delivery)
         if self._held:
-            self._held = [each if each.foreign else HeldMessage(each.delivery, 0.0) for each in self._held]
-            self._mailbox.ring()  # there is room under a cap again
+            self._held = [each if each.foreign else DeferredMessage(each.delivery, 0.0) for each in self._held]
+            self._consumer.ring()  # there is room under a cap again
 
     async def stop(self) -> None:
         """Messages nobody began to work on go back; those of running jobs are kept until they end."""
-        await self._mailbox.stop()
+        await self._consumer.stop()
         held, self._held = self._held, []
         for each in held:
             await each.delivery.give_back()
 
-    def _accept(self, delivery: BrokerDelivery) -> None:
+    def _accept(self, delivery: RabbitDelivery) -> None:
         self._done.append(delivery)
         self._done_with.set()
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from loguru import logger
@@ -16,8 +16,12 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.queue.errors import BrokerError
 from mistnet.queue.metrics import BrokerMetrics
-from mistnet.queue.model import Lane, Target
-from mistnet.queue.ports import Broker, Dispatch, DueMessage, Wakeups
+from mistnet.queue.model import DueMessage, Lane, Target
+
+if TYPE_CHECKING:
+    from mistnet.queue.rabbitmq.publisher import RabbitBroker
+    from mistnet.queue.store.dispatch import StoreDispatch
+    from mistnet.queue.store.wakeups import LocalWakeups
 
 _SLICE: Final = 500
 _LOOK_SECONDS: Final = 1.0
@@ -45,8 +49,8 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        dispatch: Dispatch,
-        broker: Broker,
+        dispatch: StoreDispatch,
+        broker: RabbitBroker,
         clock: Clock,
         rules: DispatchRules,
         targets: Sequence[Target],
@@ -62,13 +66,13 @@ class Dispatcher:
         self._unpark = unpark
         self._wait = _FIRST_WAIT
         self._tidied_at = clock.now()
-        self._bury_at = 0.0
+        self._dead_letters_at = 0.0
 
     @property
     def lanes(self) -> list[Lane]:
         return sorted({target.lane for target in self._targets})
 
-    async def run(self, wakeup: Wakeups) -> None:
+    async def run(self, wakeup: LocalWakeups) -> None:
         """Until cancelled. What cannot be told now is told later: it stays due in the database."""
         while True:
             try:
@@ -88,11 +92,11 @@ class Dispatcher:
         """Everything once; returns how long to wait for the next time if nobody rings."""
         await self._take_back()
         told = await self.publish()
-        if time.monotonic() >= self._bury_at:
+        if time.monotonic() >= self._dead_letters_at:
             begun = time.monotonic()
-            await self.bury()
+            await self.publish_dead_letters()
             ended = time.monotonic()
-            self._bury_at = ended + max(_LOOK_SECONDS, _RESTING * (ended - begun))
+            self._dead_letters_at = ended + max(_LOOK_SECONDS, _RESTING * (ended - begun))
         if told >= _SLICE:
             return 0.0
         if told:
@@ -124,14 +128,14 @@ class Dispatcher:
         for lane, number in Counter(each.lane for each in letters if each.again and each.job_id in confirmed).items():
             self._metrics.republished.labels(lane).inc(number)
 
-    async def bury(self) -> int:
+    async def publish_dead_letters(self) -> int:
         """Tells the dead-letter queues of jobs that ended without their result; returns how many."""
-        letters = await self._dispatch.unburied(self._targets, limit=_SLICE)
+        letters = await self._dispatch.unpublished_dead_letters(self._targets, limit=_SLICE)
         if not letters:
             return 0
-        confirmed = await self._broker.bury(letters)
+        confirmed = await self._broker.publish_dead_letters(letters)
         told = [letter for letter in letters if letter.job_id in confirmed]
-        await self._dispatch.mark_buried(told, now=self._clock.now())
+        await self._dispatch.mark_dead_lettered(told, now=self._clock.now())
         for lane, number in Counter(each.lane for each in told).items():
             self._metrics.dead_lettered.labels(lane).inc(number)
         return len(told)
@@ -161,4 +165,4 @@ class Dispatcher:
     async def _tidy(self) -> None:
         if self._clock.now() - self._tidied_at > _TIDY_EVERY:
             self._tidied_at = self._clock.now()
-            await self._dispatch.forget_letters()
+            await self._dispatch.delete_stale_dead_letters()

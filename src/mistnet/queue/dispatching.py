@@ -21,9 +21,8 @@ from mistnet.queue.errors import BrokerError, BrokerUnreachable, NoBroker
 from mistnet.queue.kinds import KindRegistry, Policy
 from mistnet.queue.leader import Leadership, LeaderTerm, StoreLeaders
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import GAP_STATES, JobId, JobState, Lane, Lease, WorkerName
-from mistnet.queue.polling import HandedOver
-from mistnet.queue.ports import Depth
+from mistnet.queue.model import GAP_STATES, Depth, JobId, JobState, Lane, Lease, WorkerName
+from mistnet.queue.polling import ClaimPublished
 from mistnet.queue.store.dispatch import StoreDispatch
 from mistnet.queue.store.operations import GapFilter, Operations
 from mistnet.queue.store.upkeep import StoreUpkeep
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 LEADERSHIP: Final = "dispatch"
-_BURIED_SECONDS: Final = 60.0
+_DEAD_LETTER_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -166,9 +165,9 @@ class Dispatching:
             unpark=self._unpark,
         )
 
-    def mail(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy, outage: Outage) -> BrokerFeed:
+    def broker_feed(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy, outage: Outage) -> BrokerFeed:
         """The feed of a worker that consumes these lanes."""
-        mailbox = amqp.RabbitConsumer(
+        consumer = amqp.RabbitConsumer(
             self.line(f"mistnet worker {worker}"),
             lanes,
             queue_type=self._settings.amqp_queue_type,
@@ -177,7 +176,7 @@ class Dispatching:
             on_unreadable=lambda lane: self._metrics.broker.rejected.labels(lane).inc(),
         )
         return BrokerFeed(
-            mailbox=mailbox,
+            consumer=consumer,
             dispatch=self._dispatch,
             clock=self._database.clock,
             policy=policy,
@@ -188,7 +187,7 @@ class Dispatching:
             outage=outage,
         )
 
-    def handed_over(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> HandedOver:
+    def claims_of_published(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> ClaimPublished:
         """Leases jobs of these lanes that RabbitMQ was told of. Their message then comes late and changes nothing."""
         targets = self._kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
 
@@ -203,16 +202,16 @@ class Dispatching:
 
         return lease
 
-    async def look_after_queued(self) -> int:
+    async def take_back_undispatched(self) -> int:
         """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
         before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
         return await self._dispatch.unqueue_others(self.lanes, before=before)
 
-    async def all_buried(self) -> bool:
+    async def wait_for_dead_letters(self) -> bool:
         """Waits a while for the dead letters of what just ended: whoever dispatches publishes them."""
         targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps={})
-        deadline = asyncio.get_running_loop().time() + _BURIED_SECONDS
-        while await self._dispatch.unburied(targets, limit=1):
+        deadline = asyncio.get_running_loop().time() + _DEAD_LETTER_SECONDS
+        while await self._dispatch.unpublished_dead_letters(targets, limit=1):
             if asyncio.get_running_loop().time() > deadline:
                 return False
             await asyncio.sleep(_LOOK_SECONDS)
@@ -249,22 +248,22 @@ class Dispatching:
                 unreadable = sum(letter.job_id is None for letter in letters)
                 named = {letter.job_id for letter in letters if letter.job_id is not None}
                 done = await operations.requeue(now=now, lane=lane, states=states)
-                gaps = await self._take_letters(lane, letters, operations)
+                gaps = await self._remove_stale(lane, letters, operations)
                 stale = len(named - set(done.requeued) - gaps)
         except BrokerError as error:
             problem = str(error)
             done = await operations.requeue(now=now, lane=lane, states=states)
         return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
 
-    async def clear_letters(self, lane: Lane, operations: Operations) -> None:
+    async def remove_stale_dead_letters(self, lane: Lane, operations: Operations) -> None:
         """Takes the letters of jobs that are gaps no more out of a lane's dead letters, if RabbitMQ can be reached."""
         if lane not in self.lanes:
             return
         with suppress(BrokerError):  # they do no harm: the next requeue of the lane takes them out
             async with self.broker() as broker, broker.dead_letters(lane) as letters:
-                await self._take_letters(lane, letters, operations)
+                await self._remove_stale(lane, letters, operations)
 
-    async def _take_letters(self, lane: Lane, letters: Sequence[DeadMessage], operations: Operations) -> set[JobId]:
+    async def _remove_stale(self, lane: Lane, letters: Sequence[DeadMessage], operations: Operations) -> set[JobId]:
         """All but those of jobs that are still gaps, which are returned."""
         gaps = set(await operations.gap_ids(GapFilter(lanes=[lane])))
         for letter in letters:

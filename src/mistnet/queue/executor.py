@@ -1,4 +1,4 @@
-"""Runs handlers and turns whatever they do into outcomes. Home of the system's one broad except."""
+"""Run handlers and turn their results and errors into outcomes. The only broad `except` of the system is here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mistnet.queue.kinds import Kind
 from mistnet.queue.model import Fail, Job, Lease, Outcome, Retry, Snooze
 
 DATABASE_WAIT: Final = timedelta(seconds=2)
-"""A handler that could not look is not at fault: it spends no attempt and comes back soon."""
+"""A handler that could not read the database is not at fault: the job spends no attempt and runs again soon."""
 
 
 class Executor(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs one batch of one kind. Knows what must not be told."""
+    """Runs one batch of one kind. Removes secrets from what is stored."""
 
     clock: Clock
     timeout: timedelta
@@ -61,7 +61,7 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         return [self._cleaned(outcome) for outcome in outcomes]
 
     def _same(self, jobs: Sequence[Job[Any]], error: MistnetError) -> list[Outcome]:
-        """A fault the handler could name concerns every job it was working on."""
+        """An error that the handler raised itself concerns every job of the batch."""
         outcome: Outcome
         match error:
             case NotNow():
@@ -77,7 +77,7 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         return [outcome for _ in jobs]
 
     async def _unknown(self, kind: Kind, jobs: Sequence[Job[Any]], error: Exception) -> Sequence[Outcome]:
-        """Nobody knows which member of a batch is bad: halve it until the bad ones stand alone."""
+        """It is not known which job of the batch caused this error: halve the batch until the bad jobs are alone."""
         if len(jobs) == 1:
             trace = "".join(traceback.format_exception(error))
             return [Retry(self._clean(trace), alone=kind.rules.batch > 1)]
@@ -91,12 +91,12 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
                 return Retry(self._clean(error), alone=alone, within=within, writes=writes)
             case Fail(error, writes):
                 return Fail(self._clean(error), writes)
-            case Snooze(until, reason):
-                return Snooze(until, self._clean(reason))
+            case Snooze(until, reason, awaits):
+                return Snooze(until, self._clean(reason), awaits)
             case _:
                 return outcome
 
     def _clean(self, text: str) -> str:
-        """Without secrets, of a sane size, and storable: databases refuse NUL and broken surrogates."""
+        """Remove secrets, limit the size, and replace what databases refuse: NUL and broken surrogates."""
         plain = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
         return shorten(redact(plain, self.secrets), self.error_limit)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
 from loguru import logger
 
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import JobState, Lease, LostLease, Settlement, WorkerName
+from mistnet.queue.model import HeldLeases, JobState, Lease, LostLease, RemainingWork, Settlement, WorkerName
+from mistnet.queue.ports import Observer
 
 _LEVELS: Final = {JobState.RETRYABLE: "WARNING", JobState.FAILED: "ERROR", JobState.DEAD: "ERROR"}
 _OUTCOMES: Final = {
@@ -22,18 +23,6 @@ _OUTCOMES: Final = {
 _ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED)
 _OVER: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.DEAD)
 _DEAD_ENDS: Final = (JobState.FAILED, JobState.DEAD)
-
-
-class Observer(Protocol):
-    """Knows what jobs are about, which the engine does not."""
-
-    def account_of(self, lease: Lease) -> str | None:
-        """Whose job it is, in words for people."""
-        ...
-
-    def settled(self, settlement: Settlement) -> None:
-        """Told of every job whose outcome is stored."""
-        ...
 
 
 class Journal:
@@ -170,3 +159,62 @@ class Journal:
 def last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1][:300] if lines else ""
+
+
+_LOGGED_WAIT: Final = timedelta(seconds=2)
+"""Shorter waits are not logged."""
+
+_REPEAT_AFTER: Final = timedelta(minutes=1)
+
+
+class WaitReporter:
+    """Logs what an idle worker waits for: when that begins or changes, and once a minute."""
+
+    def __init__(self, worker: WorkerName) -> None:
+        self._worker = worker
+        self._logged: str | None = None
+        self._repeat_at: datetime | None = None
+        self._queried_at: datetime | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether to query what is awaited. Not at every turn, because the query counts jobs."""
+        if self._queried_at is not None and now - self._queried_at < _LOGGED_WAIT:
+            return False
+        self._queried_at = now
+        return True
+
+    def log(self, awaited: RemainingWork, now: datetime) -> None:
+        line = waiting_for(awaited, now)
+        repeated = line == self._logged and self._repeat_at is not None and now < self._repeat_at
+        if line is None or repeated:
+            return
+        self._logged, self._repeat_at = line, now + _REPEAT_AFTER
+        logger.info("waiting for {what}", what=line, worker=self._worker)
+
+
+def waiting_for(awaited: RemainingWork, now: datetime) -> str | None:
+    return "; ".join(_parts(awaited, now)) or None
+
+
+def _parts(awaited: RemainingWork, now: datetime) -> Iterator[str]:
+    for held in awaited.leases:
+        if held.lease_until - now > _LOGGED_WAIT:
+            yield _leased(held)
+    if awaited.jobs and awaited.next_due_at and awaited.next_due_at - now > _LOGGED_WAIT:
+        why = f" ({awaited.reason})" if awaited.reason else ""
+        later = f"{_jobs(awaited.jobs)} that {'is' if awaited.jobs == 1 else 'are'} not due yet"
+        yield f"{later}, the next at {_time(awaited.next_due_at)}{why}"
+
+
+def _leased(held: HeldLeases) -> str:
+    seen = f"last seen at {_time(held.seen_at)}" if held.seen_at else "which is not listed any more"
+    until = _time(held.lease_until)
+    return f"{_jobs(held.jobs)} of worker {held.worker}, {seen}: if it is gone, its lease expires at {until}"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%H:%M:%S} UTC"

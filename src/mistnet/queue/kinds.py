@@ -190,6 +190,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     error_limit: int = 8_000
 
     @property
-    def mercy(self) -> timedelta:
+    def renewal_grace(self) -> timedelta:
         """How long workers have, after the database failed, to renew leases that ran out meanwhile."""
         return max(2 * self.heartbeat, 5 * RENEW_AGAIN)  # shorter, and a worker that lives may not get to try

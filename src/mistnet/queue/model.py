@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Final, Generic, NewType, TypeAlias, TypeVar
@@ -237,3 +237,82 @@ class LostLease(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     lost_by: WorkerName
     state: JobState
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """When the next job of some targets is due, and whether a cap on running jobs holds back one that is due now."""
+
+    next_due_at: datetime | None
+    capped: bool
+
+
+class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker appears in the list of workers."""
+
+    name: WorkerName
+    host: str
+    pid: int
+    concurrency: int
+    lanes: Sequence[str]
+    version: str
+    running: int = 0
+    draining: bool = False
+
+
+class HeldLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs one worker holds. `seen_at` is None if the worker is no longer listed."""
+
+    worker: WorkerName
+    jobs: int
+    seen_at: datetime | None
+    lease_until: datetime
+
+    def is_gone(self, *, seen_before: datetime) -> bool:
+        return self.seen_at is None or self.seen_at < seen_before
+
+
+class RemainingWork(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that is left and cannot be started now: jobs leased to other workers, and jobs that are not due."""
+
+    leases: Sequence[HeldLeases] = ()
+    jobs: int = 0
+    next_due_at: datetime | None = None
+    reason: str | None = None
+
+
+class DueMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's id on its way to the broker. The fence shows whether the job changed since."""
+
+    job_id: JobId
+    fence: int
+    lane: Lane
+    again: bool = False
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed or dead job and its last error."""
+
+    job_id: JobId
+    fence: int
+    lane: Lane
+    kind: KindName
+    key: str | None
+    state: JobState
+    attempts: int
+    error: str | None
+
+
+class Depth(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker holds for one lane: undelivered messages, consumers, dead letters."""
+
+    ready: int
+    consumers: int
+    dead: int
+
+
+class ClaimedById(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a claim by ids: leases, jobs held back by a cap, and jobs of kinds that this worker does not know."""
+
+    leases: Sequence[Lease] = ()
+    capped: Collection[JobId] = ()
+    foreign: Collection[JobId] = ()

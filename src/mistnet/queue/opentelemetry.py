@@ -16,7 +16,7 @@ from mistnet import __version__
 from mistnet.kit.errors import SettingsError
 from mistnet.queue.kinds import Kind
 from mistnet.queue.model import Fail, Lease, Outcome, Retry, Snooze
-from mistnet.queue.tracing import Tell
+from mistnet.queue.ports import Tell
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

@@ -30,7 +30,7 @@ class Feature:
         """What the leading process does for it periodically."""
         return ()
 
-    def chores(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:  # noqa: ARG002
+    def upkeep_tasks(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:  # noqa: ARG002
         """What every worker does for it between jobs; each returns how many things it changed."""
         return ()
 

@@ -6,24 +6,27 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.kinds import KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Lane, Lease, Target, WorkerName
-from mistnet.queue.ports import Outlook, Queue, Wakeups
+from mistnet.queue.model import Lane, Lease, Outlook, Target, WorkerName
+
+if TYPE_CHECKING:
+    from mistnet.queue.store.claims import JobQueue
+    from mistnet.queue.store.wakeups import LocalWakeups
 
 _CONTENDED_SECONDS: Final = 0.05
 _CAPPED_SECONDS: Final = 1.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
-_HANDED_OVER_SECONDS: Final = 1.0
+_PUBLISHED_SECONDS: Final = 1.0
 """Another process may hand a job to the broker before we see it, and no bell rings for that."""
 
-HandedOver: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
+ClaimPublished: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
 """Leases up to so many jobs that were handed to a broker."""
 
 
@@ -33,8 +36,8 @@ class Polling:
     def __init__(  # noqa: PLR0913 (each is a part of its own)
         self,
         *,
-        queue: Queue,
-        wakeup: Wakeups,
+        queue: JobQueue,
+        wakeup: LocalWakeups,
         clock: Clock,
         policy: Policy,
         kinds: KindRegistry,
@@ -43,8 +46,8 @@ class Polling:
         metrics: EngineMetrics,
         outage: Outage,
         unpark: Callable[[], Awaitable[int]],
-        handed_over: HandedOver | None = None,
-        left_to_others: Callable[[], Collection[str]] = tuple,
+        claim_published: ClaimPublished | None = None,
+        avoided_lanes: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._queue = queue
         self._wakeup = wakeup
@@ -56,8 +59,8 @@ class Polling:
         self._metrics = metrics
         self._outage = outage
         self._unpark = unpark
-        self._handed_over = handed_over
-        self._left_to_others = left_to_others
+        self._claim_published = claim_published
+        self._avoided_lanes = avoided_lanes
         self._looked_ahead_at = float("-inf")
 
     @contextlib.asynccontextmanager
@@ -86,8 +89,8 @@ class Polling:
                 aged_before=now - self._policy.aging if self._policy.aging else None,
                 lost_before=self._outage.lost_before(now),
             )
-            if self._handed_over and len(leases) < slots:
-                leases = [*leases, *await self._handed_over(slots - len(leases))]
+            if self._claim_published and len(leases) < slots:
+                leases = [*leases, *await self._claim_published(slots - len(leases))]
         except DatabaseError as error:
             await asyncio.sleep(self._outage.failed(error))
             return []
@@ -116,15 +119,15 @@ class Polling:
             wait = min(wait, _LAST_LOOK_SECONDS)
         if ahead.capped:
             wait = min(wait, _CAPPED_SECONDS)
-        if self._handed_over:
-            wait = min(wait, _HANDED_OVER_SECONDS)
+        if self._claim_published:
+            wait = min(wait, _PUBLISHED_SECONDS)
         if ahead.next_due_at is not None:
             due_in = (ahead.next_due_at - self._clock.now()).total_seconds()
             wait = min(wait, max(due_in, _CONTENDED_SECONDS))
         return wait
 
     def _targets(self, slots: int) -> list[Target]:
-        lanes, others = self._lanes, self._left_to_others()
+        lanes, others = self._lanes, self._avoided_lanes()
         if others:
             lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
         return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)

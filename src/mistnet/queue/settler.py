@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
@@ -16,10 +16,13 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError, DatabaseFails, MistnetError, WriteRefused
 from mistnet.kit.outage import Outage
 from mistnet.kit.redaction import shorten
+from mistnet.queue.journal import Journal
 from mistnet.queue.kinds import Policy
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Continue, Done, Fail, JobState, Lease, Outcome, Retry, Settlement, Snooze
-from mistnet.queue.ports import Queue
+
+if TYPE_CHECKING:
+    from mistnet.queue.store.claims import JobQueue
 
 JITTER = 0.2
 
@@ -104,24 +107,16 @@ class Finished(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class SettlementObserver(Protocol):
-    """Told of every job that was settled, or that could not be because its lease was gone."""
-
-    def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None: ...
-
-    def lost(self, lease: Lease) -> None: ...
-
-
 class Settler:
     """Takes whatever has finished since the last settling and settles it together."""
 
     def __init__(
         self,
         *,
-        queue: Queue,
+        queue: JobQueue,
         clock: Clock,
         policy: Policy,
-        witness: SettlementObserver,
+        journal: Journal,
         metrics: EngineMetrics,
         outage: Outage,
         chance: random.Random,
@@ -129,7 +124,7 @@ class Settler:
         self._queue = queue
         self._clock = clock
         self._policy = policy
-        self._witness = witness
+        self._journal = journal
         self._metrics = metrics
         self._outage = outage
         self._chance = chance
@@ -187,7 +182,7 @@ class Settler:
         except DatabaseFails:
             return [refused]
         except MistnetError:
-            self._witness.lost(finished.lease)  # its lease runs out, which counts as an attempt
+            self._journal.lost(finished.lease)  # its lease runs out, which counts as an attempt
         return []
 
     async def _persist(self, group: Sequence[Finished]) -> None:
@@ -208,10 +203,10 @@ class Settler:
                     raise  # if one of them is the cause, the others need not wait for it
         self._outage.over()
         pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
-        self._witness.settled([pair for pair in pairs if pair[0].lease.claim in won], now)
+        self._journal.settled([pair for pair in pairs if pair[0].lease.claim in won], now)
         for settled, _seconds in pairs:
             if settled.lease.claim not in won:
-                self._witness.lost(settled.lease)
+                self._journal.lost(settled.lease)
 
     def _settlement(self, finished: Finished, now: datetime) -> Settlement:
         chance = self._chance.random()

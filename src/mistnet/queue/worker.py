@@ -7,85 +7,27 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from loguru import logger
 
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.executor import Executor
-from mistnet.queue.journal import Journal, Observer
+from mistnet.queue.journal import Journal, WaitReporter
 from mistnet.queue.kinds import Kind, KindRegistry, Policy
-from mistnet.queue.leases import LeaseKeeper
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Lane, Lease, WorkerName
-from mistnet.queue.polling import HandedOver, Polling
-from mistnet.queue.ports import HeldLeases, JobFeed, Queue, RemainingWork, Upkeep, Wakeups, WorkerCard
+from mistnet.queue.model import Lane, Lease, WorkerCard, WorkerName
+from mistnet.queue.polling import ClaimPublished, Polling
+from mistnet.queue.ports import JobFeed, Observer, Trace, untraced
 from mistnet.queue.settler import Finished, Settler
-from mistnet.queue.tracing import Trace, untraced
-from mistnet.queue.upkeep import UpkeepLoop
+from mistnet.queue.upkeep import LeaseKeeper, UpkeepLoop
 
-WORTH_TELLING: Final = timedelta(seconds=2)
-"""Who waits for less is not kept in the dark."""
-
-TOLD_AGAIN: Final = timedelta(minutes=1)
-
-
-class WaitReporter:
-    """Tells it when it begins or changes, and once a minute."""
-
-    def __init__(self, worker: WorkerName) -> None:
-        self._worker = worker
-        self._told: str | None = None
-        self._again_at: datetime | None = None
-        self._looked_at: datetime | None = None
-
-    def is_due(self, now: datetime) -> bool:
-        """Whether to look at what is awaited: not at every turn, for that look counts jobs."""
-        if self._looked_at is not None and now - self._looked_at < WORTH_TELLING:
-            return False
-        self._looked_at = now
-        return True
-
-    def tell(self, awaited: RemainingWork, now: datetime) -> None:
-        line = waiting_for(awaited, now)
-        repeated = line == self._told and self._again_at is not None and now < self._again_at
-        if line is None or repeated:
-            return
-        self._told, self._again_at = line, now + TOLD_AGAIN
-        logger.info("waiting for {what}", what=line, worker=self._worker)
-
-
-def waiting_for(awaited: RemainingWork, now: datetime) -> str | None:
-    return "; ".join(_parts(awaited, now)) or None
-
-
-def _parts(awaited: RemainingWork, now: datetime) -> Iterator[str]:
-    for held in awaited.leases:
-        if held.lease_until - now > WORTH_TELLING:
-            yield _leased(held)
-    if awaited.jobs and awaited.next_due_at and awaited.next_due_at - now > WORTH_TELLING:
-        why = f" ({awaited.reason})" if awaited.reason else ""
-        later = f"{_jobs(awaited.jobs)} that {'is' if awaited.jobs == 1 else 'are'} not due yet"
-        yield f"{later}, the next at {_time(awaited.next_due_at)}{why}"
-
-
-def _leased(held: HeldLeases) -> str:
-    seen = f"last seen at {_time(held.seen_at)}" if held.seen_at else "which has signed out"
-    until = _time(held.lease_until)
-    return f"{_jobs(held.jobs)} of worker {held.worker}, {seen}: if it is gone, its lease runs out at {until}"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%H:%M:%S} UTC"
-
+if TYPE_CHECKING:
+    from mistnet.queue.store.claims import JobQueue
+    from mistnet.queue.store.upkeep import StoreUpkeep
+    from mistnet.queue.store.wakeups import LocalWakeups
 
 _GATHER_SECONDS: Final = 0.005
 """A claim costs as much for one job as for many."""
@@ -94,19 +36,19 @@ _GATHER_SECONDS: Final = 0.005
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker works with; the composition root chooses each."""
 
-    queue: Queue
-    upkeep: Upkeep
-    wakeup: Wakeups
+    queue: JobQueue
+    upkeep: StoreUpkeep
+    wakeup: LocalWakeups
     clock: Clock
     kinds: KindRegistry
     policy: Policy
     metrics: EngineMetrics
     secrets: Sequence[str] = ()
     halted: Callable[[], Awaitable[Collection[str]]] | None = None
-    left_to_others: Callable[[], Collection[str]] = tuple
+    avoided_lanes: Callable[[], Collection[str]] = tuple
     """Lanes from which nothing is claimed for now: other workers can do what this one cannot."""
 
-    chores: Sequence[Callable[[], Awaitable[int]]] = ()
+    upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
     outage: Outage | None = None
     """Given where the feed shares it."""
 
@@ -126,7 +68,7 @@ class Worker:
         lanes: Sequence[Lane] | None = None,
         until_idle: bool = False,
         feed: JobFeed | None = None,
-        handed_over: HandedOver | None = None,
+        claim_published: ClaimPublished | None = None,
     ) -> None:
         self._tools = tools
         self._policy = tools.policy
@@ -138,7 +80,9 @@ class Worker:
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._suspects: list[Lease] = []
-        outage = self._outage = tools.outage or Outage(tools.clock, mercy=self._policy.mercy, chance=tools.chance)
+        outage = self._outage = tools.outage or Outage(
+            tools.clock, renewal_grace=self._policy.renewal_grace, chance=tools.chance
+        )
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._waits = WaitReporter(card.name)
         self._leases = LeaseKeeper(
@@ -149,21 +93,21 @@ class Worker:
             queue=tools.queue,
             clock=tools.clock,
             policy=self._policy,
-            witness=self._journal,
+            journal=self._journal,
             metrics=tools.metrics,
             outage=outage,
             chance=tools.chance,
         )
-        self._caretaker = UpkeepLoop(
+        self._upkeep = UpkeepLoop(
             upkeep=tools.upkeep,
             clock=tools.clock,
             policy=self._policy,
             kinds=tools.kinds,
             card=self._current_card,
-            witness=self._journal,
+            journal=self._journal,
             wake=tools.wakeup.ring,
             outage=outage,
-            chores=tools.chores,
+            tasks=tools.upkeep_tasks,
         )
         self._feed = feed or Polling(
             queue=tools.queue,
@@ -175,9 +119,9 @@ class Worker:
             lanes=lanes,
             metrics=tools.metrics,
             outage=outage,
-            unpark=self._caretaker.unpark,
-            handed_over=handed_over,
-            left_to_others=tools.left_to_others,
+            unpark=self._upkeep.unpark,
+            claim_published=claim_published,
+            avoided_lanes=tools.avoided_lanes,
         )
         self._executor = Executor(
             clock=tools.clock,
@@ -216,7 +160,7 @@ class Worker:
                 for name, part in (
                     ("settler", self._settler.run()),
                     ("leases", self._leases.run()),
-                    ("caretaker", self._caretaker.run()),
+                    ("upkeep", self._upkeep.run()),
                 )
             ]
             cleanup.push_async_callback(_stop, background)
@@ -312,7 +256,7 @@ class Worker:
         """A settlement was written or refused: the lease is over, and its class may have work again."""
         self._leases.drop(lease)
         self._feed.ended(lease)
-        self._caretaker.count_settled()
+        self._upkeep.count_settled()
         self._tools.wakeup.ring()
 
     def _abandon(self, lost: Collection[Lease]) -> None:
@@ -335,7 +279,7 @@ class Worker:
             if not open_lanes or not await self._tools.upkeep.work_left(kinds, open_lanes, now=now):
                 return True
             if self._waits.is_due(now):
-                self._waits.tell(await self._tools.upkeep.awaited(kinds, open_lanes, now=now), now)
+                self._waits.log(await self._tools.upkeep.awaited(kinds, open_lanes, now=now), now)
         except DatabaseError:
             pass
         return False

@@ -69,7 +69,7 @@ class Collecting(Feature):
     def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
         return WRITERS
 
-    def chores(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:
+    def upkeep_tasks(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:
         return [partial(self.recheck_accounts, jobs), self.retry_unreadable]
 
     async def recheck_accounts(self, jobs: JobWriter) -> int:

@@ -71,7 +71,7 @@ class RabbitConsumer:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        self._keeping = asyncio.create_task(self._keep(), name="mailbox")
+        self._keeping = asyncio.create_task(self._keep(), name="consumer")
         try:
             yield
         finally:

@@ -8,8 +8,7 @@ import msgspec
 from aio_pika import DeliveryMode, Message
 
 from mistnet.kit.redaction import shorten
-from mistnet.queue.model import JobId
-from mistnet.queue.ports import DeadLetter, DueMessage
+from mistnet.queue.model import DeadLetter, DueMessage, JobId
 
 _JSON: Final = "application/json"
 _LARGEST: Final = 2**63 - 1

@@ -12,8 +12,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from aiormq.exceptions import ChannelNotFoundEntity, DeliveryError
 from pamqp.commands import Queue
 
-from mistnet.queue.model import JobId, Lane
-from mistnet.queue.ports import DeadLetter, Depth, DueMessage
+from mistnet.queue.model import DeadLetter, Depth, DueMessage, JobId, Lane
 from mistnet.queue.rabbitmq import topology
 from mistnet.queue.rabbitmq.connection import FAULTS, BrokerConnector, forgiven, hang_up
 from mistnet.queue.rabbitmq.messages import dead_message, job_message, named_job
@@ -61,7 +60,7 @@ class RabbitBroker:
     async def publish(self, letters: Sequence[DueMessage]) -> Collection[JobId]:
         return await self._send(EXCHANGE, [(each.job_id, each.lane, job_message(each)) for each in letters])
 
-    async def bury(self, letters: Sequence[DeadLetter]) -> Collection[JobId]:
+    async def publish_dead_letters(self, letters: Sequence[DeadLetter]) -> Collection[JobId]:
         return await self._send(DEAD_EXCHANGE, [(each.job_id, each.lane, dead_message(each)) for each in letters])
 
     async def depths(self, lanes: Collection[Lane]) -> Mapping[Lane, Depth]:

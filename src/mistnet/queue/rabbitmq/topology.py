@@ -30,8 +30,8 @@ async def declare(channel: AbstractChannel, lanes: Collection[Lane], *, queue_ty
     dead = await channel.declare_exchange(DEAD_EXCHANGE, "direct", durable=True)
     for lane in lanes:
         made: dict[str, Any] = {"x-queue-type": queue_type}
-        buried = await channel.declare_queue(dead_queue_of(lane), durable=True, arguments=made)
-        await buried.bind(dead, routing_key=lane)
+        dead_queue = await channel.declare_queue(dead_queue_of(lane), durable=True, arguments=made)
+        await dead_queue.bind(dead, routing_key=lane)
         made = {**made, "x-dead-letter-exchange": DEAD_EXCHANGE, "x-dead-letter-routing-key": lane}
         queue = await channel.declare_queue(queue_of(lane), durable=True, arguments=made)
         await queue.bind(jobs, routing_key=lane)

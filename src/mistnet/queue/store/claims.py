@@ -22,13 +22,13 @@ from mistnet.queue.model import (
     KindName,
     Lease,
     NewJob,
+    Outlook,
     Settlement,
     Target,
     WorkerName,
 )
-from mistnet.queue.ports import Outlook
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.queue.store.writes import GivenUp, Prepared, Writers, tell_none
+from mistnet.queue.store.writes import GivenUp, Prepared, Writers, ignore_given_up
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 _CAP_LOCK = 0x6D697374  # an arbitrary number that all mistnet workers share
@@ -49,7 +49,7 @@ class JobQueue:
     """Leases jobs to workers and settles what they return, each in one transaction."""
 
     def __init__(
-        self, database: Database, job_writer: JobWriter, writers: Writers, *, given_up: GivenUp = tell_none
+        self, database: Database, job_writer: JobWriter, writers: Writers, *, given_up: GivenUp = ignore_given_up
     ) -> None:
         self._database = database
         self._job_writer = job_writer

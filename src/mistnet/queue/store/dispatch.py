@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
-from mistnet.queue.model import JobId, JobState, Lane, Lease, Target, WorkerName
-from mistnet.queue.ports import ClaimedById, DeadLetter, DueMessage
+from mistnet.queue.model import ClaimedById, DeadLetter, DueMessage, JobId, JobState, Lane, Lease, Target, WorkerName
 from mistnet.queue.store.claims import LONG_AGO, claiming, target_rows
 
 TOLD_AGAIN: Final = "its message seems lost: the broker is told again"
@@ -95,16 +94,16 @@ class StoreDispatch:
         async with self._database.autocommit() as connection:
             return len((await run(connection, "unqueue_others", binds)).all())
 
-    async def unburied(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
+    async def unpublished_dead_letters(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
         letters: list[DeadLetter] = []
         async with self._database.read_cached_plan() as connection:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(letters)}
-                rows = await run(connection, "unburied", binds)
+                rows = await run(connection, "unpublished_dead_letters", binds)
                 letters += [_dead_letter(row) for row in rows]
         return letters
 
-    async def mark_buried(self, letters: Sequence[DeadLetter], *, now: datetime) -> None:
+    async def mark_dead_lettered(self, letters: Sequence[DeadLetter], *, now: datetime) -> None:
         if not letters:
             return
         dead = tables.dead_letters
@@ -114,9 +113,9 @@ class StoreDispatch:
         async with self._database.autocommit() as connection:
             await connection.execute(upsert.on_conflict_do_update(index_elements=["job_id"], set_=changes))
 
-    async def forget_letters(self) -> None:
+    async def delete_stale_dead_letters(self) -> None:
         async with self._database.autocommit() as connection:
-            await run(connection, "forget_letters")
+            await run(connection, "delete_stale_dead_letters")
 
     async def claim_by_ids(
         self,

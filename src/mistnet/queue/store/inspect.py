@@ -10,10 +10,9 @@ from sqlalchemy import Select, Text, cast, false, func, null, select
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.queue import tables
-from mistnet.queue.model import JobId, JobState, KindName, Lane, WorkerName
-from mistnet.queue.ports import HeldLeases
-from mistnet.queue.store.leases import held_leases
+from mistnet.queue.model import HeldLeases, JobId, JobState, KindName, Lane, WorkerName
 from mistnet.queue.store.operations import GapFilter
+from mistnet.queue.store.upkeep import held_leases
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
 _COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker")

@@ -1,4 +1,4 @@
-"""Upkeep statements: reclaim, unpark, prune, presence of workers."""
+"""Upkeep on the database: reclaim, unpark, prune, and the list of workers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
-from mistnet.queue.model import JobState, KindName, LostLease, WorkerName
-from mistnet.queue.ports import RemainingWork, WorkerCard
-from mistnet.queue.store.leases import held_leases
-from mistnet.queue.store.writes import GivenUp, tell_none
+from mistnet.queue.model import HeldLeases, JobState, KindName, LostLease, RemainingWork, WorkerCard, WorkerName
+from mistnet.queue.store.writes import GivenUp, ignore_given_up
 
 
 class StoreUpkeep:
-    """Keeps the queue's tables in order. Every chore may run anywhere, any number of times."""
+    """Keeps the queue's tables in order. Any process may run each of these, any number of times."""
 
-    def __init__(self, database: Database, *, given_up: GivenUp = tell_none) -> None:
+    def __init__(self, database: Database, *, given_up: GivenUp = ignore_given_up) -> None:
         self._database = database
         self._given_up = given_up
         self._dialect = database.dialect
@@ -30,7 +28,7 @@ class StoreUpkeep:
         return await self._database.correct_clock()
 
     async def reclaim(self, *, now: datetime, limit: int, lost_before: datetime | None = None) -> Sequence[LostLease]:
-        """Takes jobs back from workers whose lease ran out; one without an attempt left is dead."""
+        """Take jobs back whose lease expired. One without an attempt left is dead."""
         binds = {"now": now, "limit": limit, "lost_before": lost_before or now}
         async with self._database.transaction() as connection:
             lost = await self._reclaim(connection, binds)
@@ -50,7 +48,7 @@ class StoreUpkeep:
         return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
 
     async def unpark(self, caps: Mapping[KindName, int]) -> int:
-        """Lets parked jobs in, oldest first, as far as the caps on live jobs have room."""
+        """Let parked jobs in, oldest first, as far as the caps on live jobs have room."""
         let_in = 0
         for kind, cap in caps.items():
             async with self._database.transaction() as connection:
@@ -62,7 +60,7 @@ class StoreUpkeep:
         return let_in
 
     async def work_left(self, kinds: Collection[KindName], lanes: Collection[str], *, now: datetime) -> bool:
-        """Whether workers of these kinds and lanes still have something to do, now or after a wait."""
+        """Whether workers of these kinds and lanes have work left, now or after a wait."""
         async with self._database.read() as connection:
             binds = {"kinds": sorted(kinds), "lanes": sorted(lanes), "now": now}
             return bool((await run(connection, "work_left", binds)).scalar_one())
@@ -86,7 +84,7 @@ class StoreUpkeep:
         return RemainingWork(leases=leases, jobs=count, next_due_at=row.run_at if row else None, reason=reason)
 
     async def prune(self, *, before: datetime, limit: int) -> int:
-        """Forgets what finished before then, a slice per call, so that no lock is held for long."""
+        """Delete what finished before then, a slice per call, so that no lock is held for long."""
         binds = {"before": before, "limit": limit}
         async with self._database.transaction() as connection:
             forgotten = await run(connection, "prune_history", binds)
@@ -94,14 +92,14 @@ class StoreUpkeep:
             await connection.execute(delete(tables.workers).where(tables.workers.c.seen_at < before))
             return forgotten.rowcount
 
-    async def tidy(self) -> None:
-        """Clears away dead rows sooner than the server would by itself, so that claims stay fast."""
+    async def vacuum(self) -> None:
+        """Remove dead rows sooner than autovacuum would, so that claims stay fast."""
         if self._dialect == "postgresql":
             async with self._database.read() as connection:
                 await connection.execute(text("VACUUM (SKIP_LOCKED, TRUNCATE FALSE, PARALLEL 0) jobs"))
 
     async def sign_in(self, card: WorkerCard, *, now: datetime) -> None:
-        """Says that a worker is there, and how busy it is."""
+        """Write a worker's row: that it runs, and how busy it is."""
         row = {
             "name": card.name,
             "host": card.host,
@@ -123,3 +121,28 @@ class StoreUpkeep:
     async def sign_out(self, worker: WorkerName) -> None:
         async with self._database.autocommit() as connection:
             await connection.execute(delete(tables.workers).where(tables.workers.c.name == worker))
+
+
+async def held_leases(
+    connection: AsyncConnection, *, kinds: Collection[str] | None = None, lanes: Collection[str] | None = None
+) -> Sequence[HeldLeases]:
+    """Held leases by worker, with the time of its last heartbeat if it is still listed."""
+    own = tables.jobs.c
+    asked = (
+        select(
+            own.worker,
+            func.count().label("jobs"),
+            tables.workers.c.seen_at,
+            func.max(own.lease_until).label("lease_until"),
+        )
+        .select_from(tables.jobs.outerjoin(tables.workers, tables.workers.c.name == own.worker))
+        .where(own.state == JobState.RUNNING)
+        .group_by(own.worker, tables.workers.c.seen_at)
+        .order_by(own.worker)
+    )
+    if kinds is not None:
+        asked = asked.where(own.kind.in_(kinds))
+    if lanes is not None:
+        asked = asked.where(own.lane.in_(lanes))
+    rows = (await connection.execute(asked)).mappings()
+    return [HeldLeases(**{**row, "worker": WorkerName(row["worker"])}) for row in rows]

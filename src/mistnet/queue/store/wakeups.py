@@ -50,7 +50,7 @@ class DatabaseWakeups(LocalWakeups):
 
     async def __aenter__(self) -> Self:
         ways = {"postgresql": self._listen, "sqlite": self._watch, "libsql": self._ask}
-        self._listener = asyncio.create_task(self._keep(ways[self._database.product]), name="bell")
+        self._listener = asyncio.create_task(self._keep(ways[self._database.product]), name="wakeups")
         return self
 
     async def __aexit__(

@@ -33,7 +33,7 @@ GivenUp: TypeAlias = Callable[[AsyncConnection, Sequence[JobId], datetime], Awai
 """Told of jobs that failed or died, in the transaction that says so: what waits for them ends with them."""
 
 
-async def tell_none(_connection: AsyncConnection, _job_ids: Sequence[JobId], _now: datetime) -> None:
+async def ignore_given_up(_connection: AsyncConnection, _job_ids: Sequence[JobId], _now: datetime) -> None:
     """Where nothing waits for jobs."""
 
 

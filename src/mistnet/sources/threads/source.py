@@ -88,7 +88,7 @@ class ThreadsCollector(Feature):
             parts=[http.opened],
             setup="set MISTNET_THREADS_TOKEN",
             secrets=lambda: self.keeper.secrets,
-            chores=[self.maintain_token],
+            upkeep_tasks=[self.maintain_token],
         )
         rules = FeedRules(
             second_look=timedelta(seconds=settings.second_look_seconds),

@@ -86,6 +86,6 @@ async def requeue(
 async def requeue_one(_visitor: Operator, app: Mistnet, lane: LanePath, job_id: JobPath) -> RedirectResponse:
     (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now(), gaps_only=True)
     if change.changed:
-        await app.dispatching.clear_letters(Lane(lane), app.operations)
+        await app.dispatching.remove_stale_dead_letters(Lane(lane), app.operations)
     did = "retried" if change.changed else "not-retried"
     return RedirectResponse(f"/lanes?lane={quote(lane)}&did={did}", 303)
