@@ -14,7 +14,7 @@ from mistnet.social.accounts import AccountState, TrackedAccount
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.account_pages import AccountFilter, AccountPages
-from mistnet.social.store.post_listing import PostPages
+from mistnet.social.store.post_listing import PostListing
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
 
@@ -178,7 +178,7 @@ async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_
         await tell(app, user(BEA, "bea"), post(5, ANN, conversation=5), post(7, BEA, conversation=5, answers=5))
         clock.turn(seconds=1)
         await tell(app, post(6, BEA, conversation=5, answers=5))
-        pages = PostPages(app.database)
+        pages = PostListing(app.database)
         first = await pages.conversation(X, PostId(5), after=None, limit=2)
         assert [(each.id, each.handle, each.tracked) for each in first] == [(5, "ann", True), (6, "bea", False)]
         rest = await pages.conversation(X, PostId(5), after=first[-1].cursor, limit=2)

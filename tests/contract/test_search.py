@@ -22,9 +22,9 @@ from mistnet.social.errors import BadSearch
 from mistnet.social.model import THREADS, Detail, Metrics, Platform, Post, PostId, User, UserId, X
 from mistnet.social.post_order import PostCursor
 from mistnet.social.search_query import parse
-from mistnet.social.store.post_listing import PostSpan
+from mistnet.social.store.post_listing import ListedPost, PostSpan
 from mistnet.social.store.posts import write_posts, write_users
-from mistnet.social.store.search import _FEW, FoundPost, PostSearch, _question, _with_authors, find_authors
+from mistnet.social.store.search import _FEW, PostSearch, _question, find_authors
 from tests.databases import analyze, open_database
 from tests.examples import count_examples
 from tests.loops import LOOP
@@ -83,7 +83,7 @@ async def hits(
     before: PostCursor | None = None,
     limit: int = 100,
     **about: Any,
-) -> Sequence[FoundPost]:
+) -> Sequence[ListedPost]:
     authors = None if author is None else await find_authors(database, author)
     span = PostSpan(authors=authors, **about)
     return await PostSearch(database).find(query, span, before=before, limit=limit)
@@ -180,7 +180,7 @@ async def test_pages_follow_each_other_by_time_over_both_platforms(
     ]
     in_order = sorted(given_posts, key=lambda each: (each.created_at, each.platform, each.id), reverse=True)
     async with stored(url, *given_posts) as database:
-        pages, before = list[FoundPost](), None
+        pages, before = list[ListedPost](), None
         while page := await hits(database, "mist", limit=7, before=before):
             pages += page
             before = page[-1].cursor
@@ -302,9 +302,7 @@ async def plans(database: Database, query: str, *, few: bool) -> str:
     explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
     asked = _question(database.dialect, parse(query), PostSpan(), None, few=few)
     async with database.read() as connection:
-        compiled = _with_authors(asked.limit(20)).compile(
-            connection.sync_connection, compile_kwargs={"literal_binds": True}
-        )
+        compiled = asked.limit(20).compile(connection.sync_connection, compile_kwargs={"literal_binds": True})
         rows = await connection.exec_driver_sql(explain + str(compiled))
         return "\n".join(str(row[-1]) for row in rows)
 
@@ -325,7 +323,7 @@ async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
                     assert "SCAN posts_search VIRTUAL TABLE" in plan, plan
                     assert "SCAN posts\n" not in plan
                     assert ("ORDER BY" in plan) == few, plan
-                    assert ("SCAN posts USING INDEX posts_created_at" in plan) != few, plan
+                    assert ("SCAN posts USING COVERING INDEX posts_created_at" in plan) != few, plan
         assert ROWS > _FEW
         assert len(await found(database, "word7", limit=20)) == 20
         assert len(await found(database, "mist", limit=20)) == 20

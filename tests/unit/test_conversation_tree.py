@@ -5,30 +5,32 @@ from typing import Any
 
 from mistnet.social.coverage.model import MissingParent
 from mistnet.social.model import PostId, UserId, X
-from mistnet.social.store.post_listing import ShownPost
+from mistnet.social.store.post_listing import ListedPost
 from mistnet.web.pages.conversations import tree
 
 
-def post(own: int, answers: int | None = None) -> ShownPost:
+def post(own: int, answers: int | None = None) -> ListedPost:
     names = ("url", "quoted_id", "reposted_id", "referenced_text", "referenced_handle")
     nothing: dict[str, Any] = dict.fromkeys((*names, "likes", "replies", "reposts", "views"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return ShownPost(
+    return ListedPost(
         platform=X,
         id=PostId(own),
         author_id=UserId(1),
         handle=f"h{own}",
         name=None,
         text="",
+        text_clean="",
         created_at=at,
         conversation_id=PostId(1),
         in_reply_to_id=PostId(answers) if answers else None,
         first_seen_at=at,
+        last_updated_at=at,
         **nothing,
     )
 
 
-def drawn(posts: list[ShownPost], *parents: MissingParent) -> list[tuple[int, int]]:
+def drawn(posts: list[ListedPost], *parents: MissingParent) -> list[tuple[int, int]]:
     """The depth and the id of each line; that of a missing post is negative."""
     lines = tree(posts, {each.post_id: each for each in parents})
     return [(line.depth, line.post.id if line.post else -(line.missing_id or 0)) for line in lines]

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
@@ -15,8 +14,8 @@ from mistnet.cli.output import at, document
 from mistnet.kit.text import counted, printable
 from mistnet.social.post_order import PostCursor, read_cursor
 from mistnet.social.search_query import SearchQuery, parse, pattern
-from mistnet.social.store.post_listing import PostSpan
-from mistnet.social.store.search import FoundPost, PostSearch, find_authors
+from mistnet.social.store.post_listing import ListedPost, PostSpan
+from mistnet.social.store.search import PostSearch, find_authors
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,7 +91,13 @@ async def search(
         invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
 
 
-def on_terminal(found: Sequence[FoundPost], query: SearchQuery) -> "RenderableType":
+_FIELDS: Final = (
+    *("platform", "id", "author_id", "handle", "name", "created_at", "text", "url"),
+    *("likes", "replies", "reposts", "views"),
+)
+
+
+def on_terminal(found: Sequence[ListedPost], query: SearchQuery) -> "RenderableType":
     """One block for each post, its text wrapped, the words it was found by in colour."""
     from rich.console import Group  # noqa: PLC0415 (as above)
 
@@ -100,7 +105,7 @@ def on_terminal(found: Sequence[FoundPost], query: SearchQuery) -> "RenderableTy
     return Group(*(_block(post, marks) for post in found))
 
 
-def _block(post: FoundPost, marks: re.Pattern[str]) -> "RenderableType":
+def _block(post: ListedPost, marks: re.Pattern[str]) -> "RenderableType":
     from rich.console import Group  # noqa: PLC0415 (as above)
     from rich.padding import Padding  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -111,22 +116,23 @@ def _block(post: FoundPost, marks: re.Pattern[str]) -> "RenderableType":
     return Group(Text(_heading(post), style="bold"), Padding(Group(text, *below), (0, 0, 1, 2)))
 
 
-def _plain(post: FoundPost) -> str:
+def _plain(post: ListedPost) -> str:
     lines = [*printable(post.text).splitlines(), *_below(post)]
     return "\n".join([_heading(post), *(f"  {line}" for line in lines)])
 
 
-def _heading(post: FoundPost) -> str:
+def _heading(post: ListedPost) -> str:
     who = f"@{post.handle}" if post.handle else f"user {post.author_id}"
     name = f" ({post.name})" if post.name else ""
     return printable(f"{who}{name} on {post.platform}, {at(post.created_at)} UTC", one_line=True)
 
 
-def _below(post: FoundPost) -> list[str]:
+def _below(post: ListedPost) -> list[str]:
     told = [(getattr(post, many), one, many) for many, one in _COUNTS.items()]
     counts = [counted(number, one, many) for number, one, many in told if number is not None]
     return [line for line in (", ".join(counts), printable(post.url or "", one_line=True)) if line]
 
 
-def _fields(post: FoundPost) -> dict[str, object]:
-    return {**msgspec.structs.asdict(post), "id": str(post.id), "author_id": str(post.author_id)}
+def _fields(post: ListedPost) -> dict[str, object]:
+    shown = {name: getattr(post, name) for name in _FIELDS}
+    return {**shown, "id": str(post.id), "author_id": str(post.author_id)}

@@ -20,10 +20,10 @@ from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import PROGRESS
 from mistnet.social.fetch_sizes import FetchRules, FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
+from mistnet.social.post_order import PostCursor
 from mistnet.social.store.account_jobs import live_sweeps
 from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
-from mistnet.social.store.post_listing import POST_FIELDS, ShownPost, shown
+from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Suggestion
 from mistnet.social.tables import accounts, posts, suggestions, user_versions, users
 
@@ -203,18 +203,10 @@ class AccountPages:
         async with self._database.read() as connection:
             return {int(row.hour): row.posts for row in await run(connection, "hours", binds)}
 
-    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ShownPost]:
+    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ListedPost]:
         """Newest first; the cursor of the last post of one page is the `before` of the next."""
-        query = (
-            select(*POST_FIELDS)
-            .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
-            .where(posts.c.platform == self._platform, posts.c.author_id == user_id)
-            .order_by(*NEWEST_FIRST)
-            .limit(limit)
-        )
-        if before is not None:
-            query = query.where(older_than(before))
-        return [shown(row) for row in await self._database.fetch_rows(query)]
+        author = (self._platform, user_id)
+        return await PostListing(self._database).of_author(author, before=before, limit=limit)
 
     async def list(
         self, *, words: str = "", state: AccountState | None = None, after: int = 0, limit: int

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Final
 
-import msgspec
 from sqlalchemy import Select, and_, bindparam, column, false, func, literal_column, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,13 +13,9 @@ from mistnet.kit.statements import run
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.search_query import SearchQuery, SearchTerm, parse
-from mistnet.social.store.post_listing import PostSpan, narrow_posts
+from mistnet.social.store.post_listing import ListedPost, PostListing, PostSpan, narrow_posts
 from mistnet.social.tables import WORDS, posts, users
 
-_OF_THE_POST: Final = (
-    *("platform", "id", "author_id", "created_at", "text", "url"),
-    *("likes", "replies", "reposts", "views"),
-)
 INDEX: Final = table("posts_search", column("rowid"))
 """The full-text index of SQLite. Its rows are numbered by SEARCH_ROWS."""
 
@@ -31,44 +25,23 @@ _FEW: Final = 2_000
 """So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
 
 
-class FoundPost(msgspec.Struct, frozen=True, kw_only=True):
-    """A post with its author's present handle and name."""
-
-    platform: Platform
-    id: PostId
-    author_id: UserId
-    handle: str | None
-    name: str | None
-    created_at: datetime
-    text: str
-    url: str | None
-    likes: int | None
-    replies: int | None
-    reposts: int | None
-    views: int | None
-
-    @property
-    def cursor(self) -> PostCursor:
-        return PostCursor(self.created_at, self.platform, self.id)
-
-
 class PostSearch:
-    """Reads. The cursor of the last post of one page is the `before` of the next."""
+    """Finds posts. The cursor of the last post of one page is the `before` of the next."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(
         self, query: str, span: PostSpan, *, before: PostCursor | None = None, limit: int
-    ) -> Sequence[FoundPost]:
+    ) -> Sequence[ListedPost]:
         """The newest first, of all authors or of some."""
         words = parse(query)
         async with self._database.read() as connection:
             few = self._database.dialect != "sqlite" or await _has_few(connection, words)
             asked = _question(self._database.dialect, words, span, before, few=few)
-            rows = (await connection.execute(_with_authors(asked.limit(limit)))).mappings()
-            found = [FoundPost(**{**row, "platform": Platform(row["platform"])}) for row in rows]
-        return sorted(found, key=lambda post: post.cursor, reverse=True)
+            keys = [(Platform(row.platform), PostId(row.id)) for row in await connection.execute(asked.limit(limit))]
+        # Authors are looked up for these few posts alone: in one query, a planner could begin with the users.
+        return await PostListing(self._database).some(keys)
 
 
 async def find_authors(
@@ -104,15 +77,8 @@ async def _has_few(connection: AsyncConnection, words: SearchQuery) -> bool:
     return (await connection.execute(one_too_many)).first() is None
 
 
-def _with_authors(asked: Select[Any]) -> Select[Any]:
-    """Authors are looked up for the few posts that are shown; a planner that could would begin with them."""
-    hits = asked.subquery()
-    own = (users.c.platform == hits.c.platform) & (users.c.id == hits.c.author_id)
-    return select(hits, users.c.handle, users.c.name).join_from(hits, users, own)
-
-
 def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
-    asked = narrow_posts(select(*(posts.c[name] for name in _OF_THE_POST)), span)
+    asked = narrow_posts(select(posts.c.platform, posts.c.id, posts.c.created_at), span)
     if span.authors is not None:
         own = [and_(posts.c.platform == platform, posts.c.author_id == each) for platform, each in span.authors]
         asked = asked.where(or_(*own) if own else false())

@@ -12,7 +12,7 @@ from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import Platform, PostId
 from mistnet.social.post_order import POST_CURSOR, read_cursor
-from mistnet.social.store.post_listing import PostPages, ShownPost
+from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
@@ -25,10 +25,14 @@ _MOST: Final = 1_000
 _DONE: Final = (Completeness.COMPLETE, Completeness.AS_FAR_AS_UPSTREAM)
 
 
-_NOT_IN_TREES: Final = ("platform", "conversation_id", "referenced_text", "referenced_handle", "first_seen_at", "links")
+_NOT_IN_TREES: Final = (
+    *("platform", "text_clean", "lang", "conversation_id", "in_reply_to_user_id", "referenced_text", "links", "media"),
+    *("referenced_text_clean", "referenced_handle", "referenced_media", "quotes", "bookmarks"),
+    *("first_seen_at", "last_updated_at"),
+)
 
 
-class ConversationPost(Document, record=ShownPost, without=_NOT_IN_TREES):
+class ConversationPost(Document, record=ListedPost, without=_NOT_IN_TREES):
     """A post of a conversation."""
 
 
@@ -87,7 +91,7 @@ async def show_conversation(
         hint = f"; post {own} belongs to conversation {belongs_to}" if belongs_to else ""
         raise NotFound(f"conversation {conversation_id} here{hint}")
     after = read_cursor(cursor) if cursor else None
-    posts = await PostPages(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
+    posts = await PostListing(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
     page, parents = Page.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
     return {
         "platform": where,

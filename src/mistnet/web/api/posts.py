@@ -39,7 +39,7 @@ class LinkDocument(Document):
     expanded_url: str | None
 
 
-class PostDocument(Document, record=ListedPost):
+class PostDocument(Document, record=ListedPost, without=("tracked",)):
     referenced_media: list[MediaDocument]
     media: list[MediaDocument]
     links: list[LinkDocument]
@@ -78,8 +78,7 @@ async def list_posts(
         stored_until=stored_until,
     )
     if q and q.strip():
-        found = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.one_more)
-        rows = await posts.some([(each.platform, each.id) for each in found])
+        rows = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.one_more)
     else:
         rows = await posts.page(span, before=pages.place, limit=pages.one_more)
     return pages.listing(rows, lambda post: post.cursor)

@@ -13,7 +13,7 @@ from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import PostId
 from mistnet.social.post_order import read_cursor
-from mistnet.social.store.post_listing import PostPages, ShownPost
+from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound
@@ -36,7 +36,7 @@ class ConversationLine(msgspec.Struct, frozen=True, kw_only=True):
     """One node of the tree: a post, or the place of a missing one. `answers` is set where the parent is not above."""
 
     depth: int
-    post: ShownPost | None = None
+    post: ListedPost | None = None
     missing: MissingParent | None = None
     missing_id: PostId | None = None
     answers: str | None = None
@@ -55,7 +55,7 @@ async def conversation(
     platform: OnPlatform = None,
     after: PostPlace = None,
 ) -> Response:
-    own, pages, coverage = PostId(conversation_id), PostPages(app.database), Coverage(app.database)
+    own, pages, coverage = PostId(conversation_id), PostListing(app.database), Coverage(app.database)
     where = platform or await coverage.platform_of(own)
     posts = await pages.conversation(where, own, after=read_cursor(after) if after else None, limit=_PAGE)
     if not posts:
@@ -80,10 +80,10 @@ async def conversation(
     )
 
 
-def tree(posts: Sequence[ShownPost], parents: dict[PostId, MissingParent]) -> Iterator[ConversationLine]:
+def tree(posts: Sequence[ListedPost], parents: dict[PostId, MissingParent]) -> Iterator[ConversationLine]:
     """Every post below its parent, oldest first, with nodes for missing parents."""
     stored = {post.id: post for post in posts}
-    answers: dict[PostId | None, list[ShownPost]] = {}
+    answers: dict[PostId | None, list[ListedPost]] = {}
     for post in posts:
         answers.setdefault(post.in_reply_to_id, []).append(post)
     begins = [each for each in answers if each not in stored]
@@ -96,9 +96,9 @@ def tree(posts: Sequence[ShownPost], parents: dict[PostId, MissingParent]) -> It
 
 
 def _below(
-    begins: Sequence[ShownPost],
-    answers: dict[PostId | None, list[ShownPost]],
-    stored: dict[PostId, ShownPost],
+    begins: Sequence[ListedPost],
+    answers: dict[PostId | None, list[ListedPost]],
+    stored: dict[PostId, ListedPost],
     depth: int,
 ) -> Iterator[ConversationLine]:
     """Without recursion: some threads are deeper than Python's stack."""

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
 from mistnet.queue.model import JobState
 from mistnet.social.store.account_pages import AccountFilter, AccountPages
-from mistnet.social.store.post_listing import PostPages, ShownPost
+from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals
 from mistnet.sources.status import source_statuses
 from mistnet.web.auth import Operator, Reader
@@ -187,7 +187,7 @@ async def overview(
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed, account_counts, dashboard.now),
         refused=await Refusals(app.database).standing(_REFUSED),
-        latest=_mix_authors(await PostPages(app.database).latest(_LATEST)),
+        latest=_mix_authors(await PostListing(app.database).latest(_LATEST)),
     )
 
 
@@ -197,11 +197,11 @@ async def accept_alert(visitor: Operator, app: Mistnet, alert_id: NumberPath) ->
     return RedirectResponse("/?did=alert-accepted", 303)
 
 
-def _mix_authors(latest: Sequence[ShownPost]) -> Sequence[ShownPost]:
+def _mix_authors(latest: Sequence[ListedPost]) -> Sequence[ListedPost]:
     """A few posts of each author first: they are stored in pages of one author."""
     counted: Counter[int] = Counter()
-    first: list[ShownPost] = []
-    rest: list[ShownPost] = []
+    first: list[ListedPost] = []
+    rest: list[ListedPost] = []
     for post in latest:
         counted[post.author_id] += 1
         (first if counted[post.author_id] <= _OF_EACH else rest).append(post)
