@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,37 +31,55 @@ def main(arguments: list[str]) -> int:
 
 def page(old: str) -> str:
     """The whole page with the section of packages as the code has it now."""
-    section = f"{picture()}\n\n{table()}\n\n"
+    modules, imports = read_graph()
+    section = f"{picture(modules, imports)}\n\n{table(modules, imports)}\n\n"
     return SECTION.sub(lambda found: f"{found[1]}\n{section}{found[2]}", old)
 
 
-def layers() -> list[list[str]]:
-    """From top to bottom, as the import contract has them; packages of one layer do not import each other."""
+def package_names() -> list[str]:
+    """From top to bottom, as the import contract has them; the simulator stands apart."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = (each for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
-    return [[name.strip().removeprefix("mistnet.") for name in line.split("|")] for line in contract["layers"]]
+    names = [name.strip().removeprefix("mistnet.") for line in contract["layers"] for name in line.split("|")]
+    return [*names, "sim"]
 
 
-def picture() -> str:
-    rows = [f'    layer{number}["{" | ".join(names)}"]' for number, names in enumerate(layers())]
-    arrows = " --> ".join(f"layer{number}" for number in range(len(rows)))
-    return "\n".join(["```mermaid", "flowchart TB", *rows, f"    {arrows}", "```"])
-
-
-def table() -> str:
+def read_graph() -> tuple[dict[str, int], dict[str, set[str]]]:
+    """How many modules each package has, and which packages it imports."""
     graph = grimp.build_graph("mistnet", exclude_type_checking_imports=True, cache_dir=None)
+    names = package_names()
+    modules = dict.fromkeys(names, 0)
+    imports: dict[str, set[str]] = {name: set() for name in names}
+    for module in graph.modules:
+        package = module.split(".")[1] if "." in module else ""
+        if package in modules:
+            modules[package] += 1
+            found = {each.split(".")[1] for each in graph.find_modules_directly_imported_by(module) if "." in each}
+            imports[package] |= found & modules.keys() - {package}
+    return modules, imports
+
+
+def reachable(package: str, imports: Mapping[str, set[str]]) -> set[str]:
+    """All packages that one imports, also through others."""
+    return imports[package].union(*(reachable(each, imports) for each in imports[package]))
+
+
+def picture(modules: Mapping[str, int], imports: Mapping[str, set[str]]) -> str:
+    """An arrow for each import of a package that no other import implies: all of them would hide the order."""
+    lines = ["```mermaid", "flowchart TB"]
+    # Names alone are no ids: `graph` is a word of mermaid.
+    lines += [f'    {name}_["{name} ({count})"]' for name, count in modules.items()]
+    for name in modules:
+        implied = set[str]().union(*(reachable(each, imports) for each in imports[name]))
+        lines += [f"    {name}_ --> {each}_" for each in modules if each in imports[name] - implied]
+    return "\n".join([*lines, "```"])
+
+
+def table(modules: Mapping[str, int], imports: Mapping[str, set[str]]) -> str:
     lines = ["| package | what it is | modules | imports |", "|---|---|---|---|"]
-    names = [*(name for layer in layers() for name in layer), "sim"]
-    for name in names:
-        modules = {module for module in graph.modules if module.split(".")[1:2] == [name]}
-        imported = {
-            found.split(".")[1]
-            for module in modules
-            for found in graph.find_modules_directly_imported_by(module)
-            if found.count(".") >= 1
-        }
-        listed = ", ".join(f"`{each}`" for each in names if each in imported - {name}) or "nothing"
-        lines.append(f"| `{name}` | {purpose(name)} | {len(modules)} | {listed} |")
+    for name, count in modules.items():
+        listed = ", ".join(f"`{each}`" for each in modules if each in imports[name]) or "nothing"
+        lines.append(f"| `{name}` | {purpose(name)} | {count} | {listed} |")
     return "\n".join(lines)
 
 

@@ -260,7 +260,7 @@ async def test_a_conversation_says_what_of_it_is_stored(sqlite_url: str) -> None
         there = await furnish(api.app)
         shown = (await api.get(f"/conversations/{there.thread}", headers=PAGE)).text
         assert "posts are missing" in shown
-        assert "what tracked accounts wrote and every post above it, not all that others answered" in shown
+        assert "the posts of tracked accounts and every post above them, but not every reply of others" in shown
 
 
 async def follow(api: Api, path: str, **form: Any) -> str:
